@@ -1,0 +1,86 @@
+"""Where records and pointers lie, and how they are written and read.
+
+A record is written once and never again; a pointer names the record that stands for a
+run at this site. Both appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rnnbench.errors import RecordError
+from rnnbench.records.record import Record
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes `data` so that `path` holds either the old or the whole new bytes, also
+    after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in `path`, or a `RecordError` in one line."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecordError("does not exist.", where=str(path)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(
+            f"cannot be read as JSON ({error}).",
+            where=str(path),
+            remedy="move the file aside and run the same command again.",
+        ) from error
+
+
+def record_folder(results: Path, machine: str, name: str) -> Path:
+    return results / "records" / machine / name
+
+
+def read_record(path: Path) -> Record:
+    return Record.from_json(read_json(path), where=str(path))
+
+
+def read_pointer(results: Path, pointer: Path) -> Record:
+    """The record that the pointer file names (a path relative to `results`)."""
+    data = read_json(pointer)
+    try:
+        target = results / data["record"]
+    except (TypeError, KeyError) as error:
+        raise RecordError("is not a pointer to a record.", where=str(pointer)) from error
+    if not target.resolve().is_relative_to(results.resolve()):
+        raise RecordError(f"points outside the results folder: {target}.", where=str(pointer))
+    return read_record(target)
+
+
+def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
+    """All readable records behind `pointers`, and what could not be read."""
+    records: list[Record] = []
+    faults: list[RecordError] = []
+    for pointer in pointers:
+        try:
+            records.append(read_pointer(results, pointer))
+        except RecordError as error:
+            faults.append(error)
+    return records, faults

@@ -1,0 +1,214 @@
+"""Made-up records for tests: plausible digits_rnn runs, consistent in time."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rnnbench.records.record import Epoch, Phase, Reason, Record, Verdict
+
+DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
+BEGINNING = datetime(2026, 11, 21, 7, 50, 0, 123456, tzinfo=UTC)
+SAMPLES, STEPS, TEST_SAMPLES = 1438, 45, 359
+# Seconds of every phase but `train`, which is made of its epochs.
+PHASE_SECONDS = {
+    "import": 4.9,
+    "data": 0.02,
+    "build": 0.3,
+    "first_step": 1.1,
+    "warmup": 0.4,
+    "evaluate": 0.5,
+    "predict": 0.5,
+}
+VOID = Verdict(
+    "void", (Reason("loss_not_finite", "the loss is not finite from epoch 2.", "lower the rate."),)
+)
+
+
+def make_record(
+    *,
+    rnn: str = "keras",
+    device: str = "cpu_1",
+    seed: int = 0,
+    repeat: int = 0,
+    machine: str = "testbox-0123abcd",
+    epoch_seconds: float | Sequence[float] = 0.5,
+    epochs: int = 5,
+    acc: float | None = 0.97,
+    verdict: Verdict | str = "clean",
+    overrides: Mapping[str, Any] | None = None,
+    boot: float = 1000.0,
+    started: datetime = BEGINNING,
+    **changes: Any,
+) -> Record:
+    """A record of digits_rnn with an LSTM; by keyword anything may differ.
+
+    **Arguments:**
+
+    - `rnn`, `device`, `seed`, `repeat`, `machine`: which run, on which machine.
+    - `epoch_seconds`: one number for all epochs, or one for each.
+    - `epochs`: how many, where `epoch_seconds` is a number.
+    - `acc`: the last validation accuracy; None for a loss that is not finite.
+    - `verdict`: a `Verdict`, or its status.
+    - `boot`: monotonic seconds at which the run starts.
+    - `started`: wall time (UTC) at which the run starts.
+    - `changes`: fields of `Record` that replace what was made up.
+    """
+    if isinstance(epoch_seconds, int | float):
+        epoch_seconds = [epoch_seconds] * epochs
+    if isinstance(verdict, str):
+        verdict = VOID if verdict == "void" else _verdict(verdict)
+    overrides = dict(overrides or {})
+    choices = {"model": "digits_rnn", "cell": "lstm", "rnn": rnn, "device": device}
+    choices["build"] = "current"
+    suffix = "".join(f"-{k.rpartition('.')[2]}{v}" for k, v in sorted(overrides.items()))
+    config = make_config(choices, overrides, seed, repeat, len(epoch_seconds))
+    identity = {"config": config, "dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
+    phases, timed = _phases(boot, epoch_seconds, acc)
+    wall = phases[-1].end - boot
+    record = Record(
+        name=f"{'-'.join(choices.values())}{suffix}-s{seed}-r{repeat}",
+        experiment="quick",
+        site=machine,
+        machine=machine,
+        started=stamp(started),
+        finished=stamp(started + timedelta(seconds=wall)),
+        choices=choices,
+        overrides=overrides,
+        seed=seed,
+        repeat=repeat,
+        alias=None,
+        block=seed + repeat,
+        order=0,
+        digest=hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
+        identity=identity,
+        config=config,
+        environment=make_environment(),
+        hardware=make_hardware(machine),
+        phases=phases,
+        epochs=timed,
+        measured={
+            "peak_memory_bytes": 612_345_678,
+            "parameters": 19_402,
+            "weights_sha256": "a" * 64,
+            "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else None,
+            "wall_seconds": wall,
+            "closure": 0.001,
+        },
+        verdict=verdict,
+    )
+    return dataclasses.replace(record, **changes)
+
+
+def make_config(
+    choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int, epochs: int
+) -> dict[str, Any]:
+    """A resolved config as `conf/` would give it, `overrides` applied."""
+    device, kind = choices["device"], choices["device"].partition("_")[0]
+    config: dict[str, Any] = {
+        "model": {
+            "name": choices["model"],
+            "function": "rnnworker.models.digits_rnn:build",
+            "about": "An LSTM over the rows of handwritten digits.",
+            "source": "made for the default experiment",
+            "data": {"prepare": "rnnworker.models.digits_rnn:prepare"},
+            "units": 64,
+            "batch": 32,
+            "epochs": epochs,
+            "optimizer": {"name": "adam", "learning_rate": 0.001},
+            "loss": "sparse_categorical_crossentropy",
+            "recurrent": True,
+        },
+        "cell": {"name": choices["cell"]},
+        "rnn": {"name": choices["rnn"], "implementation": choices["rnn"]},
+        "device": {"name": device, "kind": kind},
+        "build": {
+            "name": choices["build"],
+            "framework": "keras3_tensorflow",
+            "python": None,
+            "environment": {},
+        },
+        "dataset": {"name": "digits", "file": "digits.npz", "path": "data/digits.npz"},
+        "measure": {"warmup_steps": 20, "evaluate_calls": 3, "predict_calls": 3},
+        "limits": {"import": 300, "train": 3600},
+        "seed": seed,
+        "repeat": repeat,
+        "alias": None,
+    }
+    if kind == "cpu":
+        config["device"]["threads"] = int(device.rpartition("_")[2])
+    for key, value in overrides.items():
+        *path, last = key.split(".")
+        place = config
+        for part in path:
+            place = place[part]
+        place[last] = value
+    return config
+
+
+def make_environment() -> dict[str, Any]:
+    """What a build says of itself."""
+    return {
+        "python": "3.11.2",
+        "tensorflow": "2.21.0",
+        "keras": "3.12.0",
+        "numpy": "2.3.5",
+        "backend": "tensorflow",
+        "packages": ["keras==3.12.0", "numpy==2.3.5", "tensorflow-cpu==2.21.0"],
+    }
+
+
+def make_hardware(machine: str) -> dict[str, Any]:
+    """What a machine says of itself."""
+    return {
+        "machine": machine,
+        "host": machine.partition("-")[0],
+        "cpu": "Imaginary CPU @ 2.00GHz",
+        "cores": 2,
+        "memory_bytes": 8 * 2**30,
+        "system": "Linux-6.1-x86_64",
+        "gpus": [],
+    }
+
+
+def stamp(moment: datetime) -> str:
+    """`moment` as records write it: ``20261121T075000.123456Z``."""
+    return moment.strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def _verdict(status: str) -> Verdict:
+    if status == "clean":
+        return Verdict("clean")
+    reason = Reason("foreign_load", "0.4 CPU seconds a second of others.", "measure it again.")
+    return Verdict(status, (reason,))
+
+
+def _phases(
+    boot: float, epoch_seconds: Sequence[float], acc: float | None
+) -> tuple[tuple[Phase, ...], tuple[Epoch, ...]]:
+    """Phases end to end, with epochs (each followed by its validation) inside ``train``."""
+    now, phases, epochs = boot, [], []
+    for name in ("import", "data", "build", "first_step", "warmup"):
+        timed = name in ("first_step", "warmup")
+        phases.append(Phase(name, now, now + PHASE_SECONDS[name], timed))
+        now += PHASE_SECONDS[name]
+    begin, validation = now, 0.04
+    for number, seconds in enumerate(epoch_seconds, start=1):
+        share = number / len(epoch_seconds)
+        learnt = None if acc is None else round(acc * (0.5 + 0.5 * share), 6)
+        loss = None if acc is None else round(2.3 * (1.05 - share), 6)
+        epochs.append(
+            Epoch(number, now, seconds, SAMPLES, STEPS, loss, learnt, loss, learnt, validation)
+        )
+        now += seconds + validation
+    load = {"host": now - begin, "run": now - begin}
+    phases.append(Phase("train", begin, now, True, {"load": load}))
+    for name in ("evaluate", "predict"):
+        calls = {"samples": TEST_SAMPLES, "first_call": 0.35, "calls": [0.05, 0.049, 0.051]}
+        phases.append(Phase(name, now, now + PHASE_SECONDS[name], True, calls))
+        now += PHASE_SECONDS[name]
+    return tuple(phases), tuple(epochs)
