@@ -1,0 +1,63 @@
+"""What every cell's config has to fulfil, whichever choices it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rnnbench.cells.dotted import ABSENT, lookup, missing_keys
+from rnnbench.errors import ConfigError
+
+# Dotted key → the smallest whole number that makes sense. Null is left to whoever reads it.
+SMALLEST = {
+    "model.batch": 1,
+    "model.epochs": 1,
+    "model.units": 1,
+    "device.threads": 1,
+    "measure.warmup_steps": 0,
+    "measure.evaluate_calls": 0,
+    "measure.predict_calls": 0,
+}
+NEEDED = (
+    "model.function",
+    "model.data.prepare",
+    "model.batch",
+    "model.epochs",
+    "rnn.implementation",
+    "device.kind",
+    "build.framework",
+    "dataset.path",
+)
+KINDS = ("cpu", "gpu")
+
+
+def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, str]) -> None:
+    """Raises a `ConfigError` that names the key and the value. `written` says which keys are
+    written elsewhere than in the grid `where`."""
+    for key in missing_keys(config):
+        raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
+    for key in NEEDED:
+        if lookup(config, key) is ABSENT:
+            group, _, rest = key.partition(".")
+            raise ConfigError(
+                f"{group}={lookup(config, f'{group}.name')} has no {rest}.",
+                where=where,
+                remedy=f"add {rest} to its file in conf/{group}/, or write +{key}=VALUE.",
+            )
+    for key, smallest in SMALLEST.items():
+        value = lookup(config, key)
+        if value is ABSENT or value is None:
+            continue
+        if type(value) is not int or value < smallest:
+            raise ConfigError(
+                f"{key}={value!r} is not a whole number from {smallest}.",
+                where=written.get(key, where),
+                remedy=f"write {key}={max(smallest, 1)} or more.",
+            )
+    kind = lookup(config, "device.kind")
+    if kind not in KINDS:
+        raise ConfigError(
+            f"device.kind is {kind!r}.",
+            where=written.get("device.kind", where),
+            remedy=f"one of {', '.join(KINDS)}.",
+        )

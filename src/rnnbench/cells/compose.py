@@ -1,0 +1,195 @@
+"""Every choice a grid names, composed by Hydra once and kept as plain dicts.
+
+Hydra needs some 50 ms for a composition: one is made for each model, and the choices of the
+other groups share as many as the largest of these groups has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rnnbench.cells.catalogue import shown
+from rnnbench.cells.cell import GROUPS
+from rnnbench.cells.functions import with_absolute_functions
+from rnnbench.errors import ConfigError
+
+Wanted = Mapping[str, Mapping[str, Path]]
+
+
+@dataclass(frozen=True)
+class Library:
+    """Composed choices, as plain dicts with their interpolations still in them.
+
+    - `base`: what is in no group: ``measure``, ``limits``, ``seed``, ….
+    - `sections`: (group, choice) → its part of a config.
+    - `defaults`: model → group → the choice where a grid names none.
+    - `model`: the model where a grid names none.
+    - `folders`: model → the folder of its file, for the relative paths in it.
+    """
+
+    base: Mapping[str, Any]
+    sections: Mapping[tuple[str, str], Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, str]]
+    model: str
+    folders: Mapping[str, Path]
+
+
+def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -> Library:
+    """The library for the choices in `wanted` (group → choice → its file).
+
+    `default_model`: whether some grid names no model."""
+    sections: dict[tuple[str, str], Mapping[str, Any]] = {}
+    defaults: dict[str, Mapping[str, str]] = {}
+    base: dict[str, Any] = {}
+    models = list(wanted.get("model", {}))
+    with _hydra(conf, wanted) as compose:
+        for model in [*models, None] if default_model or not models else models:
+            config, choices = compose({} if model is None else {"model": model})
+            base = _outside(config, base, choices)
+            defaults[choices["model"]] = choices
+            sections |= _sections(config, choices)
+        first = choices["model"]
+        for choices in _rounds(wanted, sections):
+            config, _ = compose({**choices, "model": first})
+            base = _outside(config, base, choices)
+            sections |= _sections(config, choices)
+    folders = {model: wanted.get("model", {}).get(model, _home(conf, model)) for model in defaults}
+    for model, file in folders.items():
+        section = with_absolute_functions(sections["model", model], file.parent, shown(file))
+        sections["model", model] = section
+    parents = {model: file.parent for model, file in folders.items()}
+    return Library(base, sections, defaults, first, parents)
+
+
+def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`config` with its ``${…}`` replaced."""
+    try:
+        plain = OmegaConf.to_container(OmegaConf.create(dict(config)), resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"an interpolation cannot be resolved: {error}",
+            where=where,
+            remedy="correct the ${…} in the choice's file or in the override.",
+        ) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _rounds(wanted: Wanted, done: Mapping[tuple[str, str], Any]) -> Iterator[dict[str, str]]:
+    missing = [
+        [(group, choice) for choice in wanted.get(group, {}) if (group, choice) not in done]
+        for group in GROUPS
+        if group != "model"
+    ]
+    for row in itertools.zip_longest(*missing):
+        yield dict(pair for pair in row if pair is not None)
+
+
+def _sections(
+    config: Mapping[str, Any], choices: Mapping[str, str]
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Each section under its choice, whose name it carries: a file that builds on another
+    one by its defaults list would else pass for that one."""
+    return {
+        (group, choice): {**config[group], "name": choice}
+        for group, choice in choices.items()
+        if group in GROUPS
+    }
+
+
+def _outside(
+    config: Mapping[str, Any], base: dict[str, Any], choices: Mapping[str, str]
+) -> dict[str, Any]:
+    """What is in no group; the same in every composition."""
+    rest = {key: value for key, value in config.items() if key not in GROUPS}
+    if base and rest != base:
+        changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
+        raise ConfigError(
+            f"a choice sets {', '.join(changed)}, which is outside its own section.",
+            where=" ".join(f"{group}={choices[group]}" for group in GROUPS if group in choices),
+            remedy="set it in conf/config.yaml or in the grid.",
+        )
+    return rest
+
+
+def _home(conf: Sequence[Path], model: str) -> Path:
+    candidates = [Path(folder) / "model" / f"{model}.yaml" for folder in conf]
+    return next((path.resolve() for path in candidates if path.is_file()), candidates[0])
+
+
+@contextmanager
+def _hydra(conf: Sequence[Path], wanted: Wanted) -> Iterator[Any]:
+    """A function that composes group → choice into a plain config and all its choices."""
+    folders = [Path(folder).resolve() for folder in conf]
+    if not (folders[0] / "config.yaml").is_file():
+        raise ConfigError(
+            "has no config.yaml.", where=shown(folders[0]), remedy="name the project's conf/ first."
+        )
+    with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as spare:
+        extra = [*folders[1:], _lent(wanted, folders, Path(spare))]
+        search = ",".join(_quoted(f"file://{folder}") for folder in extra)
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(folders[0])):
+
+            def compose(choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+                overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
+                where = " ".join(
+                    [shown(folders[0]), *(f"{key}={value}" for key, value in choices.items())]
+                )
+                return _composed([*overrides, f"hydra.searchpath=[{search}]"], where)
+
+            yield compose
+
+
+def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        config = hydra.compose("config", overrides=overrides, return_hydra_config=True)
+        choices = {group: str(config.hydra.runtime.choices[group]) for group in GROUPS}
+        keys = [str(key) for key in config if key != "hydra"]
+        plain = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
+    except (
+        HydraException,
+        OmegaConfBaseException,
+        yaml.YAMLError,
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:
+        raise ConfigError(
+            f"cannot be composed: {error}.", where=where, remedy="correct the file it names."
+        ) from None
+    assert isinstance(plain, dict)
+    for group in GROUPS:
+        if not isinstance(plain.get(group), dict):
+            raise ConfigError(
+                f"{group}={choices[group]} has no keys.",
+                where=where,
+                remedy=f"give {group}/{choices[group]}.yaml at least a name.",
+            )
+    return {str(key): value for key, value in plain.items()}, choices
+
+
+def _lent(wanted: Wanted, folders: Sequence[Path], spare: Path) -> Path:
+    """A config folder that lends Hydra the files named by path."""
+    for group, files in wanted.items():
+        for choice, path in files.items():
+            if path.parent not in [folder / group for folder in folders]:
+                (spare / group).mkdir(exist_ok=True)
+                (spare / group / f"{choice}.yaml").symlink_to(path)
+    return spare
+
+
+def _quoted(text: str) -> str:
+    return QuotedString(text, Quote.single).with_quotes()

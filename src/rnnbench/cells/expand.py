@@ -1,0 +1,169 @@
+"""An experiment's grids → its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rnnbench.cells.catalogue import file_of, files_of
+from rnnbench.cells.cell import AXES, GROUPS, Cell, name_of
+from rnnbench.cells.check import check_config
+from rnnbench.cells.compose import Library, compose_choices, resolved
+from rnnbench.cells.experiment import Experiment
+from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
+from rnnbench.cells.functions import absolute_function
+from rnnbench.cells.grid import Setting, combinations, parse_overrides
+from rnnbench.cells.override import Change, apply_changes
+from rnnbench.cells.requires import unmet
+from rnnbench.errors import ConfigError
+
+Grid = Mapping[str, Setting]
+Obstacles = Callable[[Mapping[str, Any]], str | None]
+NUMBERS = ("seed", "repeat", "alias")
+
+
+def expand(
+    experiment: Experiment,
+    conf: Sequence[Path],
+    overrides: Sequence[str] = (),
+    obstacles: Obstacles | None = None,
+) -> tuple[Cell, ...]:
+    """The cells of `experiment`, united over its grids, each once.
+
+    **Arguments:**
+
+    - `conf`: the project's config folder, then further ones.
+    - `overrides`: of the command line; each replaces what a grid says about the same key.
+    - `obstacles`: why a config cannot run on this machine, or None.
+    """
+    files: dict[str, dict[str, Path]] = {}
+    extra = _parsed(overrides, "command line", conf, Path.cwd(), files)
+    grids = []
+    for index, grid in enumerate(experiment.grids):
+        folder = experiment.file.parent
+        parsed = _parsed(grid, experiment.where(index), conf, folder, files)
+        grids.append({**parsed, **extra})
+    library = compose_choices(conf, files, any("model" not in grid for grid in grids))
+    return cells_of(grids, library, obstacles)
+
+
+def cells_of(
+    grids: Iterable[Grid], library: Library, obstacles: Obstacles | None = None
+) -> tuple[Cell, ...]:
+    """The cells of parsed grids whose choices are in `library`. Reads nothing."""
+    cells: dict[str, Cell] = {}
+    for grid in grids:
+        for combination in combinations(grid):
+            cell = _cell(combination, library, obstacles)
+            other = cells.setdefault(cell.name, cell)
+            if other.settings() != cell.settings():
+                raise _one_name(other, cell, next(iter(grid.values())).where)
+    return tuple(cells.values())
+
+
+def _parsed(
+    overrides: Sequence[str],
+    where: str,
+    conf: Sequence[Path],
+    folder: Path,
+    files: dict[str, dict[str, Path]],
+) -> dict[str, Setting]:
+    """Settings with each choice by its name; notes the choices' files in `files`."""
+    settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
+    for group in settings.keys() & set(GROUPS):
+        setting = settings[group]
+        if setting.mode:
+            raise ConfigError(
+                f"{setting.mode}{group} adds or deletes an axis; a cell has each axis once.",
+                where=where,
+                remedy=f"write {group}=CHOICE.",
+            )
+        paths = [file_of(conf, group, _text(value), where, folder) for value in setting.values]
+        for path in paths:
+            if files.setdefault(group, {}).setdefault(path.stem, path) != path:
+                raise ConfigError(
+                    f"{group}={path} and {files[group][path.stem]} have one name.",
+                    where=where,
+                    remedy="rename one of the two files.",
+                )
+        settings[group] = Setting(group, "", tuple(path.stem for path in paths), where)
+    return settings
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)
+
+
+def _cell(
+    combination: Mapping[str, tuple[Setting, Any]], library: Library, obstacles: Obstacles | None
+) -> Cell:
+    named = {key: value for key, (_, value) in combination.items() if key in GROUPS}
+    model = named.get("model", library.model)
+    defaults = library.defaults[model]
+    choices = {group: named.get(group, defaults[group]) for group in GROUPS}
+    config: Mapping[str, Any] = {
+        **{group: library.sections[group, choice] for group, choice in choices.items()},
+        **library.base,
+    }
+    changes = [
+        _change(key, setting, value, library.folders[model])
+        for key, (setting, value) in combination.items()
+        if key not in GROUPS
+    ]
+    config, differing = apply_changes(config, changes)
+    where = next((setting.where for setting, _ in combination.values()), "grid")
+    overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
+    shown = {axis: choices[axis] for axis in AXES}
+    if choices["dataset"] != defaults["dataset"]:
+        shown["dataset"] = choices["dataset"]
+    if "${" in repr(config):
+        config = resolved(config, where)
+    check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
+    seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
+    return Cell(
+        name=name_of(shown, overrides, seed, repeat, alias),
+        choices=shown,
+        overrides=overrides,
+        seed=seed,
+        repeat=repeat,
+        alias=alias,
+        config=config,
+        skip=unmet(config) or (obstacles(config) if obstacles else None),
+    )
+
+
+def _change(key: str, setting: Setting, value: Any, folder: Path) -> Change:
+    if key in NUMBERS and setting.mode:
+        raise ConfigError(
+            f"{setting.mode}{key} adds or deletes what every cell has.",
+            where=setting.where,
+            remedy=f"write {key}=VALUE.",
+        )
+    if key in ("seed", "repeat") and (type(value) is not int or value < 0):
+        raise ConfigError(
+            f"{key}={value!r} is not a whole number from 0.",
+            where=setting.where,
+            remedy=f"write {key}=range(3) or {key}=0,1,2.",
+        )
+    if key == "alias" and value is not None:
+        value = str(value)
+    if key in FUNCTION_KEYS:
+        value = absolute_function(value, folder, setting.where)
+    return Change(key, setting.mode, value, setting.where)
+
+
+def _one_name(one: Cell, other: Cell, where: str) -> ConfigError:
+    first, second = (
+        " ".join(f"{key}={value}" for key, value in mine.items() if theirs.get(key, mine) != value)
+        for mine, theirs in (
+            (one.settings(), other.settings()),
+            (other.settings(), one.settings()),
+        )
+    )
+    return ConfigError(
+        f"two cells have the name {one.name}: one with {first or 'nothing'}, "
+        f"one with {second or 'nothing'}.",
+        where=where,
+        remedy="give one of them an alias, in a grid of its own: alias=NAME.",
+    )

@@ -1,0 +1,142 @@
+"""An experiment: ``conf/experiment/NAME.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rnnbench.cells.catalogue import files_of, shown, suggestion
+from rnnbench.cells.cell import GROUPS
+from rnnbench.cells.grid import split_overrides
+from rnnbench.errors import ConfigError
+
+KEYS = ("title", "about", "grids", "reference", "order_seed")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a person asks.
+
+    - `grids`: each a tuple of Hydra overrides.
+    - `reference`: axis → the choice that speed-ups are relative to.
+    - `order_seed`: seeds the order of measuring.
+    - `file`: where it was read from.
+    """
+
+    name: str
+    title: str
+    about: str
+    grids: tuple[tuple[str, ...], ...]
+    reference: Mapping[str, str] = field(default_factory=dict)
+    order_seed: int = 0
+    file: Path = Path("experiment.yaml")
+
+    def where(self, grid: int) -> str:
+        """How an error names a grid, counted from 0."""
+        return f'{shown(self.file)}, grid "{" ".join(self.grids[grid])}"'
+
+
+def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
+    """The experiment `name` in one of the config folders. Raises a `ConfigError` where it is
+    unknown, has unknown keys or an empty grid, or where a grid's grammar is wrong."""
+    known = files_of(conf, "experiment")
+    if name not in known:
+        raise ConfigError(
+            f"experiment {name!r} is unknown.",
+            where=", ".join(shown(Path(folder) / "experiment") for folder in conf),
+            remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
+        )
+    data = _read(known[name])
+    return Experiment(
+        name=name,
+        title=str(data.get("title") or name),
+        about=str(data.get("about") or ""),
+        grids=_grids(data.get("grids"), shown(known[name])),
+        reference=_reference(data.get("reference") or {}, conf, known[name]),
+        order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
+        file=known[name],
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = OmegaConf.to_container(OmegaConf.load(file))
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}.", where=shown(file), remedy="correct the YAML."
+        ) from None
+    if not isinstance(data, dict):
+        raise ConfigError(
+            "is not a mapping.", where=shown(file), remedy=f"give it the keys {', '.join(KEYS)}."
+        )
+    for key in data:
+        if key not in KEYS:
+            raise ConfigError(
+                f"unknown key {key!r}.",
+                where=shown(file),
+                remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
+            )
+    return {str(key): value for key, value in data.items()}
+
+
+def _grids(grids: Any, where: str) -> tuple[tuple[str, ...], ...]:
+    if isinstance(grids, str):
+        grids = [grids]
+    if not isinstance(grids, list) or not grids:
+        raise ConfigError(
+            "grids is empty.",
+            where=where,
+            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
+        )
+    return tuple(_grid(grid, index, where) for index, grid in enumerate(grids))
+
+
+def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
+    parts = [grid] if isinstance(grid, str) else grid
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(
+            f"grids[{index}] is {grid!r}.",
+            where=where,
+            remedy="a grid is a text of overrides separated by blanks, or a list of overrides.",
+        )
+    overrides = tuple(word for part in parts for word in split_overrides(part))
+    if not overrides:
+        raise ConfigError(
+            f"grids[{index}] is empty.", where=where, remedy="remove it or give it an override."
+        )
+    return overrides
+
+
+def _reference(reference: Any, conf: Sequence[Path], file: Path) -> dict[str, str]:
+    if not isinstance(reference, dict):
+        raise ConfigError(
+            f"reference is {reference!r}.", where=shown(file), remedy="write {rnn: keras}."
+        )
+    for axis, choice in reference.items():
+        if axis not in GROUPS:
+            raise ConfigError(
+                f"reference has the axis {axis}.",
+                where=shown(file),
+                remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}.",
+            )
+        known = files_of(conf, axis)
+        if str(choice) not in known and f"{choice}.y" not in file.read_text(encoding="utf-8"):
+            raise ConfigError(
+                f"reference has {axis}={choice}, which is not a choice.",
+                where=shown(file),
+                remedy=f"{suggestion(str(choice), known)}the choices of {axis} are "
+                f"{', '.join(known)}.",
+            )
+    return {str(axis): str(choice) for axis, choice in reference.items()}
+
+
+def _order_seed(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="give a whole number.")
+    return value

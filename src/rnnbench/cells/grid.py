@@ -1,0 +1,136 @@
+"""Hydra's override grammar: a grid's text → settings → combinations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import (
+    Glob,
+    Override,
+    OverrideType,
+    QuotedString,
+    Transformer,
+    ValueType,
+)
+from hydra.errors import HydraException
+
+from rnnbench.errors import ConfigError
+
+MODES = {
+    OverrideType.CHANGE: "",
+    OverrideType.ADD: "+",
+    OverrideType.FORCE_ADD: "++",
+    OverrideType.DEL: "~",
+}
+OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key and the values it takes in turn. `mode` is Hydra's prefix: nothing, ``+``,
+    ``++`` or ``~``; `where` says who wrote it."""
+
+    key: str
+    mode: str
+    values: tuple[Any, ...]
+    where: str
+
+
+def split_overrides(text: str) -> list[str]:
+    """The overrides in a text, split at blanks outside quotes and brackets."""
+    words, word, depth, quote, escaped = [], "", 0, "", False
+    for letter in text:
+        if letter.isspace() and depth <= 0 and not quote:
+            words.append(word)
+            word = ""
+            continue
+        word += letter
+        if quote:
+            quote = "" if letter == quote and not escaped else quote
+        elif letter in QUOTES:
+            quote = letter
+        else:
+            depth += (letter in OPENING) - (letter in CLOSING)
+        escaped = letter == "\\" and not escaped
+    return [word for word in [*words, word] if word]
+
+
+def parse_overrides(
+    overrides: Sequence[str], where: str, options: Callable[[str], Sequence[str]]
+) -> dict[str, Setting]:
+    """Key → setting. `options` lists the choices of a group, for ``glob(…)``."""
+    settings: dict[str, Setting] = {}
+    for text in overrides:
+        setting = _parse(text, where, options)
+        if setting.key in settings:
+            raise ConfigError(
+                f"{setting.key} is set twice.",
+                where=where,
+                remedy=f"write it once, with its values separated by commas: {setting.key}=A,B.",
+            )
+        settings[setting.key] = setting
+    return settings
+
+
+def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, tuple[Setting, Any]]]:
+    """The product of all settings: key → (setting, one of its values)."""
+    for values in itertools.product(*(setting.values for setting in settings.values())):
+        yield {
+            key: (setting, value)
+            for (key, setting), value in zip(settings.items(), values, strict=True)
+        }
+
+
+def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(
+            f"{text!r} is not an override: {str(error).splitlines()[0]}",
+            where=where,
+            remedy="write key=value or key=value,value without blanks around '=' and ','; "
+            "a text with a blank or a comma stands in quotes.",
+        ) from None
+    if override.package is not None:
+        raise ConfigError(
+            f"{text!r} names a package.", where=where, remedy="leave out the '@' and what follows."
+        )
+    values = tuple(_plain(value) for value in _values(override, text, where, options))
+    if not values:
+        raise ConfigError(
+            f"{text!r} has no value, so the grid is empty.",
+            where=where,
+            remedy="widen the pattern or the range.",
+        )
+    return Setting(override.key_or_group, MODES[override.type], values, where)
+
+
+def _values(
+    override: Override, text: str, where: str, options: Callable[[str], Sequence[str]]
+) -> Sequence[Any]:
+    if not override.is_sweep_override():
+        return [override.value()]
+    if override.value_type == ValueType.INTERVAL_SWEEP:
+        raise ConfigError(
+            f"{text!r} is an interval, which has no single values.",
+            where=where,
+            remedy="use range(start,stop,step) or a list A,B,C.",
+        )
+    pattern = override.value()
+    if isinstance(pattern, Glob):
+        return pattern.filter(list(options(override.key_or_group)))
+    return list(override.sweep_iterator(transformer=Transformer.identity))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+    return value

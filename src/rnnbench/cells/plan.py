@@ -1,0 +1,40 @@
+"""The order of measuring: block by block, each in a seeded random order.
+
+Repeats of a cell are spread over the whole time of an experiment, so that drift of the machine
+does not land on one implementation.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rnnbench.cells.cell import Cell
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell and its place. A `block` holds each cell of one seed and repeat once; `order`
+    counts over all blocks. Both from 0."""
+
+    cell: Cell
+    block: int
+    order: int
+
+
+def plan_order(cells: Sequence[Cell], order_seed: int) -> tuple[Planned, ...]:
+    """The cells that run, in the order of measuring; skipped ones are left out. Depends on
+    which cells there are, not on the order they come in."""
+    runnable = sorted((cell for cell in cells if cell.skip is None), key=lambda cell: cell.name)
+    blocks: dict[tuple[int, int], list[Cell]] = {}
+    for cell in runnable:
+        blocks.setdefault((cell.repeat, cell.seed), []).append(cell)
+    planned: list[Planned] = []
+    for number, (repeat, seed) in enumerate(sorted(blocks)):
+        members = blocks[repeat, seed]
+        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(members)
+        planned += [
+            Planned(cell, number, len(planned) + place) for place, cell in enumerate(members)
+        ]
+    return tuple(planned)

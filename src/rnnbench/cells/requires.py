@@ -1,0 +1,45 @@
+"""What a choice requires of the rest of its cell.
+
+A choice's YAML may hold ``requires: [{key: device.kind, in: [gpu], why: "…"}]``; a cell whose
+config has another value there is skipped, with `why` as its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rnnbench.cells.cell import GROUPS
+from rnnbench.cells.dotted import ABSENT, lookup
+from rnnbench.errors import ConfigError
+
+
+def unmet(config: Mapping[str, Any]) -> str | None:
+    """The reason of the first requirement that fails, in the axes' order, or None."""
+    for group in GROUPS:
+        section = config[group]
+        for entry in section.get("requires") or ():
+            where = f"{group}={section.get('name', '?')}"
+            if not isinstance(entry, dict) or set(entry) != {"key", "in", "why"}:
+                raise ConfigError(
+                    f"requires has {entry!r}.",
+                    where=where,
+                    remedy='write {key: device.kind, in: [gpu], why: "the reason"}.',
+                )
+            if _value(config, entry["key"], where) not in entry["in"]:
+                return str(entry["why"])
+    return None
+
+
+def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
+    value = lookup(config, key)
+    if value is ABSENT:
+        group, _, rest = key.partition(".")
+        name = lookup(config, f"{group}.name")
+        chosen = group if name is ABSENT else f"{group}={name}"
+        raise ConfigError(
+            f"requires {key}, which {chosen} does not say.",
+            where=where,
+            remedy=f"add {rest or key} to {chosen}.",
+        )
+    return value

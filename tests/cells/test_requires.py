@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rnnbench.cells.requires import unmet
+from rnnbench.errors import ConfigError
+
+GPU = {"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}
+
+
+def config(kind: str, *requires: Any) -> dict[str, Any]:
+    groups: dict[str, Any] = {group: {"name": "x"} for group in ("model", "cell", "build")}
+    return {
+        **groups,
+        "dataset": {"name": "x"},
+        "rnn": {"name": "cudnn", "requires": list(requires)},
+        "device": {"name": "d", "kind": kind},
+    }
+
+
+def test_a_requirement_that_fails_gives_its_reason() -> None:
+    assert unmet(config("cpu", GPU)) == "cuDNN runs on NVIDIA GPUs only"
+    assert unmet(config("gpu", GPU)) is None
+    assert unmet(config("cpu")) is None
+
+
+def test_the_first_of_two_reasons_is_given() -> None:
+    assert unmet(config("cpu", {**GPU, "why": "first"}, GPU)) == "first"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"key": "device.kind", "in": ["gpu"]}, "rnn=cudnn: requires has"),
+        ({**GPU, "key": "model.recurrent"}, "model=x does not say.*add recurrent to model=x"),
+    ],
+)
+def test_a_requirement_that_cannot_be_read_is_an_error(entry: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        unmet(config("cpu", entry))
