@@ -1,0 +1,58 @@
+"""The user's own file: not pinned, but its md5 belongs to the run's identity."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rnnbench.datasets.verify import md5_of
+from rnnbench.errors import ConfigError
+
+
+def own_file_md5(path: Path, cache: Path) -> str:
+    """The md5 of the user's own file. Raises `ConfigError` where it cannot be read.
+
+    **Arguments:**
+
+    - `path`: the file.
+    - `cache`: a JSON file, made where it is missing, that remembers md5s by absolute path,
+      size and modification time, so that a large file is read once. One that cannot be read
+      or written costs time only.
+    """
+    where = "dataset.path"
+    remedy = "name a file that exists: dataset=file dataset.path=FILE."
+    try:
+        state = path.stat()
+        stamp = [state.st_size, state.st_mtime_ns]
+        remembered = _read(cache)
+        known = remembered.get(str(path.absolute()))
+        if isinstance(known, list) and known[:2] == stamp and len(known) == 3:
+            return str(known[2])
+        md5 = md5_of(path)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist.", where=where, remedy=remedy) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror or error}).", where=where, remedy=remedy
+        ) from error
+    _write(cache, {**remembered, str(path.absolute()): [*stamp, md5]})
+    return md5
+
+
+def _read(cache: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(cache.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _write(cache: Path, data: dict[str, Any]) -> None:
+    temporary = cache.with_name(f".{cache.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(data, indent=1), encoding="utf-8")
+        temporary.replace(cache)

@@ -1,0 +1,49 @@
+"""Are these the pinned bytes?"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from rnnbench.datasets.pins import FILE, Pinned
+from rnnbench.errors import DatasetError
+
+
+def md5_of(path: Path) -> str:
+    """The MD5 of the file's bytes in lower-case hexadecimal. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def is_pinned(path: Path, pin: Pinned) -> bool:
+    """Whether `path` is there and holds the pinned bytes. Raises `OSError` where it cannot
+    be read."""
+    return path.exists() and md5_of(path) == pin.md5
+
+
+def verify(path: Path, pin: Pinned, name: str = "") -> None:
+    """Raises a `DatasetError` unless `path` holds the pinned bytes.
+
+    **Arguments:**
+
+    - `path`: the file.
+    - `pin`: what it must be.
+    - `name`: the dataset's choice name, for the remedy; by default the file's stem.
+    """
+    remedy = f"`rnnbench dataset {name or path.stem}` "
+    try:
+        md5 = md5_of(path)
+    except FileNotFoundError as error:
+        raise DatasetError(
+            "does not exist.", where=str(path), remedy=remedy + "gets it."
+        ) from error
+    except OSError as error:
+        raise DatasetError(
+            f"cannot be read ({error.strerror or error}).", where=str(path)
+        ) from error
+    if md5 != pin.md5:
+        raise DatasetError(
+            f"has md5 {md5}, but {FILE} pins {pin.md5}.",
+            where=str(path),
+            remedy=remedy + "sets these bytes aside and gets the right ones.",
+        )

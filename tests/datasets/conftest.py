@@ -1,0 +1,104 @@
+"""A small project with three pinned files, and a web server on loopback that counts."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+WORDS = b"All credibility, all good conscience come from the senses. " * 9000
+OTHER = b"nobody asked for this one"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files` by path; `truncated` ones break off half way; `asked` is what was."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, bytes] = {}
+        self.truncated: set[str] = set()
+        self.asked: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        data = self.server.files.get(self.path)
+        if data is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if self.path in self.server.truncated else data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RNNBENCH_DATA_MIRROR", raising=False)
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project's folder, not yet a DVC repository."""
+    root = tmp_path / "project"
+    (root / "conf" / "dataset").mkdir(parents=True)
+    (root / "data.dvc").write_text(
+        "# kept, as every byte of this file is\n"
+        "outs:\n"
+        f"- md5: {md5(WORDS)}\n  size: {len(WORDS)}\n  hash: md5\n  path: data/words.txt\n"
+        f"- {{md5: {md5(OTHER)}, hash: md5, path: data/other.txt}}\n"
+        "- md5: 39cd4ff3875851873f0029f2888f0627\n  hash: md5\n  path: data/digits.npz\n"
+    )
+    return root
+
+
+@pytest.fixture
+def repository(root: Path) -> Path:
+    """`root` as a DVC repository without git."""
+    from dvc.logger import set_loggers_level
+    from dvc.repo import Repo
+
+    with set_loggers_level(logging.ERROR):  # its handler holds the output of an earlier test
+        Repo.init(str(root), no_scm=True).close()
+    return root
+
+
+@pytest.fixture
+def words(server: Server) -> dict:
+    """The choice of the dataset ``words``, whose URL works."""
+    server.files["/words.txt"] = WORDS
+    url = f"{server.url}/words.txt"
+    return {"name": "words", "file": "words.txt", "path": "data/words.txt", "url": url}

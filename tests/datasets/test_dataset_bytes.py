@@ -1,0 +1,158 @@
+"""Pins, verification, the user's own file, the generated one: without DVC and network."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rnnbench.datasets import own
+from rnnbench.datasets.generate import digits, write_digits, write_npz
+from rnnbench.datasets.own import own_file_md5
+from rnnbench.datasets.pins import Pinned, pin_of, pinned
+from rnnbench.datasets.verify import md5_of, verify
+from rnnbench.errors import ConfigError, DatasetError
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_the_projects_own_pins() -> None:
+    pins = pinned(PROJECT)
+    assert set(pins) >= {
+        "data/digits.npz",
+        "data/mnist.npz",
+        "data/imdb.npz",
+        "data/nietzsche.txt",
+        "data/cifar-10-python.tar.gz",
+    }
+    assert pins["data/nietzsche.txt"] == Pinned(
+        "data/nietzsche.txt", "e9f26f67df51cb740a929f15d60f369e", 600901
+    )
+    assert pins["data/mnist.npz"].md5 == "8a61469f7ea1b51cbae51d4f78837e45"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("outs: [", "cannot be read as YAML"),
+        ("a: 1", "has no list of `outs`"),
+        ("outs: [{md5: a}]", "outs[0]: has no path"),
+        ("outs: [{path: data/a}]", "outs[0] (data/a): md5 is None"),
+        ("outs: [{path: data/a, md5: XYZ}]", "outs[0] (data/a): md5 is 'XYZ'"),
+        (f"outs: [{{path: data/a, md5: {'0a' * 16}, size: many}}]", "size is 'many'"),
+        (f"outs: [{', '.join(['{path: data/a, md5: ' + '0a' * 16 + '}'] * 2)}]", "twice: data/a"),
+    ],
+)
+def test_a_wrong_data_dvc_is_told_with_its_entry(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "data.dvc").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        pinned(tmp_path)
+    assert told in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "data.dvc"))
+
+
+def test_a_missing_data_dvc_and_a_missing_entry(tmp_path: Path, root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.dvc: does not exist"):
+        pinned(tmp_path)
+    with pytest.raises(ConfigError, match=r"no entry for data/x; it has data/digits\.npz, "):
+        pin_of("data/x", root)
+
+
+def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "imdb.npz"
+    file.write_bytes(b"the right bytes")
+    pin = Pinned("data/imdb.npz", md5_of(file))
+    verify(file, pin)
+    file.write_bytes(b"the right bytfs")
+    with pytest.raises(DatasetError) as caught:
+        verify(file, pin)
+    told = str(caught.value)
+    assert told.startswith(f"{file}: ")
+    assert pin.md5 in told and md5_of(file) in told
+    assert "`rnnbench dataset imdb`" in told
+
+
+def test_a_file_that_is_not_there_or_no_file(tmp_path: Path) -> None:
+    pin = Pinned("data/a", "0" * 32)
+    with pytest.raises(DatasetError, match=r"does not exist.*`rnnbench dataset cifar10`"):
+        verify(tmp_path / "a.tar.gz", pin, "cifar10")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        verify(tmp_path, pin)
+
+
+def test_digits_are_the_pinned_bytes(tmp_path: Path) -> None:
+    write_digits(tmp_path / "digits.npz")
+    verify(tmp_path / "digits.npz", pinned(PROJECT)["data/digits.npz"])
+
+
+def test_digits_are_all_of_scikit_learns(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    data = digits()
+    shapes = {name: (array.shape, array.dtype.name) for name, array in data.items()}
+    assert shapes == {
+        "x_train": ((1437, 8, 8), "float32"),
+        "y_train": ((1437,), "int64"),
+        "x_val": ((360, 8, 8), "float32"),
+        "y_val": ((360,), "int64"),
+    }
+    pairs = [
+        (image.tobytes(), int(label))
+        for part in ("train", "val")
+        for image, label in zip(data[f"x_{part}"], data[f"y_{part}"], strict=True)
+    ]
+    bunch = load_digits()
+    expected = [
+        ((image / 16).astype("float32").tobytes(), int(label))
+        for image, label in zip(bunch.images, bunch.target, strict=True)
+    ]
+    assert sorted(pairs) == sorted(expected)
+
+
+def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
+    import numpy as np
+
+    arrays = {"a": np.arange(6.0).reshape(2, 3).T, "empty": np.zeros((0, 2), "int32")}
+    arrays["scalar"], arrays["big"] = np.array(7), np.arange(3, dtype=">i4")
+    write_npz(tmp_path / "x.npz", arrays)
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as read:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(read[name], array)
+            assert read[name].shape == array.shape
+
+
+def test_the_users_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, cache = tmp_path / "mine.npz", tmp_path / "deep" / "md5.json"
+    file.write_bytes(b"one")
+    calls: list[Path] = []
+
+    def counted(path: Path) -> str:
+        calls.append(path)
+        return md5_of(path)
+
+    monkeypatch.setattr(own, "md5_of", counted)
+    first = own_file_md5(file, cache)
+    assert own_file_md5(file, cache) == first == md5_of(file)
+    assert len(calls) == 1
+    file.write_bytes(b"two")
+    os.utime(file, ns=(0, 1))
+    assert own_file_md5(file, cache) != first
+    assert len(calls) == 2
+    assert list(json.loads(cache.read_text())) == [str(file)]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"x": 3}'])
+def test_a_spoilt_memory_costs_time_only(content: str, tmp_path: Path) -> None:
+    file, cache = tmp_path / "mine.npz", tmp_path / "md5.json"
+    file.write_bytes(b"one")
+    cache.write_text(content)
+    assert own_file_md5(file, cache) == md5_of(file)
+    (tmp_path / "plain").write_text("")
+    assert own_file_md5(file, tmp_path / "plain" / "md5.json") == md5_of(file)
+
+
+def test_a_users_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"dataset\.path: .*does not exist"):
+        own_file_md5(tmp_path / "none.npz", tmp_path / "md5.json")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        own_file_md5(tmp_path, tmp_path / "md5.json")

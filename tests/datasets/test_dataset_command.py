@@ -1,0 +1,70 @@
+"""``rnnbench dataset``: names, checks, exit codes."""
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.commands.dataset import main, read_dataset
+from rnnbench.datasets.pins import pinned
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(root)
+    monkeypatch.setattr("rnnbench.datasets.provide.to_cache", lambda *_: None)
+    choices = root / "conf" / "dataset"
+    (choices / "digits.yaml").write_text(
+        "name: digits\nfile: digits.npz\npath: data/digits.npz\nurl: null\n"
+    )
+    (choices / "other.yaml").write_text(
+        "name: other\nfile: other.txt\npath: data/other.txt\nurl: null\n"
+    )
+    (choices / "file.yaml").write_text("name: file\nfile: null\npath: ???\n")
+    return root
+
+
+def test_it_provides_and_checks(here: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["digits"]) == 0
+    assert main(["--check", "digits"]) == 0
+    assert capsys.readouterr().out == "digits: data/digits.npz holds the pinned bytes.\n" * 2
+    with (here / "data" / "digits.npz").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\xff")
+    assert main(["--check", "digits"]) == 1
+    assert "`rnnbench dataset digits` sets these bytes aside" in capsys.readouterr().err
+    assert main(["digits"]) == 0
+    assert main(["--check", "digits"]) == 0
+
+
+def test_an_error_is_a_line_and_the_others_go_on(here: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["other", "digits"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "digits: data/digits.npz holds the pinned bytes.\n"
+    assert err.startswith("rnnbench dataset: data/other.txt: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nmist", "take one of digits, file, other."),
+        ("../dataset/digits", "there is no dataset '../dataset/digits'"),
+        ("file", "dataset=file dataset.path=FILE"),
+    ],
+)
+def test_what_the_person_wrote_exits_with_2(
+    name: str, told: str, here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main([name]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_every_choice_of_the_project_but_the_users_own_is_pinned() -> None:
+    names = {path.stem for path in (PROJECT / "conf" / "dataset").glob("*.yaml")} - {"file"}
+    if not names:
+        pytest.skip("conf/dataset is empty")
+    assert {read_dataset(name, PROJECT)["path"] for name in names} == set(pinned(PROJECT))
