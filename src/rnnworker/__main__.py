@@ -1,0 +1,28 @@
+"""``python path/to/rnnworker RUN.json``: one run, in the environment of this interpreter.
+
+Started by its folder's path, not by ``-m``: the folder that holds this package may be the
+site-packages of the conductor, which must not be on the path of the build under test.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def _load_package():
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    spec = importlib.util.spec_from_file_location(
+        "rnnworker", os.path.join(here, "__init__.py"), submodule_search_locations=[here]
+    )
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["rnnworker"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    if "rnnworker" not in sys.modules:
+        _load_package()
+    from rnnworker.run import main
+
+    sys.exit(main(sys.argv[1:]))

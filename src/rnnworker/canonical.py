@@ -1,0 +1,79 @@
+"""Canonical weights: one framework-free set of arrays that every implementation loads.
+
+A model's weighted layers are listed in order. A recurrent layer's arrays are ``kernel``
+(inputs × gates·units), ``recurrent`` (units × gates·units) and ``bias``, gates in the order
+i, f, c, o for LSTM and z, r, h for GRU, as Keras orders them. Every other layer's arrays are
+those of Keras, in its order.
+
+The initial values are Keras's defaults (Glorot & Bengio 2010, uniform; recurrent kernels
+orthogonal after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015), drawn from
+one seeded NumPy stream per array, so that no framework's own generator is involved.
+"""
+
+import hashlib
+import zlib
+
+import numpy
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def initial(layers, seed):
+    """Initial arrays for `layers`, each a dict with ``name``, ``kind`` (``recurrent``,
+    ``embedding`` or ``other``), ``cell`` (recurrent only) and ``shapes``, a list of (array
+    name, shape). Returns a list of {array name: float32 array}, one per layer."""
+    return [
+        {
+            name: _array(layer, name, tuple(shape), _stream(seed, index, name))
+            for name, shape in layer["shapes"]
+        }
+        for index, layer in enumerate(layers)
+    ]
+
+
+def digest(weights):
+    """SHA-256 over names, shapes and values: two runs with one digest start equal."""
+    state = hashlib.sha256()
+    for arrays in weights:
+        for name in sorted(arrays):
+            array = numpy.ascontiguousarray(arrays[name], dtype="<f4")
+            state.update("{} {}".format(name, array.shape).encode("utf-8"))
+            state.update(array.tobytes())
+    return state.hexdigest()
+
+
+def _stream(seed, index, name):
+    text = "{}/{}/{}".format(seed, index, name).encode("utf-8")
+    return numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+
+
+def _array(layer, name, shape, stream):
+    if layer["kind"] == "embedding":
+        return stream.uniform(-0.05, 0.05, shape).astype("float32")
+    if layer["kind"] == "recurrent" and name == "recurrent":
+        return _orthogonal(shape, stream)
+    if layer["kind"] == "recurrent" and name == "bias":
+        bias = numpy.zeros(shape, "float32")
+        if layer["cell"] == "lstm":
+            units = shape[-1] // GATES["lstm"]
+            bias[..., units : 2 * units] = 1.0
+        return bias
+    if name in ("gamma", "moving_variance"):
+        return numpy.ones(shape, "float32")
+    if len(shape) < 2:
+        return numpy.zeros(shape, "float32")
+    return _glorot_uniform(shape, stream)
+
+
+def _glorot_uniform(shape, stream):
+    field = int(numpy.prod(shape[:-2])) if len(shape) > 2 else 1
+    limit = numpy.sqrt(6.0 / (shape[-2] * field + shape[-1] * field))
+    return stream.uniform(-limit, limit, shape).astype("float32")
+
+
+def _orthogonal(shape, stream):
+    rows, columns = shape
+    flat = stream.normal(size=(max(rows, columns), min(rows, columns)))
+    q, r = numpy.linalg.qr(flat)
+    q = q * numpy.sign(numpy.diag(r))
+    return (q if rows >= columns else q.T).astype("float32")

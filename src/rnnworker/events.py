@@ -1,0 +1,63 @@
+"""JSON lines to the conductor, and the handshake between phases."""
+
+import json
+import math
+import os
+import sys
+import time
+
+
+def plain(value):
+    """`value` as JSON data: NumPy scalars become numbers, a number that is not finite
+    becomes None (JSON has no NaN)."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    if isinstance(value, int):
+        return value
+    if hasattr(value, "tolist") and not isinstance(value, float):
+        return plain(value.tolist())
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return number if math.isfinite(number) else None
+
+
+class Events:
+    """Writes events to a file descriptor and waits for the conductor where it is told to.
+
+    **Arguments:**
+
+    - `descriptor`: where the JSON lines go.
+    - `answers`: a text stream on which the conductor answers each phase end with a line;
+      None where nobody listens (a bundle on a machine without a conductor).
+    """
+
+    def __init__(self, descriptor, answers=None):
+        self._descriptor = descriptor
+        self._answers = answers
+
+    def emit(self, event, **fields):
+        line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        data = line.encode("utf-8")
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def handshake(self):
+        """Waits until the conductor has done what it does between phases."""
+        if self._answers is None:
+            return
+        self.emit("handshake")
+        if not self._answers.readline():
+            sys.exit("The conductor is gone; nobody would keep what this run measures.")
+
+
+def from_environment():
+    """Events as the conductor that started this process asked for them."""
+    descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
+    answers = sys.stdin if os.environ.get("RNNWORKER_HANDSHAKE") == "1" else None
+    return Events(descriptor, answers)

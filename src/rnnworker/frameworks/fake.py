@@ -1,0 +1,139 @@
+"""A framework that sleeps for known times: what the harness measures of it must be these times.
+
+``rnn.fake`` in the config says how long and what happens:
+
+    import_seconds, build_seconds, first_step_seconds, step_seconds (warm-up),
+    epoch_seconds, validation_seconds, evaluate_seconds, predict_seconds,
+    spread (relative, of the epochs, seeded by seed and repeat),
+    fault: null | not_finite | raise | crash | hang | memory | garbage, fault_epoch
+"""
+
+import os
+import random
+import sys
+import time
+
+DEFAULTS = {
+    "import_seconds": 0.0,
+    "build_seconds": 0.0,
+    "first_step_seconds": 0.0,
+    "step_seconds": 0.0,
+    "epoch_seconds": 0.1,
+    "validation_seconds": 0.0,
+    "evaluate_seconds": 0.01,
+    "predict_seconds": 0.01,
+    "samples": 1000,
+    "spread": 0.0,
+    "accuracy": 0.9,
+    "fault": None,
+    "fault_epoch": 2,
+}
+
+
+class Session:
+    """Same methods as the real sessions."""
+
+    validation_samples = 100
+
+    def __init__(self, config, threads):
+        self.config, self.threads = config, threads
+        self.times = dict(DEFAULTS, **config["rnn"].get("fake", {}))
+        unknown = set(self.times) - set(DEFAULTS)
+        if unknown:
+            raise ValueError("rnn.fake has unknown keys: {}".format(", ".join(sorted(unknown))))
+        _sleep(self.times["import_seconds"])
+
+    def environment(self):
+        return {"fake": "1", "packages": []}
+
+    def device_facts(self):
+        return {"threads": {"asked": self.threads, "pinned_to": sorted(os.sched_getaffinity(0))}}
+
+    def load_data(self, path):
+        return {"sizes": {"train": self.times["samples"], "val": self.validation_samples}}
+
+    def build(self):
+        _sleep(self.times["build_seconds"])
+        return {}
+
+    def layers(self):
+        return []
+
+    def load_weights(self, weights):
+        pass
+
+    def model_facts(self):
+        return {"parameters": 0}
+
+    def train_steps(self, steps):
+        _sleep(
+            self.times["first_step_seconds"] if steps == 1 else steps * self.times["step_seconds"]
+        )
+
+    def reset(self):
+        pass
+
+    def fit(self, on_epoch):
+        start = time.monotonic()
+        stopped = None
+        batch = self.config["model"]["batch"]
+        for epoch in range(1, self.config["model"]["epochs"] + 1):
+            begin = time.monotonic()
+            fault = self.times["fault"] if epoch == self.times["fault_epoch"] else None
+            _fault(fault)
+            _sleep(self.times["epoch_seconds"] * self._factor(epoch))
+            end = time.monotonic()
+            _sleep(self.times["validation_seconds"])
+            loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
+            on_epoch(
+                {
+                    "epoch": epoch,
+                    "start": begin,
+                    "seconds": end - begin,
+                    "samples": self.times["samples"],
+                    "steps": -(-self.times["samples"] // batch),
+                    "loss": loss,
+                    "acc": self.times["accuracy"],
+                    "val_loss": loss,
+                    "val_acc": self.times["accuracy"],
+                    "val_seconds": time.monotonic() - end,
+                }
+            )
+            if fault == "not_finite":
+                stopped = "loss not finite in epoch {}".format(epoch)
+                break
+        return {"set_up": 0.0, "tear_down": 0.0, "stopped": stopped, "began": start}
+
+    def evaluate(self):
+        _sleep(self.times["evaluate_seconds"])
+        return {"acc": self.times["accuracy"]}
+
+    def predict(self):
+        _sleep(self.times["predict_seconds"])
+
+    def _factor(self, epoch):
+        key = "{}-{}-{}".format(self.config["seed"], self.config["repeat"], epoch)
+        return max(0.0, 1.0 + self.times["spread"] * random.Random(key).gauss(0.0, 1.0))
+
+
+def _sleep(seconds):
+    """Sleeps until the deadline; the last 200 µs are spun, for the precision of the clock."""
+    deadline = time.monotonic() + seconds
+    if seconds > 0.0002:
+        time.sleep(seconds - 0.0002)
+    while time.monotonic() < deadline:
+        pass
+
+
+def _fault(fault):
+    if fault == "raise":
+        raise RuntimeError("a made-up fault in the model")
+    if fault == "crash":
+        os.abort()
+    if fault == "hang":
+        time.sleep(3600)
+    if fault == "garbage":
+        os.write(int(os.environ.get("RNNWORKER_EVENTS", "1")), b"\xff\xfe{not json\n")
+        sys.stdout.write("\x00garbage\n")
+    if fault == "memory":
+        raise MemoryError("made-up: out of memory")

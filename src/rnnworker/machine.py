@@ -1,0 +1,161 @@
+"""What machine this is: read off the hardware, and a short key made of it.
+
+Standard library only. The one module of the worker that the conductor imports too.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+
+
+def fingerprint():
+    """Facts about this machine as plain data; what cannot be read is None or absent."""
+    processor = _processor()
+    facts = {
+        "cpu": processor.get("model name") or platform.processor() or platform.machine(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "available_cores": _available_cores(),
+        "sockets": processor.get("sockets"),
+        "threads_per_core": _threads_per_core(),
+        "flags": processor.get("flags"),
+        "caches": _caches(),
+        "numa_nodes": _count("/sys/devices/system/node", r"node\d+$"),
+        "memory_bytes": _memory(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "kernel": platform.release(),
+        "system": platform.system(),
+        "virtual": _virtual(),
+        "container": _container(),
+        "gpus": gpus(),
+        "boot": boot(),
+    }
+    facts["machine"] = key(facts)
+    return facts
+
+
+def key(facts):
+    """A short, readable key: processor, cores, GPUs, and six digits of a hash over what
+    stays the same between boots (the machine's own id among it, never shown)."""
+    stable = [
+        facts.get("cpu"),
+        facts.get("cores"),
+        facts.get("architecture"),
+        round((facts.get("memory_bytes") or 0) / 2.0**30),
+        [gpu.get("name") for gpu in facts.get("gpus") or []],
+        _read("/etc/machine-id"),
+    ]
+    digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
+    name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
+    words = re.findall(r"[a-z0-9]+", name)[:3]
+    parts = ["_".join(words) or "cpu", "{}c".format(facts.get("cores"))]
+    for gpu in (facts.get("gpus") or [])[:1]:
+        parts.append("_".join(re.findall(r"[a-z0-9]+", gpu["name"].lower())))
+    return "-".join([*parts, digest])
+
+
+def boot():
+    """An id of this boot: the monotonic clock is comparable only within one."""
+    return _read("/proc/sys/kernel/random/boot_id")
+
+
+def gpus():
+    """NVIDIA GPUs as the driver names them, without importing a framework."""
+    if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/nvidia0"):
+        return []
+    query = "name,driver_version,memory.total,power.limit,clocks.max.sm"
+    try:
+        output = subprocess.check_output(
+            ["nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"],
+            stderr=subprocess.DEVNULL,
+            timeout=30,
+        ).decode("utf-8")
+    except (OSError, subprocess.SubprocessError):
+        return []
+    fields = ("name", "driver", "memory_mib", "power_limit_w", "max_clock_mhz")
+    return [
+        dict(zip(fields, [value.strip() for value in line.split(",")]))
+        for line in output.splitlines()
+        if line.strip()
+    ]
+
+
+def _available_cores():
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _processor():
+    facts, sockets = {}, set()
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        name, value = name.strip(), value.strip()
+        if name == "physical id":
+            sockets.add(value)
+        elif name in ("model name", "flags") and name not in facts:
+            facts[name] = value
+    if "flags" in facts:
+        wanted = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+        present = set(facts["flags"].split())
+        facts["flags"] = [flag for flag in wanted if flag in present]
+    facts["sockets"] = len(sockets) or None
+    return facts
+
+
+def _threads_per_core():
+    siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    if not siblings:
+        return None
+    count = 0
+    for part in siblings.split(","):
+        low, _, high = part.partition("-")
+        count += int(high or low) - int(low) + 1
+    return count
+
+
+def _caches():
+    base = "/sys/devices/system/cpu/cpu0/cache"
+    caches = {}
+    if os.path.isdir(base):
+        for index in sorted(os.listdir(base)):
+            level = _read(os.path.join(base, index, "level"))
+            kind = _read(os.path.join(base, index, "type"))
+            size = _read(os.path.join(base, index, "size"))
+            if level and kind != "Instruction":
+                caches["L" + level] = size
+    return caches
+
+
+def _memory():
+    match = re.search(r"MemTotal:\s+(\d+) kB", _read("/proc/meminfo") or "")
+    return int(match.group(1)) * 1024 if match else None
+
+
+def _virtual():
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("flags"):
+            return "hypervisor" in line.split()
+    return None
+
+
+def _container():
+    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+        return True
+    return bool(os.environ.get("container") or os.environ.get("APPTAINER_CONTAINER"))
+
+
+def _count(folder, pattern):
+    if not os.path.isdir(folder):
+        return None
+    return sum(1 for name in os.listdir(folder) if re.match(pattern, name))
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return None

@@ -1,0 +1,103 @@
+"""One run, phase by phase: import, data, build, first step, warm-up, train, evaluate, predict."""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+
+from rnnworker import events as events_module
+from rnnworker import machine
+from rnnworker.phases import Phases
+
+FAILED_IN_RUN = 3
+
+
+def main(arguments):
+    """Runs what the JSON file named on the command line describes. Returns the exit code:
+    0, or 3 after an ``error`` event."""
+    begin = time.monotonic()
+    events = events_module.from_environment()
+    with open(arguments[0]) as file:
+        job = json.load(file)
+    _die_with_parent(job.get("parent"))
+    phases = Phases(events)
+    events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
+    _pin(job)
+    events.emit("facts", hardware=machine.fingerprint())
+    events.handshake()
+    try:
+        _run(job, events, phases)
+    except Exception as error:  # whatever a model or framework raises ends this run, told in full
+        traceback.print_exc()
+        events.emit(
+            "error", phase=phases.current, type=type(error).__name__, message=_one_line(error)
+        )
+        return FAILED_IN_RUN
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    events.emit("facts", measured={"peak_memory_bytes": memory})
+    events.emit("finished", begin=begin)
+    return 0
+
+
+def _run(job, events, phases):
+    from rnnworker import canonical, frameworks
+
+    config = job["config"]
+    measure = config["measure"]
+    with phases.phase("import"):
+        session = frameworks.open_session(config, job["threads"])
+    events.emit("facts", environment=session.environment(), measured=session.device_facts())
+    with phases.phase("data") as details:
+        details.update(session.load_data(job["dataset"]))
+    with phases.phase("build") as details:
+        details.update(session.build())
+        weights = canonical.initial(session.layers(), config["seed"])
+        session.load_weights(weights)
+    events.emit(
+        "facts", measured=dict(session.model_facts(), weights_sha256=canonical.digest(weights))
+    )
+    with phases.phase("first_step"):
+        session.train_steps(1)
+    with phases.phase("warmup") as details:
+        session.train_steps(measure["warmup_steps"])
+        session.evaluate()
+        details["steps"] = measure["warmup_steps"]
+    # First step and warm-up trained; what is reported starts from the canonical weights.
+    session.reset()
+    with phases.phase("train", timed=True) as details:
+        details.update(session.fit(lambda epoch: events.emit("epoch", **epoch)))
+    if details.get("stopped"):
+        return
+    for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
+        with phases.phase(name, timed=True) as details:
+            details["samples"] = session.validation_samples
+            details["first_call"], details["result"] = _timed(call)
+            details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+
+
+def _timed(call):
+    start = time.monotonic()
+    result = call()
+    return time.monotonic() - start, result
+
+
+def _pin(job):
+    if job.get("cores") and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, job["cores"])
+
+
+def _die_with_parent(parent):
+    """Asks the kernel to kill this process when its parent dies (Linux only): the conductor,
+    or the launcher of a container or environment that stands between. A conductor that died
+    before this line is missed at the first handshake."""
+    if parent is not None and sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _one_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else repr(error))[:500]
