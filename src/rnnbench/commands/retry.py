@@ -1,0 +1,51 @@
+"""``rnnbench retry EXPERIMENT [NAME …]``: the next snakemake measures these runs again.
+
+Without names: every void run. Records stay; the new ones are kept beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rnnbench.errors import ConfigError
+from rnnbench.records.store import read_json
+from rnnbench.running.train import STAMP
+from rnnworker import machine
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="rnnbench retry", description=__doc__)
+    parser.add_argument("experiment")
+    parser.add_argument("names", nargs="*", help="names or patterns (*); none: all void runs")
+    parser.add_argument("--site", help="default: this machine")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args(arguments)
+    site = options.site or machine.fingerprint()["machine"]
+    folder = options.results / site / options.experiment
+    pointers = {path.stem: path for path in folder.glob("*-s*-r*.json")}
+    if not pointers:
+        raise ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
+    chosen = _chosen(pointers, options.names)
+    for name in chosen:
+        mark = folder / "retry" / name
+        mark.parent.mkdir(exist_ok=True)
+        mark.write_text(datetime.now(UTC).strftime(STAMP) + "\n")
+        pointers[name].unlink()
+    print(f"{len(chosen)} of {len(pointers)} runs will be measured again by the next snakemake.")
+    return 0
+
+
+def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:
+    if not patterns:
+        return sorted(n for n, path in pointers.items() if read_json(path).get("verdict") == "void")
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = fnmatch.filter(pointers, pattern)
+        if not found:
+            raise ConfigError(f"no finished run is called {pattern!r}.", where="rnnbench retry")
+        chosen.update(found)
+    return sorted(chosen)

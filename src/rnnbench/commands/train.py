@@ -1,0 +1,93 @@
+"""``rnnbench train POINTER --digest …``: measures one run. Snakemake calls this."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.verify import verify
+from rnnbench.errors import RunError
+from rnnbench.records.record import Record
+from rnnbench.running import live
+from rnnbench.running.progress import remaining, say
+from rnnbench.running.train import Place, main_label, read_plan_line, timing_lock, train
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parse(arguments)
+    _die_with_parent()
+    signal.signal(signal.SIGTERM, _interrupt)
+    root, pointer = options.root.resolve(), options.pointer.resolve()
+    experiment, site, results = (pointer.parents[i] for i in range(3))
+    place = Place(root, results, site.name, experiment.name, timing_lock())
+    planned, total = read_plan_line(place.folder / "plan.jsonl", pointer.stem)
+    if planned["digest"] != options.digest:
+        raise RunError(
+            "was planned anew while this command was waiting to start.",
+            where=pointer.stem,
+            remedy="run the same snakemake command again.",
+        )
+    label = main_label(planned["order"], total, pointer.stem)
+    _check_dataset(root, planned)
+    say(f"{label}  starts{_estimate(place, total - planned['order'])}")
+    record = train(planned, place, label=label, mirror=live.mirror_for(place))
+    say(f"{label}  {_summary(record)}")
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="rnnbench train", description=__doc__)
+    parser.add_argument("pointer", type=Path, help="results/SITE/EXPERIMENT/NAME.json")
+    parser.add_argument("--digest", required=True, help="of the run's identity, as planned")
+    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
+    return parser.parse_args(arguments)
+
+
+def _check_dataset(root: Path, planned: Mapping) -> None:
+    path = planned["config"]["dataset"].get("path")
+    pins = pinned(root)
+    if path in pins:
+        verify(root / path, pins[path], planned["config"]["dataset"]["name"])
+
+
+def _summary(record: Record) -> str:
+    verdict = record.verdict
+    words = [verdict.status]
+    if verdict.reasons:
+        more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
+        words = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
+    if record.epochs and verdict.status != "void":
+        last = record.epochs[-1]
+        seconds = sorted(epoch.seconds for epoch in record.epochs)[len(record.epochs) // 2]
+        words.append(f"{seconds:.3g} s per epoch")
+        if last.val_acc is not None:
+            words.append(f"val_acc {last.val_acc:.3f}")
+    return ", ".join(words)
+
+
+def _estimate(place: Place, left: int, sample: int = 20) -> str:
+    """Time for the `left` runs, from up to `sample` pointers that are there."""
+    seconds = []
+    for path in islice(place.folder.glob("*-s*-r*.json"), sample):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            seconds.append(float(json.loads(path.read_text())["wall_seconds"]))
+    return remaining(seconds, left)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _interrupt(signum, frame) -> None:
+    raise KeyboardInterrupt

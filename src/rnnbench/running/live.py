@@ -1,0 +1,76 @@
+"""Mirrors a long run to MLflow while it is under way: at handshakes only, in a process of
+its own that is gone before the next timed phase begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rnnbench.running import assemble
+from rnnbench.running.progress import say
+from rnnbench.running.supervise import Event
+from rnnbench.running.train import Place
+
+INTERVAL_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
+
+Handshake = Callable[[list[Event]], None]
+
+
+def mirror_for(place: Place) -> Callable[[Mapping[str, Any], str], Handshake]:
+    """What `train` calls with (planned, record key) to get its handshake function."""
+
+    def start(planned: Mapping[str, Any], key: str) -> Handshake:
+        last = time.monotonic()
+
+        def on_handshake(events: list[Event]) -> None:
+            nonlocal last
+            if time.monotonic() - last < interval():
+                return
+            _mirror(place, planned, key, events)
+            last = time.monotonic()
+
+        return on_handshake
+
+    return start
+
+
+def interval() -> float:
+    return float(os.environ.get("RNNBENCH_MIRROR_SECONDS", INTERVAL_SECONDS))
+
+
+def _mirror(place: Place, planned: Mapping[str, Any], key: str, events: list[Event]) -> None:
+    partial = {
+        "name": planned["name"],
+        "experiment": place.experiment,
+        "digest": planned["digest"],
+        "record": key,
+        "choices": planned["choices"],
+        "phases": [asdict(phase) for phase in assemble.phases_of(events)],
+        "epochs": [asdict(epoch) for epoch in assemble.epochs_of(events)],
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(partial, file)
+        file.flush()
+        try:
+            subprocess.run(
+                [
+                    *(sys.executable, "-m", "rnnbench", "track", "--live", file.name),
+                    *("--root", str(place.root)),
+                ],
+                timeout=TIMEOUT_SECONDS,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+        except (OSError, subprocess.SubprocessError):
+            say(f"{planned['name']}: MLflow was not reached; the record is logged later.")

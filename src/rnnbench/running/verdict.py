@@ -1,0 +1,170 @@
+"""Clean, suspect or void: pure decisions about what a run reported. Each reason has a remedy."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rnnbench.records.record import Epoch, Phase, Reason, Verdict
+
+FOREIGN_SHARE = 0.05
+STEAL_SHARE = 0.02
+CLOSURE = 0.01
+VOID_CODES = (
+    "loss_not_finite",
+    "exception",
+    "out_of_memory",
+    "died",
+    "over_limit",
+    "wrong_device",
+    "no_epochs",
+)
+
+
+def judge(
+    phases: Sequence[Phase],
+    epochs: Sequence[Epoch],
+    measured: Mapping[str, Any],
+    failure: Reason | None = None,
+) -> Verdict:
+    """The verdict on a run from its phases, epochs and facts; `failure` is what ended it
+    early, if anything did."""
+    reasons = [failure] if failure else []
+    reasons += _threads(measured)
+    reasons += _loss(epochs)
+    reasons += [reason for phase in phases if phase.timed for reason in _load(phase)]
+    reasons += _closure(measured.get("closure"))
+    if not epochs and not failure:
+        reasons.append(Reason("no_epochs", "no epoch was finished", "look at the run's log."))
+    if any(reason.code in VOID_CODES for reason in reasons):
+        return Verdict("void", tuple(reasons))
+    return Verdict("suspect" if reasons else "clean", tuple(reasons))
+
+
+def failure_reason(
+    events: Sequence[Mapping[str, Any]], exit_code: int, phase: str, over_limit: str | None
+) -> Reason | None:
+    """What ended the worker early, or None. A SIGKILL from outside is no verdict on the
+    run: the caller treats it as a failure without a record."""
+    if over_limit:
+        return Reason(
+            "over_limit",
+            f"phase {over_limit} was over its limit and was ended",
+            f"raise limits.{over_limit}, or look at the run's log for what hangs.",
+        )
+    error = next((event for event in events if event["event"] == "error"), None)
+    if error is not None:
+        text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
+        if error.get("type") in ("MemoryError", "ResourceExhaustedError"):
+            return Reason("out_of_memory", text, "a smaller batch, or a machine with more memory.")
+        return Reason("exception", text, "the traceback is in the run's log.")
+    if exit_code < 0:
+        return Reason(
+            "died",
+            f"died in native code ({_signal_name(-exit_code)}) in phase {phase}",
+            "look at the run's log.",
+        )
+    if exit_code != 0:
+        return Reason(
+            "died", f"ended with exit code {exit_code} in phase {phase}", "look at the run's log."
+        )
+    return None
+
+
+def closure(epochs: Sequence[Epoch]) -> float | None:
+    """The share of the time from the first epoch's start to the last one's end that is in
+    no epoch and no validation: 0 when the parts add up to the whole."""
+    if not epochs:
+        return None
+    parts = sum(epoch.seconds + (epoch.val_seconds or 0.0) for epoch in epochs)
+    last = epochs[-1]
+    whole = last.start + last.seconds + (last.val_seconds or 0.0) - epochs[0].start
+    return 1.0 - parts / whole if whole > 0 else 0.0
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names of their own
+        return f"signal {number}"
+
+
+def _threads(measured: Mapping[str, Any]) -> list[Reason]:
+    threads = measured.get("threads") or {}
+    asked = threads.get("asked")
+    reasons = []
+    for key, found in (
+        ("intra_op", threads.get("intra_op")),
+        ("pinned_to", len(threads["pinned_to"]) if "pinned_to" in threads else None),
+    ):
+        if asked is not None and found is not None and found != asked:
+            reasons.append(
+                Reason(
+                    "wrong_device",
+                    f"asked for {asked} threads, {key} says {found}",
+                    "run it where the device it asks for can be had.",
+                )
+            )
+    return reasons
+
+
+def _loss(epochs: Sequence[Epoch]) -> list[Reason]:
+    losses = [epoch.loss for epoch in epochs]
+    for epoch, loss in zip(epochs, losses, strict=True):
+        if loss is None or not math.isfinite(loss):
+            return [
+                Reason(
+                    "loss_not_finite",
+                    f"loss became NaN or infinite in epoch {epoch.epoch}",
+                    "a smaller learning rate, gradient clipping, or check the data.",
+                )
+            ]
+    if len(losses) > 1 and losses[-1] >= losses[0]:  # type: ignore[operator]
+        return [
+            Reason(
+                "loss_not_falling",
+                f"loss did not fall: {losses[0]:.4g} in epoch 1, {losses[-1]:.4g} in the last",
+                "more epochs or another learning rate; its time is still a time.",
+            )
+        ]
+    return []
+
+
+def _load(phase: Phase) -> list[Reason]:
+    load = phase.details.get("load") or {}
+    pinned_seconds = phase.seconds or 1.0
+    reasons = []
+    # The kernel counts in ticks of 10 ms: less than five of them is no evidence.
+    if load.get("foreign", 0) > max(0.05, FOREIGN_SHARE * pinned_seconds):
+        share = load["foreign"] / pinned_seconds
+        reasons.append(
+            Reason(
+                "foreign_load",
+                f"other processes used {share:.0%} of a core during {phase.name}",
+                "end them and measure the run again: rnnbench retry NAME.",
+            )
+        )
+    if load.get("steal", 0) > max(0.05, STEAL_SHARE * pinned_seconds):
+        share = load["steal"] / pinned_seconds
+        reasons.append(
+            Reason(
+                "steal",
+                f"the hypervisor took {share:.0%} of a core during {phase.name}",
+                "measure again, or on a machine of your own.",
+            )
+        )
+    return reasons
+
+
+def _closure(value: float | None) -> list[Reason]:
+    if value is None or abs(value) <= CLOSURE:
+        return []
+    return [
+        Reason(
+            "closure",
+            f"epochs and validation leave {value:.1%} of the training time unexplained",
+            "longer epochs (a larger dataset), so that the gaps between them do not count.",
+        )
+    ]
