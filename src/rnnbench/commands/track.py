@@ -1,0 +1,109 @@
+"""``rnnbench track``: the records behind pointers into MLflow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rnnbench.errors import RecordError, RnnbenchError, TrackingError
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_json, read_pointer, read_record, write_json
+from rnnbench.tracking.address import is_server, tracking_uri
+from rnnbench.tracking.store import ensure_store
+from rnnbench.tracking.track import mirror, track
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code: 0, or 1 where the store cannot be reached or a record cannot be
+    read (the others are tracked all the same, but no --output is written)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except RnnbenchError as error:
+        print(f"rnnbench track: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    root, results = arguments.root, arguments.root / arguments.results
+    try:
+        aside = ensure_store(root)
+    except TrackingError as error:
+        # Training waits for --init alone, and a server that is away must not stop it.
+        if not (arguments.init and is_server(tracking_uri(root))):
+            raise
+        print(f"rnnbench track: {error}", file=sys.stderr)
+        aside = None
+    if aside:
+        print(
+            f"{aside}: was no whole database and has been set aside; "
+            "a new store is filled from all records (start an open MLflow UI again).",
+            file=sys.stderr,
+        )
+    if arguments.live:
+        mirror(read_json(arguments.live), root)
+    asked, faults = _behind(results, arguments.pointers)
+    records = asked
+    if aside or arguments.all:
+        found, unreadable = _all(results)
+        records = found | asked
+        faults += unreadable if arguments.all else []
+    for fault in faults:
+        print(f"rnnbench track: {fault}", file=sys.stderr)
+    runs = track([(record, file) for file, record in records.items()], root) if records else {}
+    if arguments.output and not faults:
+        times = Counter(record.name for record in asked.values())
+        write_json(
+            arguments.output,
+            {
+                record.name if times[record.name] == 1 else record.key: {
+                    "run_id": runs[record.key],
+                    "record": record.key,
+                }
+                for record in asked.values()
+            },
+        )
+    return 1 if faults else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rnnbench track", description="Logs records to MLflow; can be repeated safely."
+    )
+    parser.add_argument("pointers", nargs="*", type=Path, metavar="POINTER.json")
+    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="below the root")
+    parser.add_argument("--output", type=Path, help="where to write which run is whose")
+    parser.add_argument("--init", action="store_true", help="only make sure of the store")
+    parser.add_argument("--all", action="store_true", help="every record there is")
+    parser.add_argument("--live", type=Path, metavar="FILE.json", help="mirror a run in progress")
+    return parser
+
+
+def _behind(
+    results: Path, pointers: Sequence[Path]
+) -> tuple[dict[Path, Record], list[RecordError]]:
+    """Record file → record for each pointer, and what could not be read."""
+    records: dict[Path, Record] = {}
+    faults: list[RecordError] = []
+    for pointer in pointers:
+        try:
+            record = read_pointer(results, pointer)
+            records[(results / read_json(pointer)["record"]).resolve()] = record
+        except RecordError as error:
+            faults.append(error)
+    return records, faults
+
+
+def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:
+    records: dict[Path, Record] = {}
+    faults: list[RecordError] = []
+    for file in sorted((results / "records").glob("*/*/*.json")):
+        try:
+            records[file.resolve()] = read_record(file)
+        except RecordError as error:
+            faults.append(error)
+    return records, faults

@@ -1,0 +1,132 @@
+"""Record → params, tags and dataset: pure functions, without MLflow."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rnnbench.records.record import Record, Verdict
+from rnnbench.tracking.numbers import is_number, mlflow_key
+
+PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 6000, 5000, 36
+TRUNCATED = " …[truncated]"
+RECORD, COMPLETE, MACHINE, STARTED = (
+    "rnnbench.record",
+    "rnnbench.complete",
+    "rnnbench.machine",
+    "rnnbench.started",
+)
+# Words about a choice, or how long to wait for it: no hyperparameters.
+NOT_A_PARAM = ("about", "requires", "source")
+
+
+class DatasetInput(NamedTuple):
+    """A dataset as MLflow sees it; `source` is JSON that fits `source_type`."""
+
+    name: str
+    digest: str
+    source_type: str
+    source: str
+
+
+def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
+    """Every axis, then every hyperparameter of the config under its dotted key."""
+    kept = {key: value for key, value in config.items() if key not in ("limits", "alias")}
+    found = {key: _text(value) for key, value in choices.items()}
+    for key, value in _flat(kept):
+        *above, last = key.split(".")
+        an_axis_again = last == "name" and len(above) == 1 and above[0] in choices
+        if last not in NOT_A_PARAM and not an_axis_again:
+            found.setdefault(key, _text(value))
+    return {mlflow_key(key): shortened(value, PARAM_LENGTH) for key, value in found.items()}
+
+
+def tags(record: Record) -> dict[str, str]:
+    """What one filters by and reads beside the numbers."""
+    verdict = record.verdict
+    found: dict[str, Any] = {
+        **identity_tags(record.key, record.experiment, record.digest),
+        "rnnbench.verdict": verdict.status,
+        "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
+        "rnnbench.site": record.site,
+        "rnnbench.block": record.block,
+        "rnnbench.order": record.order,
+        "rnnbench.alias": record.alias,
+        "dataset.md5": record.identity.get("dataset_md5"),
+        "mlflow.note.content": note(record),
+    }
+    measured = {key: value for key, value in record.measured.items() if not is_number(value)}
+    environment = {k: v for k, v in record.environment.items() if k != "packages"}
+    for group, facts in [
+        ("hardware", record.hardware),
+        ("environment", environment),
+        ("measured", measured),
+    ]:
+        found.update((f"{group}.{key}", value) for key, value in _flat(facts))
+    return {
+        mlflow_key(key): shortened(_text(value), TAG_LENGTH)
+        for key, value in found.items()
+        if value not in (None, "")
+    }
+
+
+def identity_tags(key: str, experiment: str, digest: str) -> dict[str, str]:
+    """The tags by which a run is found again, finished or not."""
+    machine, name, started = key.split("/")
+    return {
+        RECORD: key,
+        MACHINE: machine,
+        STARTED: started,
+        "rnnbench.experiment": experiment,
+        "rnnbench.digest": digest,
+        "mlflow.runName": name,
+        "mlflow.source.name": "rnnbench",
+    }
+
+
+def note(record: Record) -> str:
+    """The run in one sentence."""
+    seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
+    facts = [f"{' '.join(map(str, record.choices.values()))} on {record.machine}"]
+    if seconds:
+        facts.append(f"{statistics.median(seconds):.4g} s per epoch (median of {len(seconds)})")
+    if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
+        facts.append(f"validation accuracy {acc:.4g}")
+    return f"{', '.join(facts)}; {_verdict(record.verdict)}"
+
+
+def dataset(record: Record) -> DatasetInput | None:
+    """The dataset the run saw, its digest the md5 that DVC pins; None where there is none."""
+    facts = record.config.get("dataset") or {}
+    md5 = record.identity.get("dataset_md5")
+    if not md5 or not isinstance(facts, Mapping):
+        return None
+    url, path = facts.get("url"), facts.get("path")
+    source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
+    name = str(facts.get("name", "dataset"))
+    return DatasetInput(name[:500], str(md5)[:DIGEST_LENGTH], source_type, json.dumps(source))
+
+
+def shortened(text: str, length: int) -> str:
+    """`text`, cut with a mark that says so where MLflow would not take all of it."""
+    return text if len(text) <= length else text[: length - len(TRUNCATED)] + TRUNCATED
+
+
+def _verdict(verdict: Verdict) -> str:
+    reasons = "; ".join(f"{reason.text} {reason.remedy}".strip() for reason in verdict.reasons)
+    return f"{verdict.status}: {reasons}" if reasons else f"{verdict.status}."
+
+
+def _flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        dotted = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

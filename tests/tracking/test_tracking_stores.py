@@ -1,0 +1,229 @@
+"""Records into a real SQLite store and through a real MLflow server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rnnbench.errors import TrackingError
+from rnnbench.tracking.client import connected
+from rnnbench.tracking.mapping import COMPLETE
+from rnnbench.tracking.store import ensure_store
+from rnnbench.tracking.track import mirror, track
+from tests.factory import BEGINNING, DIGITS_MD5, make_record, stamp
+from tests.tracking.conftest import free_port, lay_down, pointer_of, start_track
+
+LATER = BEGINNING + timedelta(hours=1)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "server"])
+def place(request, tmp_path_factory):
+    """A project whose store is SQLite, then one whose store is a server."""
+    root = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield root, request.getfixturevalue("server") if request.param == "server" else None
+
+
+@pytest.fixture
+def root(place, monkeypatch) -> Path:
+    folder, uri = place
+    if uri:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return folder
+
+
+def runs_of(root: Path, experiment: str):
+    with connected(root) as client:
+        found = client.get_experiment_by_name(experiment)
+        return client.search_runs([found.experiment_id]) if found else []
+
+
+def points_of(root: Path, run_id: str):
+    with connected(root) as client:
+        keys = client.get_run(run_id).data.metrics
+        return [point for key in keys for point in client.get_metric_history(run_id, key)]
+
+
+def test_a_record_arrives_whole_and_once(root):
+    record = make_record(experiment="whole")
+    told = [lay_down(root, record)]
+    runs = track(told, root)
+    before = points_of(root, runs[record.key])
+    (run,) = runs_of(root, "whole")
+    assert run.data.params["rnn"] == "keras" and run.info.status == "FINISHED"
+    assert run.info.run_name == record.name
+    assert [p.step for p in before if p.key == "epoch_seconds"] == [1, 2, 3, 4, 5]
+    assert run.info.end_time > run.info.start_time == int(BEGINNING.timestamp() * 1000)
+    (seen,) = run.inputs.dataset_inputs
+    assert seen.dataset.digest == DIGITS_MD5 and seen.dataset.name == "digits"
+    with connected(root) as client:
+        files = {file.path for file in client.list_artifacts(run.info.run_id)}
+        assert {"record.json", "config.json", "packages.txt", "run.log", "events.jsonl"} == files
+        client.delete_tag(run.info.run_id, COMPLETE)  # as if killed just before the end
+    assert track(told, root) == runs
+    assert len(runs_of(root, "whole")) == 1
+    assert len(points_of(root, run.info.run_id)) == len(before)
+    assert len(runs_of(root, "whole")[0].inputs.dataset_inputs) == 1
+
+
+def test_measured_twice_is_kept_twice(root):
+    first, second = make_record(experiment="twice"), make_record(experiment="twice", started=LATER)
+    track([lay_down(root, first)], root)
+    runs = track([lay_down(root, first), lay_down(root, second)], root)
+    assert len(set(runs.values())) == 2 == len(runs_of(root, "twice"))
+
+
+def test_a_void_run_has_failed_and_says_why(root):
+    track([lay_down(root, make_record(experiment="void", verdict="void", acc=None))], root)
+    (run,) = runs_of(root, "void")
+    assert run.info.status == "FAILED" and "loss" not in run.data.metrics
+    assert run.data.tags["rnnbench.reasons"] == "loss_not_finite"
+
+
+def partial_of(record, phases: int = 6) -> dict:
+    data = record.to_json()
+    kept = {key: data[key] for key in ("experiment", "digest", "choices", "config", "epochs")}
+    return {**kept, "record": record.key, "phases": data["phases"][:phases]}
+
+
+def test_a_live_run_becomes_the_finished_one(root):
+    record = make_record(experiment="live")
+    run_id = mirror({**partial_of(record, 2), "epochs": []}, root)
+    assert mirror(partial_of(record), root) == run_id
+    (run,) = runs_of(root, "live")
+    assert run.info.status == "RUNNING" and run.data.metrics["train_seconds"] > 0
+    assert track([lay_down(root, record)], root) == {record.key: run_id}
+    (run,) = runs_of(root, "live")
+    epochs = [p for p in points_of(root, run_id) if p.key == "epoch_seconds"]
+    assert run.info.status == "FINISHED" and len(epochs) == len(record.epochs)
+    assert mirror(partial_of(record), root) == run_id
+    assert runs_of(root, "live")[0].info.status == "FINISHED"
+
+
+def test_the_run_of_a_killed_attempt_gives_way_to_its_successor(root):
+    killed = make_record(experiment="killed", seed=7)
+    record = make_record(experiment="killed", seed=7, started=LATER)
+    mirror(partial_of(killed), root)
+    runs = track([lay_down(root, record)], root)
+    (run,) = runs_of(root, "killed")
+    assert run.info.run_id == runs[record.key] and run.info.status == "FINISHED"
+
+
+def test_a_run_created_twice_by_a_dying_server_is_kept_once(root):
+    record = make_record(experiment="twins")
+    track([lay_down(root, record)], root)
+    (run,) = runs_of(root, "twins")
+    with connected(root) as client:
+        client.create_run(run.info.experiment_id, tags={"rnnbench.record": record.key})
+    track([lay_down(root, record)], root)
+    assert [left.info.run_id for left in runs_of(root, "twins")] == [run.info.run_id]
+
+
+def test_an_unreachable_server_is_one_line_without_password(tmp_path):
+    record, _ = lay_down(tmp_path, make_record())
+    uri, begin = f"http://me:topsecret@127.0.0.1:{free_port()}", time.monotonic()
+    pointer = pointer_of(tmp_path, record)
+    process = start_track("--root", tmp_path, pointer, MLFLOW_TRACKING_URI=uri)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 1 and time.monotonic() - begin < 15
+    assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Remedy:" in error
+    assert "topsecret" not in out + error and "me:" not in error
+
+
+def test_an_unreachable_server_does_not_keep_runs_from_starting(tmp_path):
+    uri, output = f"http://127.0.0.1:{free_port()}", tmp_path / "store.json"
+    arguments = ["--root", tmp_path, "--init", "--output", output]
+    process = start_track(*arguments, MLFLOW_TRACKING_URI=uri)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.exists() and "cannot be reached" in error
+
+
+def test_a_server_that_dies_in_between_is_one_line_without_password(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(TrackingError) as caught, connected(tmp_path) as client:
+        client.search_experiments()
+    assert "topsecret" not in str(caught.value) and caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
+def test_a_corrupt_database_is_set_aside_and_filled_again(tmp_path, damage):
+    old, new = make_record(seed=1), make_record(seed=2)
+    track([lay_down(tmp_path, old)], tmp_path)
+    database = tmp_path / "mlflow.db"
+    whole = database.read_bytes()
+    foreign = b"no database at all\n" * 500
+    database.write_bytes(
+        {
+            "garbage": whole[:8192] + foreign + whole[8192 + len(foreign) :],
+            "truncated": whole[: len(whole) // 2],
+            "foreign": foreign,
+        }[damage]
+    )
+    lay_down(tmp_path, new)
+    output = tmp_path / "tracked.json"
+    arguments = ["--root", tmp_path, "--output", output, pointer_of(tmp_path, new)]
+    process = start_track(*arguments)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and "set aside" in error and len(error.splitlines()) == 1
+    assert len(list(tmp_path.glob("mlflow.db.corrupt-*"))) == 1
+    assert json.loads(output.read_text())[new.name]["record"] == new.key
+    # Not through MLflow: this process holds a connection to the file that was set aside.
+    with closing(sqlite3.connect(database)) as connection:
+        names = connection.execute("SELECT name FROM runs").fetchall()
+    assert sorted(names) == [(old.name,), (new.name,)]
+
+
+def test_an_empty_database_is_none(tmp_path):
+    (tmp_path / "mlflow.db").touch()
+    assert ensure_store(tmp_path) is None
+    assert not list(tmp_path.glob("mlflow.db.corrupt-*"))
+    assert ensure_store(tmp_path) is None
+
+
+def test_a_folder_where_the_database_should_be_is_a_tracking_error(tmp_path):
+    (tmp_path / "mlflow.db").mkdir()
+    (tmp_path / "mlflow.db" / "x").touch()
+    with pytest.raises(TrackingError, match=r"mlflow\.db"):
+        ensure_store(tmp_path)
+
+
+def test_four_processes_at_once_on_a_store_that_does_not_exist(tmp_path):
+    pointers = []
+    for number in range(12):
+        moment = BEGINNING + timedelta(minutes=number)
+        record, _ = lay_down(tmp_path, make_record(seed=number, started=moment))
+        pointers.append(pointer_of(tmp_path, record))
+    processes = [start_track("--root", tmp_path, *pointers[n::4]) for n in range(4)]
+    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
+    assert ends == [("", 0)] * 4
+    assert len(runs_of(tmp_path, "quick")) == 12
+
+
+def test_a_broken_pointer_does_not_keep_the_others_out(tmp_path):
+    record, _ = lay_down(tmp_path, make_record())
+    broken = tmp_path / "results" / "site" / "quick" / "broken.json"
+    broken.write_text("{")
+    output = tmp_path / "tracked.json"
+    arguments = ["--root", tmp_path, "--output", output, broken, pointer_of(tmp_path, record)]
+    process = start_track(*arguments)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 1 and "broken.json" in error and not output.exists()
+    assert [run.info.run_name for run in runs_of(tmp_path, "quick")] == [record.name]
+
+
+def test_live_by_command(tmp_path):
+    record = make_record(started=LATER)
+    file = tmp_path / "live.json"
+    file.write_text(json.dumps(partial_of(record)))
+    process = start_track("--root", tmp_path, "--live", file)
+    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
+    (run,) = runs_of(tmp_path, "quick")
+    assert run.info.status == "RUNNING" and run.data.tags["rnnbench.started"] == stamp(LATER)
