@@ -1,0 +1,16 @@
+"""One colour per implementation, the same in every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+# Okabe and Ito (2008), told apart by readers with colour blindness; without yellow and black,
+# one of which is invisible on a light and one on a dark page.
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def colours(implementations: Iterable[str]) -> Mapping[str, str]:
+    """Implementation → colour, by name, so that neither speed nor chance decides; the seventh
+    begins again, which is why every mark is also labelled."""
+    names = sorted(set(implementations))
+    return {name: OKABE_ITO[place % len(OKABE_ITO)] for place, name in enumerate(names)}

@@ -1,0 +1,44 @@
+"""What groups, devices and implementations are called on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report.numbers import DAGGER
+from rnnbench.tables.frame import GROUP
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def group_label(row: Any) -> str:
+    """``digits_rnn · lstm · current · units=512``."""
+    return " · ".join(str(row[name]) for name in GROUP if row[name])
+
+
+def short_group(row: Any, varied: Collection[str]) -> str:
+    """The group as a sentence names it: the model and what is `varied` of the rest,
+    ``digits_rnn (gru, units=512)``."""
+    rest = ", ".join(str(row[name]) for name in GROUP[1:] if row[name] and name in varied)
+    return f"{row['model']} ({rest})" if rest else str(row["model"])
+
+
+def with_labels(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with the columns `group_name`, `column_name` (the device, with its machine where
+    there are several) and `shown` (the implementation, with a dagger where a run is suspect).
+    """
+    table = table.copy()
+    several = table["machine"].nunique() > 1
+    table["group_name"] = [group_label(row) for _, row in table.iterrows()]
+    table["column_name"] = [
+        f"{device or 'device not named'} on {machine}" if several else device or "device not named"
+        for device, machine in zip(table["device"], table["machine"], strict=True)
+    ]
+    names = [name or "model" for name in table["implementation"]]
+    suspect = table["suspect"] if "suspect" in table else [False] * len(table)
+    table["shown"] = [
+        f"{name} {DAGGER}" if doubted else name
+        for name, doubted in zip(names, suspect, strict=True)
+    ]
+    return table

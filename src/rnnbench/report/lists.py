@@ -1,0 +1,78 @@
+"""Sheets that list things: runs, skipped and missing cells, kernels, provenance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rnnbench.report import numbers as n
+from rnnbench.report.labels import with_labels
+from rnnbench.report.sheet import Column, Row, Sheet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def runs_sheet(table: pd.DataFrame) -> Sheet:
+    rows = [
+        Row(
+            run["name"] + (f" {n.DAGGER}" if run["verdict"] == "suspect" else ""),
+            (
+                run["verdict"],
+                str(run["epochs"]),
+                n.seconds(run["epoch_seconds"]),
+                n.seconds(run["first_step"]),
+                n.seconds(run["import"]),
+                n.seconds(run["build"]),
+                n.seconds(run["evaluate"]),
+                n.seconds(run["predict"]),
+                n.mebibytes(run["peak_memory_bytes"]),
+                n.plain(run["loss"]),
+                n.share(run["acc"]),
+                n.share(run["val_acc"]),
+                n.moment(run["started"]),
+            ),
+        )
+        for _, run in table.iterrows()
+    ]
+    columns = (
+        Column("verdict", number=False),
+        *(
+            Column(label)
+            for label in (
+                "epochs", "s per epoch", "first step, s", "import, s", "build, s", "evaluate, s",
+                "predict, s", "peak, MiB", "loss", "train acc", "val acc",
+            )
+        ),
+        Column("started, UTC", number=False, quiet=True),
+    )  # fmt: skip
+    return Sheet("runs", "Every run, in the order of measuring", "run", columns, tuple(rows))
+
+
+def skipped_sheet(table: pd.DataFrame) -> Sheet:
+    rows = tuple(Row(cell["name"], (cell["why"],)) for _, cell in table.iterrows())
+    columns = (Column("why it cannot exist", number=False),)
+    return Sheet("skipped", "Skipped cells", "cell", columns, rows)
+
+
+def kernels_sheet(table: pd.DataFrame) -> Sheet:
+    table = with_labels(table)
+    several = table["group_name"].nunique() > 1
+    rows = tuple(
+        Row(
+            row["shown"],
+            (row["column_name"], row["kernel"], str(row["runs"])),
+            row["group_name"] if several else "",
+        )
+        for _, row in table.iterrows()
+    )
+    columns = (Column("device", number=False), Column("attested", number=False), Column("runs"))
+    return Sheet("kernels", "Kernels", "implementation", columns, rows)
+
+
+def provenance_sheet(table: pd.DataFrame) -> Sheet:
+    rows = tuple(
+        Row(row["fact"], (row["value"],), f"{row['what']} {row['which']}")
+        for _, row in table.iterrows()
+    )
+    columns = (Column("value", number=False),)
+    return Sheet("provenance", "Machines, builds, datasets", "fact", columns, rows)

@@ -1,0 +1,85 @@
+"""Numbers as people read them. Every number of the report passes through here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+NOTHING = "–"
+DAGGER = "†"
+TIMES = "×"
+
+
+def is_number(value: Any) -> bool:
+    return value is not None and not isinstance(value, str) and math.isfinite(value)
+
+
+def plain(value: Any, digits: int = 3) -> str:
+    """`value` with `digits` significant digits, no exponent; a dash where there is none."""
+    if not is_number(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def small(value: Any) -> str:
+    """A tiny difference: ``0``, ``2e-06``, ``0.003``; 0 below what adding up float64 gives."""
+    if not is_number(value):
+        return NOTHING
+    return "0" if abs(value) < 1e-12 else f"{value:.1g}"
+
+
+def seconds(value: Any) -> str:
+    return plain(value, 3)
+
+
+def span(low: Any, high: Any, like: Any) -> str:
+    """An interval, ``0.505–0.519``, with the decimals that `like` gets in `plain`."""
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    decimals = len(plain(like).partition(".")[2])
+    return f"{low:.{decimals}f}–{high:.{decimals}f}"
+
+
+def ratio(value: Any) -> str:
+    """``1.21×``, ``0.072×``, ``12.5×``."""
+    if not is_number(value):
+        return NOTHING
+    decimals = 2 if value >= 0.1 else 3
+    return f"{value:.{1 if value >= 10 else decimals}f}{TIMES}"
+
+
+def ratio_span(low: Any, high: Any, like: Any) -> str:
+    """The interval of a ratio with the decimals of `ratio(like)`."""
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
+    return f"{low:.{decimals}f}–{high:.{decimals}f}"
+
+
+def share(value: Any) -> str:
+    """An accuracy, three decimals."""
+    return f"{value:.3f}" if is_number(value) else NOTHING
+
+
+def spread(value: Any) -> str:
+    return f"± {value:.3f}" if is_number(value) else NOTHING
+
+
+def mebibytes(value: Any) -> str:
+    return f"{value / 2**20:.0f}" if is_number(value) else NOTHING
+
+
+def moment(started: str) -> str:
+    """``20261121T075000.123456Z`` as ``2026-11-21 07:50:00``."""
+    if len(started) < 15 or started[8] != "T":
+        return started
+    date, clock = started[:8], started[9:15]
+    return f"{date[:4]}-{date[4:6]}-{date[6:]} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 run``, ``24 runs``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

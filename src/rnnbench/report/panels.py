@@ -1,0 +1,194 @@
+"""Figures of speed: one small panel per group and device, drawn for 390 pixels and up."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.tables.stats import ONE_RUN
+from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+WIDTH, ROW = 250, 36
+LOG_FROM = 8  # beyond this many times the smallest value, a linear axis hides the small ones
+FROM_ZERO_BELOW = 0.5  # closer values than this are told apart only on an axis not from 0
+SHOWN = ["implementation", "shown"]
+SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
+SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
+
+
+def time_panel(
+    cells: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str], limits: tuple[float, float]
+) -> alt.LayerChart | alt.FacetChart:
+    """Seconds per epoch: each run a dot (open where suspect), the mean a bar, its 95 %
+    interval a line above the dots. `cells` are rows of the time table, `runs` of
+    `run_values`, both of one group and device; `limits` are the ends of the axis."""
+    import altair as alt
+
+    cells = cells[[*SHOWN, *SECONDS]].assign(
+        label=list(map(_time_label, _rows_of(cells))),
+        end=cells["epoch_high"].fillna(cells["epoch_seconds"]),
+    )
+    runs = runs[["implementation", "seconds", "suspect"]]
+    scale, title = _scale(limits)
+    x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~g"), "scale": scale}
+    y = _rows(cells)
+    base = alt.Chart(cells)
+    colour = colour_of(ink)
+    interval = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("epoch_low:Q", **x), x2="epoch_high:Q", y=y, color=colour
+    )
+    mean = base.mark_tick(thickness=3, size=13, opacity=1).encode(
+        x=alt.X("epoch_seconds:Q", **x), y=y, color=colour
+    )
+    label = base.mark_text(align="left", dx=10).encode(
+        x=alt.X("end:Q", **x), y=y, text="label:N"
+    )  # fmt: skip
+    dots = [
+        alt.Chart(chosen)
+        .mark_point(size=26, filled=filled, strokeWidth=1.3, opacity=0.8, yOffset=9)
+        .encode(x=alt.X("seconds:Q", **x), y=y, color=colour)
+        for filled, chosen in ((True, runs[~runs["suspect"]]), (False, runs[runs["suspect"]]))
+        if len(chosen)
+    ]
+    return _sized(alt.layer(interval, *dots, mean, label), cells)
+
+
+def speedup_panel(
+    cells: pd.DataFrame, ink: Mapping[str, str], limits: tuple[float, float]
+) -> alt.LayerChart | alt.FacetChart:
+    """Speed-up against the reference with its 95 % interval, on a logarithmic axis, a dashed
+    line at 1. `cells` are rows of the time table of one group and device."""
+    import altair as alt
+
+    cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
+        label=list(map(_speedup_label, _rows_of(cells))),
+        end=cells["speedup_high"].fillna(cells["speedup"]),
+    )
+    low, high = limits
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    ticks = alt.Axis(
+        title="times as fast as the reference", format="~g", values=_ratio_ticks(low, high)
+    )
+    x: dict[str, Any] = {"axis": ticks, "scale": scale}
+    y = _rows(cells)
+    base, colour = alt.Chart(cells), colour_of(ink)
+    one = (
+        alt.Chart(alt.Data(values=[{"one": 1}]))
+        .mark_rule(strokeDash=[4, 3], opacity=0.6)
+        .encode(x=alt.X("one:Q", **x))
+    )
+    interval = base.mark_rule(strokeWidth=2.5).encode(
+        x=alt.X("speedup_low:Q", **x), x2="speedup_high:Q", y=y, color=colour
+    )
+    point = base.mark_point(size=70, filled=True, opacity=1).encode(
+        x=alt.X("speedup:Q", **x), y=y, color=colour
+    )
+    label = base.mark_text(align="left", dx=10).encode(
+        x=alt.X("end:Q", **x), y=y, text="label:N"
+    )  # fmt: skip
+    return _sized(alt.layer(one, interval, point, label), cells)
+
+
+def time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
+    """The ends of the axis of seconds for all panels of a group, labels included."""
+    low = min(cells[SECONDS].min().min(), runs["seconds"].min())
+    ends = cells["epoch_high"].fillna(cells["epoch_seconds"]).clip(lower=runs["seconds"].min())
+    high = max(ends.max(), runs["seconds"].max())
+    labels = list(zip(ends, map(_time_label, _rows_of(cells)), strict=True))
+    if high > LOG_FROM * low:
+        return low / 1.2, math.exp(_reach(math.log(low / 1.2), labels, math.log, math.log(high)))
+    start = low - 0.1 * max(high - low, 0.02 * high) if low > FROM_ZERO_BELOW * high else 0.0
+    return start, _reach(start, labels, float, high)
+
+
+def speedup_limits(cells: pd.DataFrame) -> tuple[float, float]:
+    """The ends of the axis of ratios for all panels of a group, 1 and labels included."""
+    low = min(1.0, cells[SPEEDUP].min().min()) / 1.02
+    compared = cells[cells["speedup"].notna()]
+    ends = compared["speedup_high"].fillna(compared["speedup"])
+    labels = list(zip(ends, map(_speedup_label, _rows_of(compared)), strict=True))
+    high = max(1.0, ends.max()) * 1.02
+    return low, math.exp(_reach(math.log(low), labels, math.log, math.log(high)))
+
+
+def _reach(
+    low: float, labels: list[tuple[float, str]], on_axis: Callable[[float], float], high: float
+) -> float:
+    """Where an axis from `low` must end (in its own scale) for each label to fit beside its
+    end, and at `high` at the least."""
+    needed = [
+        low + (on_axis(end) - low) / (1 - min(0.75, (12 + 6.3 * len(text)) / WIDTH))
+        for end, text in labels
+    ]
+    return max([high, *needed])
+
+
+def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
+    """The axis of seconds and its title."""
+    import altair as alt
+
+    low, high = limits
+    domain = [low, high]
+    if low > 0 and high > LOG_FROM * low:
+        return alt.Scale(type="log", domain=domain, nice=False), "seconds per epoch, log scale"
+    words = " (axis not from 0)" if low > 0 else ""
+    return alt.Scale(domain=domain, nice=False, zero=False), f"seconds per epoch{words}"
+
+
+def _time_label(row: Any) -> str:
+    dagger = f" {n.DAGGER}" if row["suspect"] else ""
+    return f"{n.seconds(row['epoch_seconds'])} s{dagger}"
+
+
+def _rows_of(cells: pd.DataFrame) -> list[dict[Any, Any]]:
+    return cells.to_dict("records")
+
+
+def _ratio_ticks(low: float, high: float) -> list[float]:
+    steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
+    if high / low < 3:
+        steps = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2, 2.5]
+    if high / low < 1.35:
+        steps = [0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3]
+    return [step for step in steps if low / 1.03 <= step <= high * 1.03]
+
+
+def _speedup_label(row: Any) -> str:
+    if row["words"] not in COMPARED:
+        return str(row["words"])
+    dagger = f" {n.DAGGER}" if row["speedup_suspect"] else ""
+    words = f" {row['words']}" if row["words"] in (NO_DIFFERENCE, ONE_RUN) else ""
+    return f"{n.ratio(row['speedup'])}{dagger}{words}"
+
+
+def _rows(cells: pd.DataFrame) -> alt.Y:
+    import altair as alt
+
+    names = dict(zip(cells["implementation"], cells["shown"], strict=True))
+    # A label per implementation, with its dagger, though the axis sorts by bare names.
+    expression = "datum.label"
+    for name, shown in names.items():
+        if name != shown:
+            expression = f"datum.label == {json.dumps(name)} ? {json.dumps(shown)} : ({expression})"
+    axis = alt.Axis(title=None, labelExpr=expression, labelFontWeight=500, labelLimit=120)
+    return alt.Y("implementation:N", sort=list(names), axis=axis)
+
+
+def colour_of(ink: Mapping[str, str], legend: alt.Legend | None = None) -> alt.Color:
+    import altair as alt
+
+    scale = alt.Scale(domain=list(ink), range=list(ink.values()))
+    return alt.Color("implementation:N", scale=scale, legend=legend)
+
+
+def _sized(
+    chart: alt.LayerChart | alt.FacetChart, cells: pd.DataFrame
+) -> alt.LayerChart | alt.FacetChart:
+    return chart.properties(width=WIDTH, height=ROW * cells["implementation"].nunique())

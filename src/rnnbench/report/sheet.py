@@ -1,0 +1,115 @@
+"""A table as it is shown: text in cells, once as HTML (Great Tables), once as Markdown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from great_tables import GT
+
+
+@dataclass(frozen=True)
+class Column:
+    """`label` under the heading `spanner` (none for ``""``). `quiet` is set back: it belongs
+    to the column before it."""
+
+    label: str
+    spanner: str = ""
+    number: bool = True
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """`cells` under the row heading `head`, in the block `group` (none for ``""``)."""
+
+    head: str
+    cells: tuple[str, ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """`id` is unique on the page; `title` is read out and stands above the Markdown table;
+    `corner` heads the row headings; `notes` stand below."""
+
+    id: str
+    title: str
+    corner: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+def to_html(sheet: Sheet) -> Markup:
+    """The table element alone: its looks are the page's, in light and dark."""
+    import pandas as pd
+    from great_tables import GT
+
+    names = [f"c{number}" for number in range(len(sheet.columns))]
+    frame = pd.DataFrame([row.cells for row in sheet.rows], columns=names, dtype=object)
+    frame.insert(0, "head", [row.head for row in sheet.rows])
+    grouped = any(row.group for row in sheet.rows)
+    if grouped:
+        frame.insert(0, "group", [row.group for row in sheet.rows])
+    table = (
+        GT(frame, rowname_col="head", groupname_col="group" if grouped else None, id=sheet.id)
+        .tab_stubhead(sheet.corner)
+        .cols_label({name: c.label for name, c in zip(names, sheet.columns, strict=True)})
+        .cols_align("left")
+    )
+    numbers = [n for n, column in zip(names, sheet.columns, strict=True) if column.number]
+    if numbers:
+        table = table.cols_align("right", columns=numbers)
+    for place, spanner in enumerate(dict.fromkeys(column.spanner for column in sheet.columns)):
+        under = [n for n, c in zip(names, sheet.columns, strict=True) if c.spanner == spanner]
+        if spanner:
+            table = table.tab_spanner(spanner, columns=under, id=f"spanner{place}")
+    return Markup(_table_element(_styled(table, names, sheet).as_raw_html()))
+
+
+def _styled(table: GT, names: list[str], sheet: Sheet) -> GT:
+    """Quiet columns set back, and air between the columns of one spanner and the next."""
+    from great_tables import loc, style
+
+    quiet = [name for name, column in zip(names, sheet.columns, strict=True) if column.quiet]
+    if quiet:
+        table = table.tab_style(style.css("color:var(--quiet)"), loc.body(columns=quiet))
+    spanners = [column.spanner for column in sheet.columns]
+    first = [
+        names[place] for place in range(1, len(names)) if spanners[place] != spanners[place - 1]
+    ]
+    if first:
+        places = [loc.body(columns=first), loc.column_labels(columns=first)]
+        table = table.tab_style(style.css("padding-left:1.75rem"), places)
+    return table
+
+
+def _table_element(html: str) -> str:
+    """Great Tables wraps its table in a div and a style sheet, some of whose rules have no
+    id in front and would restyle the page."""
+    found = re.search(r"<table.*</table>", html, re.DOTALL)
+    assert found is not None
+    return found.group(0)
+
+
+def to_markdown(sheet: Sheet) -> str:
+    """A GitHub table. Spanners become part of the labels, groups a column of their own."""
+    grouped = any(row.group for row in sheet.rows)
+    heads = [sheet.corner, *(" ".join(filter(None, (c.spanner, c.label))) for c in sheet.columns)]
+    rules = [":--", *("--:" if column.number else ":--" for column in sheet.columns)]
+    lines = [[row.head, *row.cells] for row in sheet.rows]
+    if grouped:
+        heads, rules = ["", *heads], [":--", *rules]
+        lines = [[row.group, *line] for row, line in zip(sheet.rows, lines, strict=True)]
+    table = [heads, rules, *lines]
+    return "\n".join("| " + " | ".join(map(_escape, line)) + " |" for line in table)
+
+
+def _escape(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.replace("*", "\\*").replace("_", "\\_").split())

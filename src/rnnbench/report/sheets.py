@@ -1,0 +1,104 @@
+"""Named tables → sheets: implementations as rows, devices as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.report.labels import with_labels
+from rnnbench.report.sheet import Column, Row, Sheet
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A column under each device: label, how a row of the table fills it, set back or not.
+Part = tuple[str, Callable[[Any], str], bool]
+
+
+def time_sheet(table: pd.DataFrame) -> Sheet:
+    parts: list[Part] = [
+        ("s per epoch", lambda r: _marked(n.seconds(r["epoch_seconds"]), r), False),
+        ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
+        ("speed-up", _speedup, False),
+        ("95 %", _speedup_words, True),
+    ]
+    return _by_device("time", "Seconds per epoch and speed-up", table, parts)
+
+
+def step_sheet(table: pd.DataFrame) -> Sheet:
+    parts: list[Part] = [
+        ("ms / step", lambda r: _marked(n.plain(r["ms_per_step"]), r), False),
+        ("µs / sample", lambda r: n.plain(r["us_per_sample"]), False),
+        ("evaluate, s", lambda r: n.plain(r["evaluate_seconds"]), False),
+        ("predict, s", lambda r: n.plain(r["predict_seconds"]), False),
+        ("runs", lambda r: str(int(r["runs"])), True),
+    ]
+    return _by_device("step", "Per step and sample; evaluate() and predict()", table, parts)
+
+
+def accuracy_sheet(table: pd.DataFrame) -> Sheet:
+    parts: list[Part] = [
+        ("train", lambda r: _marked(n.share(r["acc"]), r), False),
+        ("sd", lambda r: n.spread(r["acc_sd"]), True),
+        ("validation", lambda r: _marked(n.share(r["val_acc"]), r), False),
+        ("sd", lambda r: n.spread(r["val_acc_sd"]), True),
+    ]
+    return _by_device("accuracy", "Accuracy at the last epoch", table, parts)
+
+
+def learning_sheet(table: pd.DataFrame) -> Sheet:
+    parts: list[Part] = [
+        ("val acc, last", lambda r: _marked(n.small(r["val_acc_difference"]), r), False),
+        ("95 %", _difference_words, True),
+        ("val acc, largest", lambda r: n.small(r["val_acc_largest"]), False),
+        ("loss, largest", lambda r: n.small(r["loss_largest"]), False),
+    ]
+    return _by_device("learning", "Difference from the reference, seed by seed", table, parts)
+
+
+def _by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -> Sheet:
+    """`parts` under each device; an empty cell where an implementation did not run there."""
+    table = with_labels(table)
+    devices = list(dict.fromkeys(table["column_name"]))
+    groups = list(dict.fromkeys(table["group_name"]))
+    rows = []
+    for (group, _), cells in table.groupby(["group_name", "implementation"], sort=False):
+        there = {cell["column_name"]: cell for _, cell in cells.iterrows()}
+        texts = [
+            fill(there[device]) if device in there else n.NOTHING
+            for device in devices
+            for _, fill, _ in parts
+        ]
+        head = cells["shown"].iloc[0].removesuffix(f" {n.DAGGER}")
+        rows.append(Row(head, tuple(texts), str(group) if len(groups) > 1 else ""))
+    columns = tuple(
+        Column(label, device, quiet=quiet) for device in devices for label, _, quiet in parts
+    )
+    rows.sort(key=lambda row: groups.index(row.group) if row.group else 0)
+    return Sheet(id, title, "implementation", columns, tuple(rows))
+
+
+def _marked(text: str, row: Any) -> str:
+    return f"{text} {n.DAGGER}" if row["suspect"] else text
+
+
+def _speedup(row: Any) -> str:
+    text = n.ratio(row["speedup"])
+    return f"{text} {n.DAGGER}" if row["speedup_suspect"] and row["words"] in COMPARED else text
+
+
+def _speedup_words(row: Any) -> str:
+    if not n.is_number(row["speedup_low"]):
+        return str(row["words"])
+    span = n.ratio_span(row["speedup_low"], row["speedup_high"], row["speedup"])
+    return f"{span},\n{NO_DIFFERENCE}" if row["words"] == NO_DIFFERENCE else span
+
+
+def _difference_words(row: Any) -> str:
+    if row["is_reference"]:
+        return IS_REFERENCE
+    if not n.is_number(row["val_acc_low"]):
+        return "one seed"
+    return f"{row['val_acc_low']:.4f} to {row['val_acc_high']:.4f}"

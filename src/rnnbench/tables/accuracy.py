@@ -1,0 +1,34 @@
+"""What was learnt: accuracy and loss at the last epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rnnbench.tables.frame import CELL
+from rnnbench.tables.usable import run_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURES = ("acc", "val_acc", "loss", "val_loss")
+
+
+def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell on one machine, from runs that are not void.
+
+    Columns: the cell; `runs`, `suspect`, `seeds` (how many different ones), `epochs`; then
+    for `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at the last epoch the mean
+    over runs and, as `…_sd`, the standard deviation over runs (missing for one run).
+    Source: the records' epochs.
+    """
+    by_cell = run_values(frame).groupby(CELL, sort=False)
+    table = by_cell.agg(
+        runs=("record", "count"),
+        suspect=("suspect", "sum"),
+        seeds=("seed", "nunique"),
+        epochs=("epochs", "max"),
+    )
+    for measure in MEASURES:
+        table[measure] = by_cell[measure].mean()
+        table[f"{measure}_sd"] = by_cell[measure].std()
+    return table.reset_index()

@@ -1,0 +1,83 @@
+"""Who is fastest, and whether that is shown: one row per contest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.tables.time import IS_REFERENCE, KEY, compare
+from rnnbench.tables.usable import run_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FASTEST_COLUMNS = [
+    *KEY, "contestants", "suspect", "seconds", "speedup", "low", "high", "words", "runner_up",
+    "lead", "lead_low", "lead_high", "lead_shown", "lead_is_speedup",
+]  # fmt: skip
+
+
+def fastest(
+    frame: pd.DataFrame, time_table: pd.DataFrame, reference: Mapping[str, str]
+) -> pd.DataFrame:
+    """One row per contest: cells that differ in implementation or in the reference's axes only.
+
+    Columns: the fastest cell; `name` (what tells it from the others); `contestants` (how many);
+    `suspect` (bool: runs of it, the reference or the runner-up are); `seconds` per epoch;
+    `speedup`, `low`, `high`, `words` as in the time table; `runner_up` (its name, ``""`` for none)
+    and `lead` = runner-up's seconds / own, with `lead_low`, `lead_high`, `lead_shown`
+    and `lead_is_speedup` (the time table shows this ratio already).
+    """
+    import pandas as pd
+
+    values = dict(iter(run_values(frame).groupby(KEY, sort=False)))
+    told_by = {"rnn", "alias", *reference}
+    same = [name for name in KEY if name not in told_by]
+    rows = []
+    for _, cells in time_table.groupby(same, sort=False):
+        ranked = [row for _, row in cells.sort_values("epoch_seconds", kind="stable").iterrows()]
+        axes = [axis for axis in told_by - {"rnn", "alias"} if cells[axis].nunique() > 1]
+        rows.append(_contest(ranked, values, sorted(axes)))
+    return pd.DataFrame(rows, columns=["name", *FASTEST_COLUMNS])
+
+
+def _contest(
+    ranked: list[pd.Series], values: Mapping[Any, pd.DataFrame], axes: list[str]
+) -> dict[str, Any]:
+    first = ranked[0]
+    row = {
+        **{name: first[name] for name in KEY},
+        "name": _name(first, axes),
+        "contestants": len(ranked),
+        "suspect": bool(first["speedup_suspect"]),
+        "seconds": first["epoch_seconds"],
+        "speedup": first["speedup"],
+        "low": first["speedup_low"],
+        "high": first["speedup_high"],
+        "words": first["words"],
+        "runner_up": "",
+    }
+    if len(ranked) < 2:
+        return row
+    second = ranked[1]
+    lead = compare(values[tuple(first[KEY])], values[tuple(second[KEY])])
+    return {
+        **row,
+        "suspect": row["suspect"] or bool(second["suspect"]),
+        "runner_up": _name(second, axes),
+        "lead": lead.estimate,
+        "lead_low": lead.low,
+        "lead_high": lead.high,
+        "lead_shown": lead.shown_different,
+        "lead_is_speedup": IS_REFERENCE in (first["words"], second["words"]),
+    }
+
+
+def extra_ratios(table: pd.DataFrame) -> int:
+    """Leads over a runner-up that are not already a ratio of the time table."""
+    return int((table["lead_low"].notna() & ~table["lead_is_speedup"].eq(True)).sum())
+
+
+def _name(cell: pd.Series, axes: list[str]) -> str:
+    parts = [cell["implementation"], *(cell[axis] for axis in axes)]
+    return ", ".join(str(part) for part in parts if part) or str(cell["model"])

@@ -1,0 +1,144 @@
+"""Records → one tidy frame: the only thing that the other tables are made from."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.records.record import Epoch, Phase, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A comparison is made inside one group only; a device on one machine is a column of it.
+GROUP = ["model", "cell", "build", "dataset", "variant"]
+COLUMN = ["device", "machine"]
+CELL = [*GROUP, "rnn", "alias", "implementation", *COLUMN]
+
+RUN_COLUMNS = [
+    "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
+    "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
+]  # fmt: skip
+ROW_COLUMNS = [
+    "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
+    "val_loss", "val_acc", "val_seconds", "first_call", "call_seconds",
+]  # fmt: skip
+
+
+def tidy(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per timed epoch, one per phase, and one for the run as a whole.
+
+    Of the run (the same in all its rows):
+
+    - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
+    - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` where the run
+      has no such axis; `alias` (``""`` for none); `implementation`: `rnn`, with its alias.
+    - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults.
+    - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
+    - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
+    - `peak_memory_bytes`, `parameters`, `kernel` (``""`` where nothing is attested).
+
+    Of the row:
+
+    - `phase`: ``epoch`` for a timed epoch, ``run`` for the whole run, else the phase's name.
+    - `epoch`: from 1; missing for phases. `start`: seconds of the host's monotonic clock.
+    - `seconds`; `timed`; `samples` and `steps` (of an epoch; `samples` per call of
+      ``evaluate`` and ``predict``); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
+    - `first_call`, `call_seconds`: seconds of the first and the median later call.
+    """
+    import pandas as pd
+
+    columns: dict[str, list[Any]] = {name: [] for name in [*RUN_COLUMNS, *ROW_COLUMNS]}
+    for record in records:
+        rows = [_of_run(record), *map(_of_phase, record.phases), *map(_of_epoch, record.epochs)]
+        for name, value in _run_facts(record).items():
+            columns[name].extend([value] * len(rows))
+        for name in ROW_COLUMNS:
+            columns[name].extend(row.get(name) for row in rows)
+    frame = pd.DataFrame(columns)
+    text = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started",
+            "kernel", "phase"}  # fmt: skip
+    for name in frame.columns:
+        if name not in text:
+            frame[name] = pd.to_numeric(frame[name]).astype("float64")
+    return frame
+
+
+def variant_of(overrides: Mapping[str, Any]) -> str:
+    """The overrides in words: last component of the key = value, sorted by key."""
+    return ", ".join(f"{key.rpartition('.')[2]}={overrides[key]}" for key in sorted(overrides))
+
+
+def facts_in_words(facts: Any) -> str:
+    """A nested fact of a record as one line of text."""
+    if isinstance(facts, Mapping):
+        return "; ".join(f"{key}: {facts_in_words(value)}" for key, value in facts.items())
+    if isinstance(facts, (list, tuple)):
+        return ", ".join(facts_in_words(value) for value in facts)
+    return "" if facts is None else str(facts)
+
+
+def _run_facts(record: Record) -> dict[str, Any]:
+    choices, alias = record.choices, record.alias or ""
+    rnn = choices.get("rnn", "")
+    return {
+        "record": record.key,
+        "name": record.name,
+        "experiment": record.experiment,
+        "site": record.site,
+        "model": choices.get("model", ""),
+        "cell": choices.get("cell", ""),
+        "build": choices.get("build", ""),
+        "dataset": choices.get("dataset", ""),
+        "variant": variant_of(record.overrides),
+        "rnn": rnn,
+        "alias": alias,
+        "implementation": f"{rnn} as {alias}" if alias else rnn,
+        "device": choices.get("device", ""),
+        "machine": record.machine,
+        "seed": record.seed,
+        "repeat": record.repeat,
+        "block": record.block,
+        "order": record.order,
+        "verdict": record.verdict.status,
+        "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
+        "started": record.started,
+        "peak_memory_bytes": record.measured.get("peak_memory_bytes"),
+        "parameters": record.measured.get("parameters"),
+        "kernel": facts_in_words(record.measured.get("kernel")),
+    }
+
+
+def _of_run(record: Record) -> dict[str, Any]:
+    return {"phase": "run", "seconds": record.measured.get("wall_seconds")}
+
+
+def _of_phase(phase: Phase) -> dict[str, Any]:
+    calls = phase.details.get("calls") or []
+    return {
+        "phase": phase.name,
+        "start": phase.start,
+        "seconds": phase.seconds,
+        "timed": phase.timed,
+        "samples": phase.details.get("samples"),
+        "first_call": phase.details.get("first_call"),
+        "call_seconds": statistics.median(calls) if calls else None,
+    }
+
+
+def _of_epoch(epoch: Epoch) -> dict[str, Any]:
+    return {
+        "phase": "epoch",
+        "epoch": epoch.epoch,
+        "start": epoch.start,
+        "seconds": epoch.seconds,
+        "timed": True,
+        "samples": epoch.samples,
+        "steps": epoch.steps,
+        "loss": epoch.loss,
+        "acc": epoch.acc,
+        "val_loss": epoch.val_loss,
+        "val_acc": epoch.val_acc,
+        "val_seconds": epoch.val_seconds,
+    }

@@ -1,0 +1,46 @@
+"""Where the numbers come from: machines, builds and datasets of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rnnbench.records.record import Record
+from rnnbench.tables.frame import facts_in_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ["what", "which", "fact", "value"]
+ORDER = {"machine": 0, "build": 1, "dataset": 2}
+# Whole package lists and flags are in the record; the page names what a reader asks first.
+LONG = 400
+
+
+def provenance(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per fact: `what` (machine, build, dataset), `which`, `fact`, `value` (text).
+    Facts that differ between records of one machine or build have one row each. Source:
+    ``hardware``, ``environment`` and ``identity`` of the records."""
+    import pandas as pd
+
+    rows: dict[tuple[str, str, str, str], None] = {}
+    for record in records:
+        build = record.choices.get("build", "")
+        facts = [
+            ("machine", record.machine, fact, value) for fact, value in record.hardware.items()
+        ]
+        facts += [("build", build, fact, value) for fact, value in record.environment.items()]
+        facts.append(("build", build, "lock", record.identity.get("build_lock")))
+        facts.append(("dataset", _dataset(record), "md5", record.identity.get("dataset_md5")))
+        for what, which, fact, value in facts:
+            text = facts_in_words(value)
+            if text and len(text) <= LONG:
+                rows[(what, which, fact, text)] = None
+    ordered = sorted(rows, key=lambda row: (ORDER[row[0]], row[1]))
+    return pd.DataFrame(ordered, columns=COLUMNS)
+
+
+def _dataset(record: Record) -> str:
+    dataset = record.config.get("dataset")
+    name = dataset.get("name") if isinstance(dataset, dict) else None
+    return str(name or record.choices.get("dataset", ""))

@@ -1,0 +1,38 @@
+"""Every run, void ones too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTS = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
+PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
+
+
+def runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per record, in the order they were started.
+
+    Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`,
+    `repeat`; `epochs`, `epoch_seconds` (median); seconds of the phases `import`, `data`,
+    `build`, `first_step`, `warmup`; `evaluate`, `predict` (median later call, or the whole
+    phase where calls were not counted); `wall_seconds`; `peak_memory_bytes`; `loss`, `acc`,
+    `val_acc` of the last epoch; `record`. Source: the records.
+    """
+    whole = frame[frame["phase"] == "run"].set_index("record")
+    table = whole[FACTS].copy()
+    epochs = frame[frame["phase"] == "epoch"]
+    by_run = epochs.groupby("record")
+    table["epochs"] = by_run["epoch"].count()
+    table["epochs"] = table["epochs"].fillna(0).astype(int)
+    table["epoch_seconds"] = by_run["seconds"].median()
+    for phase in PHASES:
+        rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
+        table[phase] = rows["call_seconds"].fillna(rows["seconds"])
+    table["wall_seconds"] = whole["seconds"]
+    table["peak_memory_bytes"] = whole["peak_memory_bytes"]
+    last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
+    for name in ("loss", "acc", "val_acc"):
+        table[name] = last[name]
+    return table.reset_index().sort_values(["started", "record"], ignore_index=True)

@@ -1,0 +1,42 @@
+"""Which runs may enter a number, and the one row each of them contributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rnnbench.tables.frame import CELL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTS = [*CELL, "name", "seed", "repeat", "block", "order", "started", "verdict"]
+
+
+def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of timed epochs of runs that are not void."""
+    return frame[(frame["phase"] == "epoch") & (frame["verdict"] != "void")]
+
+
+def run_values(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per run that is not void and has a timed epoch, in the order of `frame`.
+
+    Columns: `record` and the run's facts; `seconds` (median of its timed epochs), `epochs`,
+    `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch;
+    `evaluate`, `predict` (median later call, seconds, missing where not measured);
+    `suspect` (bool).
+    """
+    epochs = usable_epochs(frame)
+    by_run = epochs.groupby("record", sort=False)
+    values = by_run[FACTS].first()
+    values["seconds"] = by_run["seconds"].median()
+    values["epochs"] = by_run["epoch"].count()
+    values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
+    # Not .last(): that would step back to an earlier epoch where the last loss is missing.
+    last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
+    for name in ("loss", "acc", "val_loss", "val_acc"):
+        values[name] = last[name]
+    for phase in ("evaluate", "predict"):
+        rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
+        values[phase] = rows["call_seconds"].reindex(values.index)
+    values["suspect"] = values["verdict"] == "suspect"
+    return values.reset_index()

@@ -1,0 +1,46 @@
+"""A made-up `quick`: four implementations on two devices, three interleaved repeats."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from datetime import timedelta
+
+from rnnbench.records.record import Record
+from rnnbench.report.content import Experiment
+from tests.factory import BEGINNING, make_record
+
+EXPERIMENT = Experiment(
+    "quick",
+    "Which LSTM trains fastest here? (made-up numbers)",
+    "Four implementations of one LSTM on scikit-learn's handwritten digits.",
+    {"rnn": "keras"},
+)
+SECONDS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47}
+SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on NVIDIA GPUs only"}]
+MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
+
+
+def quick() -> list[Record]:
+    """23 of 24 runs: one suspect, one void, one missing."""
+    generator, records, order = random.Random(7), [], 0
+    for repeat in range(3):
+        cells = [(rnn, device) for rnn in SECONDS for device in ("cpu_1", "cpu_2")]
+        generator.shuffle(cells)
+        for rnn, device in cells:
+            order += 1
+            if (rnn, device, repeat) == ("block", "cpu_2", 2):
+                continue
+            level = SECONDS[rnn] * (0.8 if device == "cpu_2" else 1) * generator.gauss(1, 0.012)
+            record = make_record(
+                rnn=rnn, device=device, repeat=repeat, order=order, acc=0.967,
+                epoch_seconds=[level * generator.gauss(1, 0.008) for _ in range(8)],
+                verdict={("cell", "cpu_2", 1): "suspect", ("keras", "cpu_2", 0): "void"}.get(
+                    (rnn, device, repeat), "clean"
+                ),
+                started=BEGINNING + timedelta(seconds=9 * order),
+            )  # fmt: skip
+            kernel = {"op": "BlockLSTMV2" if rnn == "block" else "While", "calls": 1}
+            measured = {**record.measured, "kernel": kernel}
+            records.append(dataclasses.replace(record, measured=measured))
+    return records

@@ -1,0 +1,64 @@
+"""The page in a real browser: no network, no error, nothing wider than the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.report.page import write_report
+from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+# Contrast of every text against the paper, by the formula of WCAG 2.
+LEAST_CONTRAST = """() => {
+  const light = c => c.map(v => v / 255).map(v => v <= .03928 ? v / 12.92
+    : ((v + .055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+  const rgb = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const paper = light(rgb(getComputedStyle(document.body).backgroundColor));
+  return Math.min(...[...document.querySelectorAll('p,h1,h2,h3,a,td,th,code,li,span,summary')]
+    .map(e => light(rgb(getComputedStyle(e).color)))
+    .map(ink => (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05)));
+}"""
+
+
+@pytest.fixture(scope="module")
+def page_url(tmp_path_factory):
+    out = tmp_path_factory.mktemp("page")
+    paths = write_report(quick(), out, experiment=EXPERIMENT, skipped=SKIPPED, missing=MISSING)
+    return paths[0].as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_opens_alone_and_fits(browser, page_url, width, scheme):
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints, asked = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(page_url)
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(LEAST_CONTRAST) >= 4.5
+    assert page.locator("h1").inner_text() == EXPERIMENT.title
+    details = page.locator("details").first
+    details.locator("summary").click()
+    assert details.locator("tbody tr").count() == 8 and details.locator("td").first.is_visible()
+    page.close()

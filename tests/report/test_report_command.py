@@ -1,0 +1,49 @@
+"""``rnnbench report``: from pointers to a page, with what is missing or broken."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rnnbench.commands.report import main
+from rnnbench.records.store import write_json
+from tests.report.made_up import EXPERIMENT, SKIPPED, quick
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder, records = tmp_path / "results" / "here" / "quick", quick()
+    for record in records[:-2]:
+        place = f"records/{record.key}.json"
+        write_json(tmp_path / "results" / place, record.to_json())
+        write_json(folder / f"{record.name}.json", {"record": place, "digest": record.digest})
+    (folder / f"{records[-2].name}.json").write_text("{")
+    plan = [{"name": r.name, "order": r.order, "block": r.block} for r in records]
+    (folder / "plan.jsonl").write_text("\n".join(map(json.dumps, plan)))
+    facts = {"name": "quick", "title": EXPERIMENT.title, "about": "", "skipped": SKIPPED}
+    write_json(folder / "experiment.json", {**facts, "reference": {"rnn": "keras"}})
+    return tmp_path / "results"
+
+
+def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["quick", "--results", str(results), "--site", "here", "--out", str(out)]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "faster than `keras`" in lines[0]
+    assert lines[1] == "1 of 23 planned runs are missing, 1 unreadable."
+    assert lines[-1] == str(out / "report.html")
+    assert quick()[-1].name in (out / "report.html").read_text()
+
+
+def test_an_experiment_that_was_never_planned_is_one_line(results, capsys):
+    assert main(["nothing", "--results", str(results), "--site", "here"]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "plan.jsonl" in message and "Remedy:" in message
+
+
+def test_a_broken_experiment_file_is_one_line(results, capsys):
+    (results / "here" / "quick" / "experiment.json").write_text("[]")
+    assert main(["quick", "--results", str(results), "--site", "here"]) == 1
+    assert "experiment.json" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""The files of a report: complete, self-contained, honest about void and suspect runs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pandas as pd
+import pytest
+
+from rnnbench.errors import RnnbenchError
+from rnnbench.report.content import Experiment
+from rnnbench.report.page import write_report
+from tests.factory import make_record
+from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    paths = write_report(quick(), out, experiment=EXPERIMENT, skipped=SKIPPED, missing=MISSING)
+    return out, paths
+
+
+@pytest.fixture(scope="module")
+def html(report):
+    return (report[0] / "report.html").read_text()
+
+
+def test_all_files_are_there(report):
+    out, paths = report
+    assert paths[0] == out / "report.html" and all(path.stat().st_size for path in paths)
+    tables = {path.name: pd.read_csv(path) for path in paths if path.suffix == ".csv"}
+    assert {name: len(table) for name, table in tables.items()} == {
+        "accuracy.csv": 8, "time.csv": 8, "runs.csv": 23,
+    }  # fmt: skip
+    for path in paths:
+        if path.suffix == ".svg":
+            ElementTree.parse(path)
+
+
+def test_the_page_is_self_contained(html):
+    assert "<script" not in html and "@import" not in html
+    links = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', html))
+    assert links <= {"data:,"}
+
+
+def test_ids_are_unique_and_references_exist(html):
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    wanted = re.findall(r'(?:aria-labelledby|headers)="([^"]+)"', html)
+    assert {one for some in wanted for one in some.split()} <= set(ids)
+
+
+def test_headings_are_in_order(html):
+    levels = [int(level) for level in re.findall(r"<h([1-6])", html)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_a_void_number_stands_nowhere_but_under_trust_and_in_its_raw_epochs(tmp_path):
+    void = make_record(rnn="block", epoch_seconds=77.125, acc=0.12345, verdict="void")
+    write_report([*quick(), void], tmp_path, experiment=EXPERIMENT)
+    before, trust = (tmp_path / "report.html").read_text().split('<section id="trust"')
+    assert "77.1" not in before and "0.123" not in before and "77.1" in trust
+    assert "the loss is not finite from epoch 2." in trust and "lower the rate." in trust
+
+
+def test_a_suspect_run_is_marked(report, html):
+    markdown = (report[0] / "report.md").read_text()
+    (row,) = [line for line in markdown.splitlines() if line.startswith("| cell | 0.5")]
+    assert row.count("†") == 2  # its seconds and its speed-up on cpu_2, nothing on cpu_1
+    assert "cell †" in html
+
+
+def test_what_is_not_there_is_listed(report, html):
+    for text in (html, (report[0] / "report.md").read_text()):
+        assert MISSING[0] in text and "cuDNN runs on NVIDIA GPUs only" in text
+        assert "Of the 8 ratios looked at on this page, about 0.4 would look" in text
+
+
+def test_what_people_wrote_cannot_become_html(tmp_path):
+    evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
+    record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
+    write_report([record], tmp_path, experiment=evil, faults=["<u>"])
+    page = (tmp_path / "report.html").read_text()
+    assert not re.search(r"<(script|img|i|u|b)\b", page)
+    assert "<img" not in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "records", [[], [make_record(verdict="void", epochs=0, phases=())], [make_record(epochs=1)]]
+)
+def test_little_or_nothing_still_makes_a_page(tmp_path, records):
+    write_report(records, tmp_path, experiment=EXPERIMENT, missing=["a"], faults=["b: broken."])
+    assert "b: broken." in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RnnbenchError, match=r"cannot be written.*--out"):
+        write_report([make_record()], tmp_path / "file", experiment=EXPERIMENT)

@@ -1,0 +1,212 @@
+"""Every table against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time as clock
+
+import pandas as pd
+import pytest
+
+from rnnbench.tables.accuracy import accuracy
+from rnnbench.tables.fastest import extra_ratios, fastest
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.gaps import missing, skipped
+from rnnbench.tables.kernels import kernels
+from rnnbench.tables.learning import learning
+from rnnbench.tables.order import as_planned, order
+from rnnbench.tables.ranked import ranked
+from rnnbench.tables.runs import runs
+from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
+from rnnbench.tables.usable import run_values
+from tests.factory import SAMPLES, STEPS, make_record
+
+REFERENCE = {"rnn": "keras"}
+
+
+def pair(**changes):
+    """keras at 0.5 and 0.6 s, unrolled at exactly half, in two blocks."""
+    return [
+        make_record(rnn=rnn, repeat=repeat, epoch_seconds=seconds * share, **changes)
+        for repeat, seconds in enumerate((0.5, 0.6))
+        for rnn, share in (("keras", 1), ("unrolled", 0.5))
+    ]
+
+
+def cell(table, implementation, **where):
+    chosen = table[table["implementation"] == implementation]
+    for name, value in where.items():
+        chosen = chosen[chosen[name] == value]
+    assert len(chosen) == 1
+    return chosen.iloc[0]
+
+
+def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
+    record = make_record(epochs=5, overrides={"model.units": 128, "model.batch": 64})
+    frame = tidy([record])
+    assert len(frame) == 5 + len(record.phases) + 1
+    assert set(frame["variant"]) == {"batch=64, units=128"}
+    assert frame[frame["phase"] == "epoch"]["epoch"].tolist() == [1, 2, 3, 4, 5]
+    assert frame[frame["phase"] == "evaluate"]["call_seconds"].tolist() == [0.05]
+
+
+def test_a_run_without_phases_is_in_the_frame():
+    frame = tidy([make_record(phases=(), epochs=0, verdict="void")])
+    assert frame["phase"].tolist() == ["run"] and frame["verdict"].tolist() == ["void"]
+
+
+def test_time_by_hand():
+    table = time(tidy(pair()), REFERENCE)
+    fast, base = cell(table, "unrolled"), cell(table, "keras")
+    assert base["epoch_seconds"] == pytest.approx(math.sqrt(0.5 * 0.6))
+    assert base["ms_per_step"] == pytest.approx(1e3 * math.sqrt(0.3) / STEPS)
+    assert base["us_per_sample"] == pytest.approx(1e6 * math.sqrt(0.3) / SAMPLES)
+    assert base["evaluate_seconds"] == pytest.approx(0.05)
+    assert (base["speedup"], base["words"]) == (1, IS_REFERENCE)
+    # Each block's ratio is exactly 2, so the paired interval has no width.
+    assert (fast["speedup"], fast["speedup_low"], fast["method"]) == (
+        pytest.approx(2), pytest.approx(2), "paired",
+    )  # fmt: skip
+    assert fast["words"] == "faster" and ratios_shown(table) == 1
+
+
+def test_the_run_is_the_unit():
+    table = time(tidy([make_record(epoch_seconds=[0.1, 0.2, 9.0])]), REFERENCE)
+    row = cell(table, "keras")
+    assert row["epoch_seconds"] == pytest.approx(0.2) and pd.isna(row["epoch_low"])
+
+
+def test_without_a_reference_there_is_no_speedup():
+    row = cell(time(tidy([make_record(rnn="block")]), REFERENCE), "block")
+    assert pd.isna(row["speedup"]) and row["words"] == NO_REFERENCE
+
+
+def test_a_reference_may_be_a_device():
+    records = [make_record(device="cpu_1", epoch_seconds=0.6), make_record(device="cpu_2")]
+    table = time(tidy(records), {"device": "cpu_1"})
+    assert cell(table, "keras", device="cpu_2")["speedup"] == pytest.approx(1.2)
+
+
+def test_an_alias_is_compared_with_the_run_without():
+    records = [make_record(), make_record(alias="twin", name="twin", epoch_seconds=0.25)]
+    assert cell(time(tidy(records), REFERENCE), "keras as twin")["speedup"] == pytest.approx(2)
+
+
+def test_void_runs_enter_no_number():
+    void = make_record(epoch_seconds=99.0, repeat=2, verdict="void", acc=0.1)
+    frame = tidy([*pair(), void])
+    assert time(frame, REFERENCE).equals(time(tidy(pair()), REFERENCE))
+    assert accuracy(frame).equals(accuracy(tidy(pair())))
+    assert learning(frame, REFERENCE).equals(learning(tidy(pair()), REFERENCE))
+    assert void.key not in set(run_values(frame)["record"])
+    assert "void" in set(runs(frame)["verdict"])
+
+
+def test_machines_are_never_pooled():
+    frame = tidy([*pair(), *pair(machine="other-1")])
+    table = time(frame, REFERENCE)
+    assert len(table) == 4 and set(table["runs"]) == {2}
+    assert set(accuracy(frame)["machine"]) == {"other-1", "testbox-0123abcd"}
+
+
+def test_suspect_runs_are_counted_and_taint_what_is_compared_with_them():
+    records = pair()
+    records[0] = make_record(rnn="keras", epoch_seconds=0.5, verdict="suspect")
+    table = time(tidy(records), REFERENCE)
+    assert (cell(table, "keras")["suspect"], cell(table, "unrolled")["suspect"]) == (1, 0)
+    assert cell(table, "unrolled")["speedup_suspect"]
+
+
+def test_accuracy_by_hand():
+    row = cell(accuracy(tidy([make_record(acc=0.9), make_record(acc=1.0, seed=1)])), "keras")
+    assert row["val_acc"] == pytest.approx(0.95) and row["seeds"] == 2
+    assert row["val_acc_sd"] == pytest.approx(math.sqrt(0.005))
+
+
+def test_a_last_loss_that_is_missing_is_not_taken_from_the_epoch_before():
+    record = make_record(epochs=3)
+    last = dataclasses.replace(record.epochs[-1], loss=None, val_acc=None)
+    frame = tidy([dataclasses.replace(record, epochs=(*record.epochs[:-1], last))])
+    assert pd.isna(accuracy(frame).iloc[0]["val_acc"]) and pd.isna(runs(frame).iloc[0]["loss"])
+
+
+def test_learning_by_hand():
+    records = [
+        make_record(rnn=rnn, seed=seed, acc=acc)
+        for seed, (base, other) in enumerate([(0.90, 0.89), (0.92, 0.90)])
+        for rnn, acc in (("keras", base), ("block", other))
+    ]
+    row = cell(learning(tidy(records), REFERENCE), "block")
+    assert row["val_acc_difference"] == pytest.approx(-0.015)
+    assert row["val_acc_high"] == pytest.approx(-0.015 + 12.7062047 * 0.005, rel=1e-5)
+    assert row["val_acc_largest"] == pytest.approx(0.02) and not row["shown_different"]
+    assert row["loss_largest"] == 0
+
+
+def test_fastest_and_its_runner_up():
+    frame = tidy(pair())
+    table = time(frame, REFERENCE)
+    row = fastest(frame, table, REFERENCE).iloc[0]
+    assert (row["name"], row["runner_up"], row["contestants"]) == ("unrolled", "keras", 2)
+    assert row["lead"] == pytest.approx(2) and row["lead_shown"]
+    by_build = fastest(frame, time(frame, {"build": "current"}), {"build": "current"})
+    assert by_build.iloc[0]["contestants"] == 2
+
+
+def test_leads_that_the_time_table_shows_already_are_not_counted_twice():
+    block = [make_record(rnn="block", repeat=r, epoch_seconds=0.3 + r / 99) for r in (0, 1)]
+    for records, extra in ((pair(), 0), ([*pair(), *block], 1)):
+        frame = tidy(records)
+        assert extra_ratios(fastest(frame, time(frame, REFERENCE), REFERENCE)) == extra
+
+
+def test_runs_gaps_kernels_and_order():
+    records = [
+        make_record(order=2, started=make_started(0)),
+        make_record(
+            rnn="block", order=1, started=make_started(60), measured={"kernel": {"op": "B"}}
+        ),
+    ]
+    frame = tidy(records)
+    assert runs(frame)["first_step"].tolist() == pytest.approx([1.1, 1.1])
+    assert runs(frame)["peak_memory_bytes"].iloc[0] == 612_345_678
+    assert kernels(frame)[["implementation", "kernel", "runs"]].values.tolist() == [
+        ["block", "op: B", 1]
+    ]
+    assert order(frame)["planned"].tolist() == [2, 1] and not as_planned(order(frame))
+    assert skipped([{"name": "a", "why": "b"}])["why"].tolist() == ["b"]
+    assert missing(["x", "y"], ["y"])["name"].tolist() == ["x"]
+
+
+def make_started(seconds):
+    from datetime import timedelta
+
+    from tests.factory import BEGINNING
+
+    return BEGINNING + timedelta(seconds=seconds)
+
+
+def test_ranked_puts_devices_in_natural_order_and_the_fastest_first():
+    devices = ("cpu_16", "cpu_2")
+    records = [record for device in devices for record in pair(device=device)]
+    table = time(ranked(tidy(records)), REFERENCE)
+    assert table[["device", "implementation"]].values.tolist() == [
+        ["cpu_2", "unrolled"], ["cpu_2", "keras"], ["cpu_16", "unrolled"], ["cpu_16", "keras"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("records", [[], [make_record(verdict="void", epochs=0, phases=())]])
+def test_tables_of_nothing_are_empty(records):
+    frame = ranked(tidy(records))
+    table = time(frame, REFERENCE)
+    assert table.empty and accuracy(frame).empty and learning(frame, REFERENCE).empty
+    assert fastest(frame, table, REFERENCE).empty and order(frame).empty and kernels(frame).empty
+    assert len(runs(frame)) == len(records)
+
+
+def test_the_frame_is_linear_in_the_records():
+    record = make_record(epochs=10)
+    start = clock.perf_counter()
+    tidy([record] * 2000)
+    assert clock.perf_counter() - start < 5

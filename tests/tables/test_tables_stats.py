@@ -1,0 +1,96 @@
+"""Intervals against numbers worked out by hand and against scipy's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind, ttest_rel
+
+from rnnbench.tables.stats import (
+    ONE_RUN,
+    difference_interval,
+    mean_interval,
+    ratio_interval,
+    run_value,
+)
+
+
+def test_a_run_counts_with_the_median_of_its_epochs():
+    assert run_value([0.5, 9.0, 0.4]) == 0.5
+    assert run_value([0.4, 0.6]) == 0.5
+
+
+def test_mean_interval_by_hand():
+    # Logarithms 0, 1, 2: mean 1, s = 1, t(2) at 97.5 % = 4.302653.
+    found = mean_interval([1.0, math.e, math.e**2])
+    half = 4.302652730 / math.sqrt(3)
+    assert found.estimate == pytest.approx(math.e)
+    assert found.low == pytest.approx(math.exp(1 - half))
+    assert found.high == pytest.approx(math.exp(1 + half))
+
+
+def test_difference_interval_by_hand():
+    # -1, 0, 1: mean 0, s = 1.
+    found = difference_interval([-1.0, 0.0, 1.0])
+    assert (found.estimate, found.high) == (0, pytest.approx(4.302652730 / math.sqrt(3)))
+
+
+def test_welch_is_that_of_scipy():
+    generator = np.random.default_rng(3)
+    a, b = np.exp(generator.normal(0.2, 0.03, 4)), np.exp(generator.normal(0, 0.08, 7))
+    interval = ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
+    found = ratio_interval(a.tolist(), b.tolist())
+    assert found.method == "welch"
+    assert (found.low, found.high) == pytest.approx(
+        (math.exp(interval.low), math.exp(interval.high))
+    )
+
+
+def test_complete_blocks_are_paired_whatever_their_order():
+    generator = np.random.default_rng(4)
+    drift = generator.normal(0, 0.3, 5)
+    a = np.exp(0.1 + drift + generator.normal(0, 0.01, 5))
+    b = np.exp(drift + generator.normal(0, 0.01, 5))
+    interval = ttest_rel(np.log(a), np.log(b)).confidence_interval(0.95)
+    found = ratio_interval(a.tolist(), b[::-1].tolist(), [0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    assert found.method == "paired" and found.shown_different
+    assert (found.low, found.high) == pytest.approx(
+        (math.exp(interval.low), math.exp(interval.high))
+    )
+
+
+@pytest.mark.parametrize("blocks", [([0, 1], [0, 2]), ([0, 0], [0, 0]), (None, [0, 1])])
+def test_incomplete_blocks_are_not_paired(blocks):
+    assert ratio_interval([1.0, 1.1], [1.0, 1.2], *blocks).method == "welch"
+
+
+def test_one_run_has_no_interval():
+    found = ratio_interval([2.0], [1.0, 1.0, 1.0])
+    assert (found.estimate, found.low, found.high) == (pytest.approx(2), None, None)
+    assert found.method == ONE_RUN and not found.shown_different
+    assert mean_interval([0.5]).low is None
+
+
+def test_equal_values_give_an_interval_of_width_zero():
+    same = ratio_interval([1.0, 1.0], [1.0, 1.0])
+    assert (same.low, same.high, same.shown_different) == (1.0, 1.0, False)
+    twice = ratio_interval([2.0, 2.0], [1.0, 1.0], [0, 1], [0, 1])
+    assert twice.low == twice.high == pytest.approx(2) and twice.shown_different
+    assert mean_interval([0.5, 0.5]).low == pytest.approx(0.5)
+
+
+def test_one_side_without_variance_leaves_the_freedom_of_the_other():
+    a, b = [1.0, 1.0, 1.0], [1.1, 1.2, 1.3]
+    interval = ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
+    assert ratio_interval(a, b).low == pytest.approx(math.exp(interval.low))
+
+
+def test_the_intervals_cover_what_they_say():
+    generator, hits, tries = np.random.default_rng(1), 0, 400
+    for _ in range(tries):
+        a, b = np.exp(generator.normal(0, 0.03, (2, 3)))
+        found = ratio_interval(a.tolist(), b.tolist())
+        hits += found.low <= 1 <= found.high
+    assert 0.92 < hits / tries <= 1
