@@ -1,0 +1,162 @@
+"""From an experiment's name to what Snakemake is told: runs in order, skipped cells, datasets.
+
+The one place where the grid meets this machine's facts: dataset hashes, the builds'
+versions, the worker's code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rnnbench.builds.lock import lock_of
+from rnnbench.builds.missing import missing
+from rnnbench.cells.catalogue import shown
+from rnnbench.cells.expand import expand
+from rnnbench.cells.experiment import Experiment, load_experiment
+from rnnbench.cells.here import obstacles
+from rnnbench.cells.identity import digest_of, identity_of
+from rnnbench.cells.plan import plan_order
+from rnnbench.datasets.own import own_file_md5
+from rnnbench.datasets.pins import pinned
+from rnnbench.errors import ConfigError
+from rnnbench.records.store import write_json
+from rnnbench.worker_code import worker_digest
+from rnnworker import machine
+
+BATCH_RUNS = 8
+MOST_BATCHES = 100
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run to do: its line in the plan."""
+
+    name: str
+    order: int
+    block: int
+    digest: str
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    seed: int
+    repeat: int
+    alias: str | None
+    config: Mapping[str, Any]
+
+    def line(self) -> str:
+        """``{"name": …`` first, so that a line is found without parsing the others."""
+        return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment on this site. `datasets`: the path of each pinned file that is needed →
+    the name of the choice."""
+
+    experiment: Experiment
+    site: str
+    runs: Mapping[str, Run]
+    skipped: tuple[tuple[str, str], ...]
+    datasets: Mapping[str, str]
+
+    def batches(self) -> list[list[str]]:
+        """The runs in the order of measuring, in the groups that are logged together."""
+        names = [run.name for run in sorted(self.runs.values(), key=lambda run: run.order)]
+        size = max(BATCH_RUNS, -(-len(names) // MOST_BATCHES))
+        return [names[i : i + size] for i in range(0, len(names), size)]
+
+
+def make_plan(name: str, conf: Sequence[Path], root: Path, *, site: str | None = None) -> Plan:
+    """Reads the experiment and everything that decides about its runs.
+
+    **Arguments:**
+
+    - `name`: of the experiment.
+    - `conf`: folders of choices, the project's first.
+    - `root`: the project's folder.
+    - `site`: a cluster's name; None is this machine, and only then do this machine's cores
+      and GPUs decide what can run.
+    """
+    experiment = load_experiment(name, conf)
+    cells = expand(experiment, conf, obstacles=None if site else _obstacles(root))
+    pins = pinned(root)
+    skipped = tuple((cell.name, cell.skip) for cell in cells if cell.skip)
+    runs, datasets = {}, {}
+    for planned in plan_order([cell for cell in cells if not cell.skip], experiment.order_seed):
+        cell = planned.cell
+        path = cell.config["dataset"].get("path")
+        if path in pins:
+            datasets[path] = cell.config["dataset"]["name"]
+        identity = identity_of(
+            cell.config,
+            _dataset_md5(cell.config, pins, root),
+            lock_of(cell.config["build"], root),
+            worker_digest(cell.config),
+        )
+        runs[cell.name] = Run(
+            name=cell.name,
+            order=planned.order,
+            block=planned.block,
+            digest=digest_of(identity),
+            identity=identity,
+            choices=dict(cell.choices),
+            overrides=dict(cell.overrides),
+            seed=cell.seed,
+            repeat=cell.repeat,
+            alias=cell.alias,
+            config=cell.config,
+        )
+    if not runs:
+        reasons = "; ".join(sorted({why for _, why in skipped}))
+        raise ConfigError(
+            f"no cell of {name} can run here: {reasons}.",
+            where=f"{shown(experiment.file)}: grids",
+            remedy="choose other devices or builds, or run it where these exist.",
+        )
+    return Plan(experiment, site or machine.fingerprint()["machine"], runs, skipped, datasets)
+
+
+def write_plan(plan: Plan, results: Path) -> None:
+    """The plan and the experiment's facts, for the processes that measure and report."""
+    folder = results / plan.site / plan.experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [run.line() for run in sorted(plan.runs.values(), key=lambda run: run.order)]
+    temporary = folder / ".plan.jsonl.new"
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    temporary.replace(folder / "plan.jsonl")
+    write_json(
+        folder / "experiment.json",
+        {
+            "name": plan.experiment.name,
+            "title": plan.experiment.title,
+            "about": plan.experiment.about,
+            "reference": dict(plan.experiment.reference),
+            "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
+        },
+    )
+
+
+def _obstacles(root: Path):
+    """What keeps a config from running on this machine, in words; each build is asked once."""
+    builds: dict[str, str | None] = {}
+
+    def here(config: Mapping[str, Any]) -> str | None:
+        build = config["build"]
+        if build["name"] not in builds:
+            builds[build["name"]] = missing(build, root)
+        return obstacles(config) or builds[build["name"]]
+
+    return here
+
+
+def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
+    path = config["dataset"].get("path")
+    if path is None:
+        return None
+    if path in pins:
+        return pins[path].md5
+    return own_file_md5(Path(path), root / "results" / "cache" / "md5.json")

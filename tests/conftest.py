@@ -1,0 +1,106 @@
+"""What all tests share: where things are, and a project folder of one's own to run Snakemake in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
+
+
+@dataclass
+class Project:
+    """A copy of the project's configuration in an empty folder, with this code."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    conf: Path = ROOT / "tests" / "conf"
+
+    def command(self, *arguments: str, experiment: str = "selftest", cores: int = 2) -> list[str]:
+        config = [f"experiment={experiment}", f"conf={self.conf}"]
+        return [
+            *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow/Snakefile")),
+            *("--cores", str(cores), *arguments, "--config", *config),
+        ]
+
+    def start(self, *arguments: str, **options) -> subprocess.Popen:
+        return subprocess.Popen(
+            self.command(*arguments, **options),
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.command(*arguments, **options),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+
+    def rnnbench(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "rnnbench", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def records(self) -> list[Path]:
+        folder = self.folder / "results" / "records"
+        return sorted(p for p in folder.glob("*/*/2*.json") if not p.name.endswith(".job.json"))
+
+    def pointers(self, experiment: str = "selftest") -> list[Path]:
+        return sorted((self.folder / "results").glob(f"*/{experiment}/*-s*-r*.json"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path)
+
+
+def make_project(folder: Path) -> Project:
+    for name in ("conf", ".dvc"):
+        shutil.copytree(
+            ROOT / name, folder / name, ignore=shutil.ignore_patterns("cache", "tmp", "*.local")
+        )
+    shutil.copy(ROOT / "data.dvc", folder)
+    own = shutil.copytree(ROOT / "tests" / "conf", folder / "own")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
+        "PYTHONPATH": str(ROOT / "src"),
+        # Tests measure nothing that another grid on this host would disturb.
+        "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
+    }
+    return Project(folder, environment, own)
+
+
+def kill_everything(process: subprocess.Popen) -> None:
+    """SIGKILL to the process, its session, and whatever else works in its folder."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_until(condition, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {seconds} s")
+        time.sleep(0.02)

@@ -1,0 +1,105 @@
+"""What reruns, what does not, and what survives a kill -9."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from rnnbench.records.store import read_record
+from tests.conftest import Project, kill_everything, wait_until
+
+
+def names(records: list[Path]) -> list[str]:
+    return sorted(path.parent.name for path in records)
+
+
+def test_only_what_changed_is_measured_again(project: Project) -> None:
+    first = project.snakemake(experiment="small")
+    assert first.returncode == 0, first.stdout + first.stderr
+    done = names(project.records())
+    assert len(done) == 4
+
+    again = project.snakemake(experiment="small")
+    assert "Nothing to be done" in again.stdout + again.stderr
+    assert names(project.records()) == done
+
+    for file in (project.folder / "conf/config.yaml", project.conf / "rnn/fake_fast.yaml"):
+        file.write_text("# only a comment\n" + file.read_text())
+    os.utime(project.folder / "data/digits.npz")
+    commented = project.snakemake(experiment="small")
+    assert "Nothing to be done" in commented.stdout + commented.stderr
+
+    changed = project.conf / "rnn/fake_fast.yaml"
+    changed.write_text(changed.read_text().replace("epoch_seconds: 0.10", "epoch_seconds: 0.12"))
+    third = project.snakemake(experiment="small")
+    assert third.returncode == 0, third.stdout + third.stderr
+    again = sorted(set(done) & {name for name in done if "fake_fast" in name})
+    assert names(project.records()) == sorted(done + again)
+    assert "Nothing to be done" in project.snakemake(experiment="small").stderr
+
+
+def test_kill_9_in_mid_grid_loses_nothing(project: Project) -> None:
+    process = project.start()
+    wait_until(lambda: len(project.records()) >= 3, 60, "three records")
+    kill_everything(process)
+    before = {path: path.read_bytes() for path in project.records()}
+
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = project.records()
+    assert len(after) == 9
+    assert all(path.read_bytes() == content for path, content in before.items())
+    timed = sorted(
+        (phase.start, phase.end)
+        for path in after
+        for phase in read_record(path).phases
+        if phase.timed
+    )
+    assert all(end <= start for (_, end), (start, _) in zip(timed, timed[1:], strict=False))
+
+
+def test_killed_snakemake_takes_its_run_with_it(project: Project) -> None:
+    process = project.start()
+    wait_until(lambda: len(project.records()) >= 1, 60, "a record")
+    os.kill(process.pid, 9)
+    process.wait()
+    wait_until(lambda: not working_in(project.folder), 10, "worker and conductor gone")
+
+
+def test_two_at_once(project: Project) -> None:
+    one = project.start(experiment="small")
+    wait_until(lambda: len(project.records()) >= 1, 60, "a record")
+    other = project.snakemake(experiment="small")
+    assert other.returncode == 1
+    assert "another snakemake is at work here" in other.stderr
+    assert "Traceback" not in other.stderr
+    one.communicate(timeout=120)
+    assert one.returncode == 0
+    assert len(project.records()) == 4
+
+
+def test_retry_measures_again_and_keeps_both(project: Project) -> None:
+    assert project.snakemake(experiment="small").returncode == 0
+    chosen = project.rnnbench("retry", "small", "*fake_fast*r0")
+    assert chosen.returncode == 0, chosen.stderr
+    assert project.snakemake(experiment="small").returncode == 0
+    fast = [path for path in project.records() if "fake_fast" in str(path) and "r0" in str(path)]
+    assert len(fast) == 2
+
+
+def working_in(folder: Path) -> list[str]:
+    """Command lines of our processes that work on this folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            here = os.readlink(entry / "cwd") == str(folder)
+        except OSError:
+            continue
+        if here and "rnn" in command and int(entry.name) != os.getpid():
+            found.append(command)
+    time.sleep(0.05)
+    return found

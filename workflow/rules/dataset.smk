@@ -1,0 +1,15 @@
+# Required: data.dvc. Makes: data/FILE, for the datasets that a planned run uses.
+
+
+rule dataset:
+    output:
+        "data/{file}",
+    log:
+        f"{job.logs}/dataset/{{file}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        name=job.dataset_name,
+        md5=job.dataset_md5,
+    shell:
+        "RNNBENCH_LOG={log:q} exec python -m rnnbench dataset {params.name:q}"

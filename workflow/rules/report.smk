@@ -1,0 +1,24 @@
+# Required: pointers. Makes: the experiment's tables and report.
+
+
+rule report:
+    input:
+        job.pointers,
+    output:
+        f"{job.report_folder}/report.html",
+        f"{job.report_folder}/report.md",
+        f"{job.report_folder}/tables/accuracy.csv",
+        f"{job.report_folder}/tables/time.csv",
+        f"{job.report_folder}/tables/runs.csv",
+    log:
+        f"{job.logs}/report.log",
+    conda:
+        "../../environment.yml"
+    params:
+        experiment=job.experiment,
+        site=job.site,
+        code=job.report_code,
+        plan=job.plan_digest,
+    shell:
+        "RNNBENCH_LOG={log:q} exec python -m rnnbench report {params.experiment:q}"
+        " --site {params.site:q}"
