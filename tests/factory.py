@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Record, Verdict
+from rnnbench.records.stamp import written
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
 BEGINNING = datetime(2026, 11, 21, 7, 50, 0, 123456, tzinfo=UTC)
@@ -75,8 +76,8 @@ def make_record(
         experiment="quick",
         site=machine,
         machine=machine,
-        started=stamp(started),
-        finished=stamp(started + timedelta(seconds=wall)),
+        started=written(started),
+        finished=written(started + timedelta(seconds=wall)),
         choices=choices,
         overrides=overrides,
         seed=seed,
@@ -173,11 +174,6 @@ def make_hardware(machine: str) -> dict[str, Any]:
         "system": "Linux-6.1-x86_64",
         "gpus": [],
     }
-
-
-def stamp(moment: datetime) -> str:
-    """`moment` as records write it: ``20261121T075000.123456Z``."""
-    return moment.strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def _verdict(status: str) -> Verdict:

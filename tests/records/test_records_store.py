@@ -96,7 +96,7 @@ def test_what_can_be_read_is_read_and_the_rest_is_told(results: Path) -> None:
     (results / json.loads(gone.read_text())["record"]).unlink()
     records, faults = store.records_of(results, [good, truncated, gone])
     assert [record.choices["rnn"] for record in records] == ["keras"]
-    assert [fault.where for fault in faults][0] == str(target)
+    assert faults[0].where == str(target)
     assert len(faults) == 2
 
 

@@ -62,7 +62,7 @@ def test_what_is_no_finite_number_is_left_out(value):
     assert not [point for point in points if point.key == "closure"]
     assert not [
         point
-        for point in numbers.live_metrics("x", make_record().phases, [epoch])
+        for point in numbers.live_metrics("20260101T000000_000000Z", make_record().phases, [epoch])
         if point.key == "loss"
     ]
 
@@ -75,17 +75,17 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
 
 
 def test_dead_runs_are_those_without_record_begun_before_on_this_machine():
-    key = "box/name/20260102T000000.000000Z"
+    key = "box/name/20260102T000000_000000Z"
 
     def running(started: str, machine: str = "box", status: str = "RUNNING") -> Found:
         tags = mapping.identity_tags(f"{machine}/name/{started}", "quick", "d")
         return Found(f"{machine} {started} {status}", "name", status, tags)
 
-    killed = running("20260101T000000.000000Z")
+    killed = running("20260101T000000_000000Z")
     others = [
-        running("20260101T000000.000000Z", machine="other"),
-        running("20260101T000000.000000Z", status="FINISHED"),
-        running("20260103T000000.000000Z"),
+        running("20260101T000000_000000Z", machine="other"),
+        running("20260101T000000_000000Z", status="FINISHED"),
+        running("20260103T000000_000000Z"),
         running("20260101T120000.000000Z"),
     ]
     assert dead([killed, *others], key, {"20260101T120000.000000Z"}) == [killed]

@@ -16,7 +16,8 @@ from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
-from tests.factory import BEGINNING, DIGITS_MD5, make_record, stamp
+from rnnbench.records.stamp import written
+from tests.factory import BEGINNING, DIGITS_MD5, make_record
 from tests.tracking.conftest import free_port, lay_down, pointer_of, start_track
 
 LATER = BEGINNING + timedelta(hours=1)
@@ -226,4 +227,4 @@ def test_live_by_command(tmp_path):
     process = start_track("--root", tmp_path, "--live", file)
     assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
     (run,) = runs_of(tmp_path, "quick")
-    assert run.info.status == "RUNNING" and run.data.tags["rnnbench.started"] == stamp(LATER)
+    assert run.info.status == "RUNNING" and run.data.tags["rnnbench.started"] == written(LATER)

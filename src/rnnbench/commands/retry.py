@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import fnmatch
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rnnbench.errors import ConfigError
+from rnnbench.records import stamp
 from rnnbench.records.store import read_json
-from rnnbench.running.train import STAMP
 from rnnworker import machine
 
 
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
-        mark.write_text(datetime.now(UTC).strftime(STAMP) + "\n")
+        mark.write_text(stamp.now() + "\n")
         pointers[name].unlink()
     print(f"{len(chosen)} of {len(pointers)} runs will be measured again by the next snakemake.")
     return 0

@@ -73,7 +73,7 @@ def mebibytes(value: Any) -> str:
 
 
 def moment(started: str) -> str:
-    """``20261121T075000.123456Z`` as ``2026-11-21 07:50:00``."""
+    """``20261121T075000_123456Z`` as ``2026-11-21 07:50:00``."""
     if len(started) < 15 or started[8] != "T":
         return started
     date, clock = started[:8], started[9:15]

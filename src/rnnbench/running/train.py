@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from rnnbench import locks
 from rnnbench.builds.launcher import environment as build_environment
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import RecordError, RunError
+from rnnbench.records import stamp
 from rnnbench.records.record import Reason, Record
 from rnnbench.records.store import read_record, record_folder, write_json
 from rnnbench.running import affinity, assemble, verdict
@@ -31,7 +31,6 @@ THREAD_VARIABLES = (
     "GOTO_NUM_THREADS",
 )
 SIGKILLED = -9
-STAMP = "%Y%m%dT%H%M%S_%fZ"
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def assembled(
         site=place.site,
         machine=hardware["machine"],
         started=started,
-        finished=_now(),
+        finished=stamp.now(),
         choices=planned["choices"],
         overrides=planned["overrides"],
         seed=planned["seed"],
@@ -240,20 +239,11 @@ def _waiting(label: str, what: str):
 
 
 def _stamp(folder: Path) -> str:
-    """The start in UTC as a file name that sorts by time and is not there yet, also when
-    the clock has been set back."""
+    """The start as a file name that sorts after every earlier one, also when the clock has
+    been set back."""
     latest = max((path.name.split(".")[0] for path in folder.glob("2*.json")), default="")
-    stamp = _now()
-    return stamp if stamp > latest else _later(latest)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime(STAMP)
-
-
-def _later(stamp: str) -> str:
-    moment = datetime.strptime(stamp, STAMP).replace(tzinfo=UTC) + timedelta(milliseconds=1)
-    return moment.strftime(STAMP)
+    moment = stamp.now()
+    return moment if moment > latest else stamp.later(latest)
 
 
 def main_label(order: int, total: int, name: str) -> str:

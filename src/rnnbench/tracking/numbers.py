@@ -10,10 +10,10 @@ import re
 import statistics
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.records.stamp import milliseconds
 
 KEY_LENGTH = 250
 SECONDS = ("import", "build", "first_step", "warmup", "train")
@@ -27,15 +27,6 @@ class Point(NamedTuple):
     value: float
     timestamp: int
     step: int
-
-
-def milliseconds(started: str) -> int:
-    """``20261121T075000.123456Z`` as milliseconds since 1970; 0 where it is no such stamp."""
-    try:
-        moment = datetime.strptime(started, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
-    except ValueError:
-        return 0
-    return int(moment.timestamp() * 1000)
 
 
 def metrics(record: Record) -> list[Point]:

@@ -12,11 +12,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
+from rnnbench.records import stamp
 from rnnbench.tracking import client
 from rnnbench.tracking.address import VARIABLE, database_file, is_server, redacted, tracking_uri
 
@@ -78,7 +78,7 @@ def _create(database: Path) -> None:
 
 
 def _set_aside(database: Path) -> Path:
-    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    time = stamp.now()
     aside = database.with_name(f"{database.name}.corrupt-{time}")
     for suffix in ("-journal", "-wal", "-shm", ""):
         part = database.with_name(database.name + suffix)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.records.stamp import milliseconds
 from rnnbench.tracking import mapping, numbers
 from rnnbench.tracking.client import connected, experiment_id
 from rnnbench.tracking.mapping import COMPLETE, RECORD
@@ -108,7 +109,7 @@ def _upsert(
     _log_dataset(client, run.run_id, record)
     _log_files(client, run.run_id, record, file)
     status = "FAILED" if record.verdict.status == "void" else "FINISHED"
-    end = numbers.milliseconds(record.finished)
+    end = milliseconds(record.finished)
     client.set_terminated(run.run_id, status, end)
     client.set_tag(run.run_id, COMPLETE, mark)
     if not runs:
@@ -118,7 +119,7 @@ def _upsert(
 
 def _create(client: MlflowClient, experiment: str, key: str, tags: Mapping[str, str]) -> Found:
     _, name, started = key.split("/")
-    begin = numbers.milliseconds(started)
+    begin = milliseconds(started)
     run = client.create_run(experiment, start_time=begin, tags=dict(tags), run_name=name)
     return Found(run.info.run_id, name, "RUNNING", tags)
 

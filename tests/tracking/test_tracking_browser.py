@@ -1,0 +1,61 @@
+"""MLflow's own page in a real browser: the runs are there, with their axes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from rnnbench.tracking.client import connected
+from rnnbench.tracking.track import track
+from tests.factory import make_record
+from tests.tracking.conftest import lay_down
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+)
+PATIENCE = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+def test_the_runs_are_listed_and_found_by_their_axes(browser, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    records = [
+        make_record(experiment="browsed", rnn=rnn, device=device)
+        for rnn in ("keras", "block")
+        for device in ("cpu_1", "cpu_2")
+    ]
+    runs = track([lay_down(tmp_path, record) for record in records], tmp_path)
+    with connected(tmp_path) as client:
+        number = client.get_experiment_by_name("browsed").experiment_id
+
+    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{server}/#/experiments/{number}/runs")
+    for record in records:
+        page.get_by_role("link", name=record.name).first.wait_for()
+
+    chosen = quote("params.rnn = 'block' and params.device = 'cpu_2'")
+    page.goto("about:blank")
+    page.goto(f"{server}/#/experiments/{number}/runs?searchFilter={chosen}")
+    page.get_by_text(re.compile(r"^\s*1\s*matching run")).wait_for()
+
+    page.goto(f"{server}/#/experiments/{number}/runs/{runs[records[3].key]}")
+    for axis, choice in records[3].choices.items():
+        row = page.get_by_role("row").filter(has=page.get_by_text(axis, exact=True))
+        assert choice in row.first.inner_text()
+    page.close()
