@@ -30,6 +30,9 @@ DEFAULTS = {
 }
 
 
+FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory", "garbage")
+
+
 class Session:
     """Same methods as the real sessions."""
 
@@ -126,6 +129,8 @@ def _sleep(seconds):
 
 
 def _fault(fault):
+    if fault not in FAULTS:
+        raise ValueError("rnn.fake.fault {!r} is none of {}".format(fault, FAULTS))
     if fault == "raise":
         raise RuntimeError("a made-up fault in the model")
     if fault == "crash":

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rnnbench import locks
+from tests.conftest import ROOT, wait_until
+
+HOLD = """
+import sys, subprocess
+from pathlib import Path
+from rnnbench import locks
+with locks.locked(Path(sys.argv[1]), "the first one") as descriptor:
+    if len(sys.argv) > 2:
+        child = subprocess.Popen(["sleep", "300"], pass_fds=[descriptor], stdout=2)
+        print(child.pid, flush=True)
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+WAIT = """
+import sys
+from pathlib import Path
+from rnnbench import locks
+def wait(holder):
+    print("waits for", holder, flush=True)
+with locks.locked(Path(sys.argv[1]), "the second one", wait):
+    print("has it", flush=True)
+"""
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def run(script: str, *arguments: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def free(path: Path) -> bool:
+    descriptor, _ = locks.take(path, "asks")
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
+
+
+def test_a_second_process_waits_and_then_has_it(tmp_path: Path, start) -> None:
+    path = tmp_path / "made" / "lock"
+    first = start(HOLD, path)
+    assert first.stdout.readline() == "held\n"
+    second = start(WAIT, path)
+    assert second.stdout.readline() == "waits for the first one\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=0.3)
+    first.stdin.write("go\n")
+    first.stdin.flush()
+    assert second.stdout.readline() == "has it\n"
+    assert second.wait(timeout=10) == 0
+    assert path.read_text() == "the second one"
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path, start) -> None:
+    path = tmp_path / "lock"
+    first = start(HOLD, path)
+    assert first.stdout.readline() == "held\n"
+    assert locks.take(path, "me") == (None, "the first one")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert free(path)
+
+
+def test_a_child_that_inherited_it_holds_it_after_its_parent_died(tmp_path: Path, start) -> None:
+    path = tmp_path / "lock"
+    first = start(HOLD, path, "with a child")
+    child = int(first.stdout.readline())
+    try:
+        assert first.stdout.readline() == "held\n"
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        assert not free(path)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    wait_until(lambda: free(path), 5, "the lock is held by nobody and not free")
+
+
+def test_other_children_do_not_inherit_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locks.locked(path, "me"):
+        child = subprocess.Popen(["sleep", "300"], close_fds=False)
+    try:
+        assert free(path)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_nobody_is_told_to_wait_for_a_free_lock(tmp_path: Path) -> None:
+    told: list[str] = []
+    with locks.locked(tmp_path / "lock", "me", told.append):
+        assert not free(tmp_path / "lock")
+    assert told == []
+    assert free(tmp_path / "lock")
+
+
+def test_it_is_released_when_the_work_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locks.locked(tmp_path / "lock"):
+        raise ZeroDivisionError
+    assert free(tmp_path / "lock")
+
+
+def test_shorter_words_replace_longer_ones(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locks.locked(path, "a very long name of a holder"):
+        pass
+    descriptor, _ = locks.take(path, "short")
+    assert descriptor is not None
+    try:
+        assert path.read_text() == "short"
+        assert locks.take(path, "another") == (None, "short")
+    finally:
+        os.close(descriptor)
+
+
+def test_every_user_of_the_host_may_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    before = os.umask(0o077)
+    try:
+        with locks.locked(path):
+            assert path.stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_a_lock_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError), locks.locked(tmp_path / "file" / "lock"):
+        pass

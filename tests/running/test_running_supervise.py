@@ -1,0 +1,320 @@
+"""Real processes that speak the event protocol, well and badly."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from rnnbench.running import supervise as room
+from rnnbench.running.supervise import Outcome, supervise
+from tests.conftest import wait_until
+
+PROTOCOL = """
+import json, os, sys, time, subprocess, signal
+events = int(os.environ["RNNWORKER_EVENTS"])
+def emit(event, **fields):
+    os.write(events, (json.dumps(dict(fields, event=event, t=time.monotonic())) + "\\n").encode())
+def handshake():
+    emit("handshake")
+    return sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Supervises a worker made of the protocol and a few lines."""
+    monkeypatch.setattr(room, "GRACE_SECONDS", 0.3)
+
+    def start(script: str, limits: dict | None = None, **options) -> Outcome:
+        return supervise(
+            [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)],
+            environment={"MARK": "here", "FOLDER": str(tmp_path)},
+            log=tmp_path / "log",
+            events_file=tmp_path / "events.jsonl",
+            limits={"default": 20, **(limits or {})},
+            **options,
+        )
+
+    return start
+
+
+def alive(process: int) -> bool:
+    """Whether the process runs; a zombie that nobody has waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone(process: int) -> None:
+    wait_until(lambda: not alive(process), 5, f"process {process} is still there")
+
+
+def test_events_handshakes_and_files(run, tmp_path: Path) -> None:
+    seen, waited = [], []
+    outcome = run(
+        """
+        emit("hello")
+        emit("phase_begin", phase="import")
+        emit("phase_end", phase="import")
+        print("answer", repr(handshake()), os.environ["MARK"], "HOME" in os.environ)
+        print("to standard error", file=sys.stderr)
+        emit("finished")
+        """,
+        on_event=lambda event: seen.append(event["event"]),
+        on_handshake=lambda events: waited.append([event["event"] for event in events]),
+    )
+    names = ["hello", "phase_begin", "phase_end", "handshake", "finished"]
+    assert [event["event"] for event in outcome.events] == names == seen
+    assert waited == [names[:4]]
+    assert (outcome.exit_code, outcome.garbage, outcome.over_limit) == (0, 0, None)
+    assert outcome.phase == "end"
+    kept = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in kept] == outcome.events
+    log = (tmp_path / "log").read_text()
+    # The worker has the environment it was given and no other.
+    assert "answer 'go\\n' here False" in log
+    assert "to standard error" in log
+
+
+def test_the_worker_waits_while_the_conductor_works(run) -> None:
+    outcome = run(
+        """
+        emit("hello")
+        handshake()
+        emit("finished")
+        """,
+        on_handshake=lambda events: time.sleep(0.4),
+    )
+    times = {event["event"]: event["t"] for event in outcome.events}
+    assert times["finished"] - times["handshake"] >= 0.4
+
+
+def test_time_the_conductor_took_is_not_the_workers(run) -> None:
+    outcome = run(
+        """
+        emit("phase_begin", phase="build")
+        emit("phase_end", phase="build")
+        handshake()
+        emit("phase_begin", phase="train")
+        emit("finished")
+        """,
+        limits={"end": 0.3},
+        on_handshake=lambda events: time.sleep(0.6),
+    )
+    assert outcome.over_limit is None
+    assert outcome.events[-1]["event"] == "finished"
+
+
+def test_lines_that_are_no_events_are_counted_and_left_out(run, tmp_path: Path) -> None:
+    outcome = run(
+        r"""
+        emit("hello")
+        os.write(events, b"\xff\xfe{not json\n[1, 2]\n42\n{\"event\": 7}\n{}\n\n")
+        os.write(events, b'{"event": "ep')
+        time.sleep(0.05)
+        os.write(events, b'och", "epoch": 1}\n')
+        os.write(events, b"[" * 100000 + b"\n")
+        emit("finished")
+        os.write(events, b'{"event": "half')
+        """
+    )
+    assert [event["event"] for event in outcome.events] == ["hello", "epoch", "finished"]
+    assert outcome.garbage == 7
+    assert b"not json" in (tmp_path / "events.jsonl").read_bytes()
+
+
+def test_more_than_a_pipe_full_of_events_is_read_to_its_end(run) -> None:
+    outcome = run(
+        """
+        for number in range(4000):
+            emit("epoch", epoch=number, filler="x" * 50)
+        """
+    )
+    assert [event["epoch"] for event in outcome.events] == list(range(4000))
+
+
+def test_a_phase_over_its_limit_ends_the_worker_and_what_it_started(run, tmp_path: Path) -> None:
+    start = time.monotonic()
+    outcome = run(
+        """
+        emit("phase_begin", phase="import")
+        emit("phase_end", phase="import")
+        emit("phase_begin", phase="train")
+        child = subprocess.Popen(["sleep", "30"])
+        open(os.environ["FOLDER"] + "/child", "w").write(str(child.pid))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        emit("epoch", epoch=1)
+        time.sleep(30)
+        """,
+        limits={"train": 0.5},
+    )
+    assert time.monotonic() - start < 10
+    assert outcome.over_limit == outcome.phase == "train"
+    assert outcome.exit_code == -signal.SIGKILL
+    assert outcome.events[-1]["event"] == "epoch"
+    gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_worker_is_asked_kindly_before_it_is_killed(run, tmp_path: Path) -> None:
+    outcome = run(
+        """
+        def farewell(number, frame):
+            open(os.environ["FOLDER"] + "/farewell", "w").close()
+            sys.exit(5)
+        signal.signal(signal.SIGTERM, farewell)
+        emit("phase_begin", phase="train")
+        time.sleep(30)
+        """,
+        limits={"train": 0.3},
+    )
+    assert (outcome.over_limit, outcome.exit_code) == ("train", 5)
+    assert (tmp_path / "farewell").exists()
+
+
+def test_a_worker_that_writes_without_end_is_over_its_limit_too(run) -> None:
+    outcome = run(
+        r"""
+        emit("phase_begin", phase="train")
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            os.write(events, b"garbage\n" * 1000)
+        """,
+        limits={"train": 0.5},
+    )
+    assert outcome.over_limit == "train"
+    assert outcome.garbage > 1000
+
+
+def test_the_limit_before_any_phase_is_called_start(run) -> None:
+    outcome = run("time.sleep(30)", limits={"start": 0.2})
+    assert (outcome.over_limit, outcome.events) == ("start", [])
+
+
+def test_a_limit_runs_from_its_phase_on(run) -> None:
+    outcome = run(
+        """
+        for phase in ("import", "data", "build"):
+            emit("phase_begin", phase=phase)
+            time.sleep(0.3)
+            emit("phase_end", phase=phase)
+        """,
+        limits={"import": 0.6, "data": 0.6, "build": 0.6},
+    )
+    assert (outcome.over_limit, outcome.exit_code) == (None, 0)
+
+
+def test_a_child_that_outlives_its_worker_is_ended(run, tmp_path: Path) -> None:
+    outcome = run(
+        """
+        child = subprocess.Popen(["sleep", "30"], pass_fds=[events])
+        open(os.environ["FOLDER"] + "/child", "w").write(str(child.pid))
+        emit("finished")
+        """
+    )
+    assert outcome.exit_code == 0
+    assert [event["event"] for event in outcome.events] == ["finished"]
+    gone(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("last", "exit_code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("sys.exit(3)", 3),
+    ],
+)
+def test_how_a_worker_ended(run, last: str, exit_code: int) -> None:
+    outcome = run(f"emit('phase_begin', phase='train')\n{last}")
+    assert (outcome.exit_code, outcome.phase) == (exit_code, "train")
+    assert outcome.over_limit is None
+
+
+def test_a_worker_that_closes_its_pipe_early_is_ended(run) -> None:
+    start = time.monotonic()
+    outcome = run("emit('hello')\nos.close(events)\ntime.sleep(30)")
+    assert time.monotonic() - start < 10
+    assert [event["event"] for event in outcome.events] == ["hello"]
+    assert outcome.exit_code == -signal.SIGTERM
+
+
+def test_a_worker_that_closes_its_pipe_and_ends_well_may(run) -> None:
+    outcome = run("emit('finished')\nos.close(events)\ntime.sleep(0.1)\nsys.exit(0)")
+    assert outcome.exit_code == 0
+
+
+def test_a_worker_gone_at_its_handshake_is_no_fault_of_the_conductor(run) -> None:
+    outcome = run("emit('handshake')\nsys.exit(4)", on_handshake=lambda events: time.sleep(0.2))
+    assert outcome.exit_code == 4
+
+
+def test_a_conductor_that_fails_leaves_no_worker(run, tmp_path: Path) -> None:
+    def fail(event: dict) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            """
+            open(os.environ["FOLDER"] + "/worker", "w").write(str(os.getpid()))
+            emit("hello")
+            time.sleep(30)
+            """,
+            on_event=fail,
+        )
+    gone(int((tmp_path / "worker").read_text()))
+
+
+def test_descriptors_are_given_back_also_when_nothing_starts(tmp_path: Path) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        supervise(
+            ["/no/such/python"],
+            environment={},
+            log=tmp_path / "log",
+            events_file=tmp_path / "events",
+            limits={},
+        )
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_worker_holds_the_locks_it_is_given(run, tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        outcome = run(
+            f"""
+            os.fstat({file.fileno()})
+            emit("finished")
+            """,
+            inherit=(file.fileno(),),
+        )
+    assert outcome.exit_code == 0
+
+
+def test_the_conductor_burns_nothing_while_the_worker_is_timed(run) -> None:
+    before = time.process_time()
+    run("emit('phase_begin', phase='train')\ntime.sleep(1)")
+    assert time.process_time() - before < 0.2
+
+
+def test_the_waiting_process_holds_nothing_heavy() -> None:
+    heavy = ("numpy", "pandas", "mlflow", "hydra", "omegaconf", "dvc", "snakemake", "tensorflow")
+    script = "import sys, rnnbench.running.train, rnnbench.running.live; " + (
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    output = subprocess.check_output(
+        [sys.executable, "-c", script],
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(room.__file__).parents[2])},
+    )
+    assert output.strip() == "[]"

@@ -1,0 +1,365 @@
+"""`train` with the fake framework: a real worker that sleeps instead of training."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnnbench.commands import retry
+from rnnbench.errors import RunError
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_pointer, read_record, write_json
+from rnnbench.running import supervise as supervising
+from rnnbench.running import train as room
+from rnnbench.running.train import Place, main_label, read_plan_line, train, worker_environment
+
+NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
+
+
+def planned(name: str = NAME, **fake: Any) -> dict[str, Any]:
+    """A line of the plan. `fake` says what the made-up framework does."""
+    times = {"epoch_seconds": 0.01, "evaluate_seconds": 0.001, "predict_seconds": 0.001}
+    functions = "rnnworker.models.digits_rnn"
+    return {
+        "name": name,
+        "order": 4,
+        "block": 1,
+        "digest": "d" * 64,
+        "identity": {"config": {}, "worker": "w"},
+        "choices": {"model": "fake", "rnn": "fake_fast"},
+        "overrides": {},
+        "seed": 0,
+        "repeat": 0,
+        "alias": None,
+        "config": {
+            "model": {
+                "function": f"{functions}:build",
+                "data": {"prepare": f"{functions}:prepare"},
+                "batch": 10,
+                "epochs": 2,
+            },
+            "cell": {"name": "lstm"},
+            "rnn": {"implementation": "fake", "fake": {**times, **fake}},
+            "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
+            "build": {"name": "fake", "framework": "fake", "environment": {}},
+            "dataset": {"name": "digits", "path": None},
+            "measure": {"warmup_steps": 2, "evaluate_calls": 2, "predict_calls": 2},
+            "limits": {"default": 20},
+            "seed": 0,
+            "repeat": 0,
+        },
+    }
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(supervising, "GRACE_SECONDS", 0.3)
+    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
+
+def files(place: Place, pattern: str, name: str = NAME) -> list[Path]:
+    return sorted((place.results / "records").glob(f"*/{name}/{pattern}"))
+
+
+def the_worker_must_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments, **options):
+        pytest.fail("a worker was started")
+
+    monkeypatch.setattr(room, "supervise", refuse)
+
+
+def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
+    record = train(planned(), place, label="[1/1]")
+    pointer = json.loads(place.pointer(NAME).read_text())
+    (path,) = files(place, "2*.json")
+    assert pointer == {
+        "record": f"records/{record.machine}/{NAME}/{record.started}.json",
+        "digest": "d" * 64,
+        "verdict": record.verdict.status,
+        "wall_seconds": record.measured["wall_seconds"],
+    }
+    assert place.results / pointer["record"] == path
+    assert read_pointer(place.results, place.pointer(NAME)) == read_record(path)
+    assert record.verdict.status != "void", record.verdict
+    assert record.started < record.finished
+    assert (record.order, record.block, record.experiment, record.site) == (
+        4,
+        1,
+        "selftest",
+        "here",
+    )
+    phases = ["import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict"]
+    assert [phase.name for phase in record.phases] == phases
+    timed = {phase.name for phase in record.phases if phase.timed}
+    assert timed == {"train", "evaluate", "predict"}
+    assert [epoch.epoch for epoch in record.epochs] == [1, 2]
+    assert all(0.01 <= epoch.seconds < 0.1 for epoch in record.epochs)
+    assert record.hardware["machine"] == record.machine
+    assert record.environment["fake"] == "1"
+    assert record.measured["threads"]["asked"] == 1
+    assert len(record.measured["threads"]["pinned_to"]) == 1
+    assert record.measured["garbage_lines"] == 0
+    # What is only for the worker is gone, what is for people is there.
+    assert {path.suffix for path in files(place, "2*")} == {".json", ".jsonl", ".log"}
+    assert not files(place, "*.job.json")
+
+
+def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> None:
+    first = train(planned(), place, label="")
+    place.pointer(NAME).unlink()
+    the_worker_must_not_start(monkeypatch)
+    again = train({**planned(), "order": 17, "block": 2}, place, label="")
+    assert again.started == first.started
+    # The plan may have been made anew since: the place in it is today's.
+    assert (again.order, again.block) == (17, 2)
+    assert read_pointer(place.results, place.pointer(NAME)).started == first.started
+
+
+@pytest.mark.parametrize("change", [{"digest": "e" * 64}, {"experiment": "other"}])
+def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> None:
+    train(planned(), place, label="")
+    elsewhere = Place(
+        place.root, place.results, "here", change.get("experiment", "selftest"), place.timing_lock
+    )
+    train({**planned(), "digest": change.get("digest", "d" * 64)}, elsewhere, label="")
+    assert len(files(place, "2*.json")) == 2
+
+
+def test_retry_makes_it_measure_again_once(place: Place, monkeypatch, capsys) -> None:
+    first = train(planned(), place, label="")
+    retry.main(["selftest", NAME, "--site", "here", "--results", str(place.results)])
+    assert not place.pointer(NAME).exists()
+    second = train(planned(), place, label="")
+    assert second.started > first.started
+    assert len(files(place, "2*.json")) == 2
+    # The mark is older than the second record: that one is adopted.
+    place.pointer(NAME).unlink()
+    the_worker_must_not_start(monkeypatch)
+    assert train(planned(), place, label="").started == second.started
+
+
+def test_an_unreadable_record_is_set_aside_and_told(place: Place, capsys) -> None:
+    first = train(planned(), place, label="")
+    (path,) = files(place, "2*.json")
+    half = path.read_text()[:100]
+    path.write_text(half)
+    second = train(planned(), place, label="")
+    assert second.started > first.started
+    assert path.with_suffix(".unreadable").read_text() == half
+    assert not path.exists()
+    told = [line for line in capsys.readouterr().err.splitlines() if "set aside" in line]
+    assert len(told) == 1
+    assert str(path) in told[0]
+
+
+def test_starts_are_unique_and_in_order_when_the_clock_is_set_back(
+    place: Place, monkeypatch
+) -> None:
+    first = train(planned(), place, label="")
+    monkeypatch.setattr(room.stamp, "now", lambda: "20200101T000000_000000Z")
+    second = train({**planned(), "digest": "e" * 64}, place, label="")
+    third = train({**planned(), "digest": "f" * 64}, place, label="")
+    assert first.started < second.started < third.started
+    assert len(files(place, "2*.json")) == 3
+
+
+def test_the_newest_of_two_records_is_adopted(place: Place, monkeypatch) -> None:
+    first = train(planned(), place, label="")
+    (path,) = files(place, "2*.json")
+    newer = "20990101T000000_000000Z"
+    write_json(path.with_name(f"{newer}.json"), {**first.to_json(), "started": newer})
+    the_worker_must_not_start(monkeypatch)
+    assert train(planned(), place, label="").started == newer
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "epochs"),
+    [
+        ("not_finite", "loss_not_finite", 2),
+        ("raise", "exception", 1),
+        ("memory", "out_of_memory", 1),
+    ]
+    + [("crash", "died", 1)],
+)
+def test_a_fault_in_the_model_is_a_void_record(
+    place: Place, fault: str, code: str, epochs: int
+) -> None:
+    record = train(planned(fault=fault), place, label="")
+    assert record.verdict.status == "void"
+    assert code in [reason.code for reason in record.verdict.reasons]
+    assert len(record.epochs) == epochs
+    assert read_pointer(place.results, place.pointer(NAME)).verdict == record.verdict
+    assert json.loads(place.pointer(NAME).read_text())["verdict"] == "void"
+
+
+def test_a_hanging_model_is_ended_at_its_limit_and_void(place: Place) -> None:
+    line = planned(fault="hang", fault_epoch=1)
+    line["config"]["limits"] = {"default": 20, "train": 0.5}
+    record = train(line, place, label="")
+    assert [reason.code for reason in record.verdict.reasons] == ["over_limit"]
+    assert "limits.train" in record.verdict.reasons[0].remedy
+
+
+def test_garbage_among_the_events_is_counted_and_harms_nothing(place: Place) -> None:
+    record = train(planned(fault="garbage"), place, label="")
+    assert record.measured["garbage_lines"] == 1
+    assert record.verdict.status != "void"
+    assert len(record.epochs) == 2
+
+
+def test_a_worker_that_ends_without_finishing_is_void(place: Place) -> None:
+    line = planned()
+    line["config"]["build"]["command"] = shutil.which("true")
+    record = train(line, place, label="")
+    assert [reason.code for reason in record.verdict.reasons] == ["died"]
+
+
+def test_a_worker_killed_from_outside_leaves_no_record(place: Place, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    line = planned()
+    line["config"]["build"]["command"] = str(killed)
+    with pytest.raises(RunError, match="killed from outside in phase start"):
+        train(line, place, label="")
+    assert not place.pointer(NAME).exists()
+    assert not files(place, "2*.json")
+
+
+def test_a_command_that_stays_between_conductor_and_worker(place: Place, tmp_path: Path) -> None:
+    """Container and environment launchers may start Python as their child."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\n"$@"\nexit $?\n')
+    wrapper.chmod(0o755)
+    line = planned()
+    line["config"]["build"]["command"] = f"{wrapper} {sys.executable}"
+    record = train(line, place, label="")
+    assert record.verdict.status != "void", record.verdict
+    assert len(record.epochs) == 2
+
+
+def test_a_results_folder_that_cannot_be_written_is_told(place: Place) -> None:
+    place.results.write_text("a file is in the way")
+    with pytest.raises(RunError) as told:
+        train(planned(), place, label="")
+    assert told.value.where == str(place.results)
+    assert "\n" not in str(told.value)
+
+
+def test_more_threads_than_there_are_leave_no_record(place: Place) -> None:
+    line = planned()
+    line["config"]["device"]["threads"] = 4096
+    with pytest.raises(RunError, match="asks for 4096 threads"):
+        train(line, place, label="")
+    assert not files(place, "2*")
+
+
+def test_the_mirror_is_called_at_handshakes_with_the_key(place: Place) -> None:
+    calls: list[tuple[str, list[str]]] = []
+
+    def mirror(line, key):
+        return lambda events: calls.append((key, [event["event"] for event in events]))
+
+    record = train(planned(), place, label="", mirror=mirror)
+    assert {key for key, _ in calls} == {record.key}
+    # After hello and after each of eight phases; never inside one.
+    assert len(calls) == 9
+    for _, events in calls:
+        assert events[-1] == "handshake"
+        assert events.count("phase_begin") == events.count("phase_end")
+
+
+def test_the_worker_environment_is_ours_but_for_what_would_lead_it_astray() -> None:
+    ours = {
+        "HOME": "/home/me",
+        "PATH": "/bin",
+        "PYTHONPATH": "/ours",
+        "PYTHONHOME": "/ours",
+        "VIRTUAL_ENV": "/ours",
+        "OMP_NUM_THREADS": "8",
+        "MKL_NUM_THREADS": "8",
+        "OPENBLAS_NUM_THREADS": "8",
+        "NUMEXPR_NUM_THREADS": "8",
+        "GOTO_NUM_THREADS": "8",
+        "VECLIB_MAXIMUM_THREADS": "8",
+        "MLFLOW_TRACKING_URI": "http://somewhere",
+        "MLFLOW_RUN_ID": "1",
+        "SNAKEMAKE_PROFILE": "x",
+    }
+    config = {"build": {"environment": {"TF_FLAG": True, "PATH": "/theirs"}}}
+    assert worker_environment(ours, config, 2) == {
+        "HOME": "/home/me",
+        "PATH": "/theirs",
+        "OMP_NUM_THREADS": "2",
+        "PYTHONUNBUFFERED": "1",
+        "TF_FLAG": "1",
+    }
+    assert ours["PATH"] == "/bin"
+
+
+def test_the_build_may_set_what_is_taken_out() -> None:
+    build = {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}
+    assert worker_environment({"PYTHONPATH": "/ours"}, {"build": build}, 2) == {
+        "PYTHONPATH": "/theirs",
+        "OMP_NUM_THREADS": "7",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def test_the_threads_snakemake_exports_do_not_reach_the_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MKL_NUM_THREADS", "99")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PASSES", "through")
+    show = tmp_path / "show"
+    show.write_text("#!/bin/sh\nenv\n")
+    show.chmod(0o755)
+    line = planned()
+    line["config"]["build"]["command"] = str(show)
+    train(line, place, label="")
+    (log,) = files(place, "2*.log")
+    told = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
+    assert told["PASSES"] == "through"
+    assert told["OMP_NUM_THREADS"] == "1"
+    assert told["RNNWORKER_HANDSHAKE"] == "1"
+    assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(told)
+
+
+def test_a_line_of_the_plan(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.jsonl"
+    lines = [{"name": name, "order": order} for order, name in enumerate(["a-r1", "a-r10", "b"])]
+    plan.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_plan_line(plan, "a-r1") == (lines[0], 3)
+    assert read_plan_line(plan, "a-r10") == (lines[1], 3)
+    with pytest.raises(RunError, match="has no run a-r\\."):
+        read_plan_line(plan, "a-r")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_plan_line(tmp_path / "absent", "b")
+
+
+def test_labels_are_aligned() -> None:
+    assert main_label(0, 24, "x") == "[ 1/24] x"
+    assert main_label(23, 24, "x") == "[24/24] x"
+
+
+def test_one_lock_per_host_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RNNBENCH_TIMING_LOCK", raising=False)
+    monkeypatch.setenv("TMPDIR", "/elsewhere")
+    assert room.timing_lock() == Path("/tmp/rnnbench-timing.lock")
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "/x/lock")
+    assert room.timing_lock() == Path("/x/lock")
+
+
+def test_the_record_of_a_run_survives_json(place: Place) -> None:
+    record = train(planned(), place, label="")
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == read_record(
+        files(place, "2*.json")[0]
+    )
+    assert os.stat(files(place, "2*.json")[0]).st_mode & 0o444 == 0o444

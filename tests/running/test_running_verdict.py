@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pytest
+
+from rnnbench.records.record import Epoch, Phase, Reason
+from rnnbench.running.verdict import VOID_CODES, closure, failure_reason, judge
+
+
+def epoch(number: int, loss: float | None, **changes) -> Epoch:
+    return Epoch(number, 10.0 * number, 1.0, 100, 10, **{"loss": loss, **changes})
+
+
+def train(seconds: float = 10.0, timed: bool = True, **load: float) -> Phase:
+    return Phase("train", 100.0, 100.0 + seconds, timed, {"load": load})
+
+
+FALLING = (epoch(1, 2.0), epoch(2, 1.0))
+
+
+def codes(phases=(), epochs=FALLING, measured=None, failure=None) -> list[str]:
+    return [reason.code for reason in judge(phases, epochs, measured or {}, failure).reasons]
+
+
+def test_a_good_run_is_clean() -> None:
+    threads = {"asked": 2, "intra_op": 2, "inter_op": 2, "pinned_to": [0, 3]}
+    load = {"own": 9.9, "busy": 10.0, "foreign": 0.1, "steal": 0.0}
+    verdict = judge([train(**load)], FALLING, {"threads": threads, "closure": 0.002})
+    assert (verdict.status, verdict.reasons) == ("clean", ())
+
+
+@pytest.mark.parametrize(
+    ("epochs", "code"),
+    [
+        ((epoch(1, 2.0), epoch(2, None)), "loss_not_finite"),
+        ((epoch(1, float("inf")),), "loss_not_finite"),
+        ((epoch(1, 2.0), epoch(2, 2.0)), "loss_not_falling"),
+        ((epoch(1, 2.0), epoch(2, 1.0), epoch(3, 2.5)), "loss_not_falling"),
+        ((), "no_epochs"),
+    ],
+)
+def test_what_the_losses_say(epochs: tuple[Epoch, ...], code: str) -> None:
+    verdict = judge([], epochs, {})
+    assert [reason.code for reason in verdict.reasons] == [code]
+    assert verdict.status == ("void" if code in VOID_CODES else "suspect")
+
+
+def test_the_epoch_whose_loss_broke_is_named() -> None:
+    (reason,) = judge([], (epoch(1, 1.0), epoch(2, 0.5), epoch(3, None)), {}).reasons
+    assert "in epoch 3" in reason.text
+
+
+def test_one_epoch_needs_no_falling_loss() -> None:
+    assert codes(epochs=(epoch(1, 5.0),)) == []
+
+
+@pytest.mark.parametrize(
+    ("threads", "found"),
+    [
+        ({"asked": 1, "intra_op": 2, "pinned_to": [0]}, "intra_op says 2"),
+        ({"asked": 2, "intra_op": 2, "pinned_to": [0]}, "pinned_to says 1"),
+    ],
+)
+def test_other_threads_than_asked_are_void(threads: dict, found: str) -> None:
+    verdict = judge([], FALLING, {"threads": threads})
+    assert (verdict.status, [r.code for r in verdict.reasons]) == ("void", ["wrong_device"])
+    assert found in verdict.reasons[0].text
+
+
+@pytest.mark.parametrize("threads", [None, {}, {"asked": None, "intra_op": 2}, {"asked": 2}])
+def test_threads_that_nobody_told_are_no_reason(threads: dict | None) -> None:
+    assert codes(measured={"threads": threads}) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        (train(10.0, foreign=0.51), ["foreign_load"]),
+        (train(10.0, foreign=0.49), []),
+        (train(10.0, steal=0.21), ["steal"]),
+        (train(10.0, steal=0.19), []),
+        (train(10.0, foreign=1.0, steal=1.0), ["foreign_load", "steal"]),
+        # Under five ticks of the kernel's clock nothing is shown, however short the phase.
+        (train(0.1, foreign=0.04, steal=0.04), []),
+        (train(0.1, foreign=0.06), ["foreign_load"]),
+        # What happens beside an untimed phase harms no number.
+        (train(10.0, timed=False, foreign=9.0), []),
+        (Phase("train", 0.0, 10.0, True, {}), []),
+    ],
+)
+def test_what_others_used_meanwhile(phase: Phase, expected: list[str]) -> None:
+    assert codes([phase]) == expected
+
+
+def test_the_share_of_the_others_is_told() -> None:
+    (reason,) = judge([train(10.0, foreign=4.0)], FALLING, {}).reasons
+    assert "40%" in reason.text
+    assert "train" in reason.text
+    assert "rnnbench retry" in reason.remedy
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, []), (0.01, []), (-0.01, []), (0.011, ["closure"]), (-0.011, ["closure"])],
+)
+def test_unexplained_training_time(value: float | None, expected: list[str]) -> None:
+    assert codes(measured={"closure": value}) == expected
+    assert judge([], FALLING, {"closure": value}).status == ("suspect" if expected else "clean")
+
+
+def test_void_beats_suspect_and_every_reason_is_kept() -> None:
+    epochs = (epoch(1, 1.0), epoch(2, None))
+    verdict = judge([train(10.0, foreign=5.0)], epochs, {"closure": 0.5})
+    assert verdict.status == "void"
+    found = [reason.code for reason in verdict.reasons]
+    assert found == ["loss_not_finite", "foreign_load", "closure"]
+
+
+def test_a_failure_comes_first_and_explains_missing_epochs() -> None:
+    failure = Reason("exception", "RuntimeError in phase build: no", "look.")
+    verdict = judge([], (), {}, failure)
+    assert (verdict.status, verdict.reasons) == ("void", (failure,))
+
+
+def test_every_reason_has_a_remedy() -> None:
+    reasons = [
+        *judge(
+            [train(10.0, foreign=5.0, steal=5.0)], (), {"threads": {"asked": 1, "intra_op": 2}}
+        ).reasons,
+        *judge([], (epoch(1, 1.0), epoch(2, 2.0)), {"closure": 1.0}).reasons,
+        *judge([], (epoch(1, None),), {}).reasons,
+    ]
+    assert len({reason.code for reason in reasons}) == 7
+    assert all(reason.text and reason.remedy.endswith(".") for reason in reasons)
+
+
+ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": "no"}
+
+
+@pytest.mark.parametrize(
+    ("events", "exit_code", "over_limit", "code", "words"),
+    [
+        ([], 0, "train", "over_limit", "phase train was over its limit"),
+        ([ERROR], -9, "train", "over_limit", "phase train was over its limit"),
+        ([ERROR], 3, None, "exception", "RuntimeError in phase train: no"),
+        ([{**ERROR, "type": "MemoryError"}], 3, None, "out_of_memory", "MemoryError"),
+        ([{**ERROR, "type": "ResourceExhaustedError"}], 3, None, "out_of_memory", "Resource"),
+        ([], -11, None, "died", "SIGSEGV) in phase train"),
+        ([], -40, None, "died", "signal 40) in phase train"),
+        ([], 7, None, "died", "exit code 7 in phase train"),
+    ],
+)
+def test_what_ended_the_worker(
+    events: list[dict], exit_code: int, over_limit: str | None, code: str, words: str
+) -> None:
+    reason = failure_reason(events, exit_code, "train", over_limit)
+    assert reason is not None
+    assert reason.code == code
+    assert code in VOID_CODES
+    assert words in reason.text
+
+
+def test_a_worker_that_ended_well_has_no_failure() -> None:
+    assert failure_reason([{"event": "finished"}], 0, "end", None) is None
+
+
+def test_an_over_limit_remedy_names_the_limit() -> None:
+    reason = failure_reason([], -9, "import", "import")
+    assert reason is not None
+    assert "limits.import" in reason.remedy
+
+
+def test_closure_is_the_share_outside_epochs_and_validation() -> None:
+    epochs = [
+        Epoch(1, 100.0, 2.0, 10, 1, val_seconds=0.5),
+        # 0.5 s of nothing before this one: 0.5 of 5.0 in all.
+        Epoch(2, 103.0, 2.0, 10, 1),
+    ]
+    assert closure(epochs) == pytest.approx(0.5 / 5.0)
+
+
+def test_closure_counts_validation_and_is_zero_without_gaps() -> None:
+    epochs = [
+        Epoch(1, 10.0, 1.0, 10, 1, val_seconds=1.0),
+        Epoch(2, 12.0, 3.0, 10, 1, val_seconds=1.0),
+    ]
+    assert closure(epochs) == pytest.approx(0.0)
+
+
+def test_closure_of_overlapping_epochs_is_negative() -> None:
+    assert closure([Epoch(1, 0.0, 3.0, 1, 1), Epoch(2, 2.0, 2.0, 1, 1)]) == pytest.approx(-0.25)
+
+
+def test_closure_without_epochs_or_time() -> None:
+    assert closure([]) is None
+    assert closure([Epoch(1, 5.0, 0.0, 1, 1)]) == 0.0

@@ -1,0 +1,114 @@
+"""`rnnbench.worker_code`: which edits of the worker make a run run again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rnnbench import worker_code
+
+SOURCE = Path(worker_code.__file__).parents[1] / "rnnworker"
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the worker's code that may be edited."""
+    copy = tmp_path / "src" / "rnnworker"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(worker_code, "_ROOT", copy)
+    return copy
+
+
+def digest(implementation: str = "keras", framework: str = "keras3_tensorflow", **model) -> str:
+    worker_code._tree.cache_clear()
+    model = {"function": "rnnworker.models.digits_rnn:build", **model}
+    model.setdefault("data", {"prepare": "rnnworker.models.digits_rnn:prepare"})
+    config = {
+        "build": {"framework": framework},
+        "rnn": {"implementation": implementation},
+        "model": model,
+    }
+    return worker_code.worker_digest(config)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def test_the_same_code_has_the_same_digest(worker: Path) -> None:
+    assert digest() == digest()
+    assert len(digest()) == 64
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("data.py", "import io\n", "# A comment.\nimport io\n"),
+        ("data.py", "import io\n", "import io\n\n\n"),
+        ("data.py", '"""A text file, UTF-8."""', '"""Other words."""'),
+        ("canonical.py", '"""Canonical weights: one', '"""Other words'),
+        ("phases.py", '"""Opens and closes', '"""Another docstring of a class'),
+    ],
+)
+def test_comments_docstrings_and_blank_lines_rerun_nothing(
+    worker: Path, file: str, old: str, new: str
+) -> None:
+    before = digest()
+    edit(worker / file, old, new)
+    assert digest() == before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("data.py", "100003", "100019"),
+        ("run.py", "FAILED_IN_RUN = 3", "FAILED_IN_RUN = 4"),
+        ("frameworks/keras_session.py", "verbose=0", "verbose=1"),
+        ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
+        ("frameworks/__init__.py", '"fake": ', '"false": '),
+        ("recurrent/keras.py", '"use_cudnn"] = False', '"use_cudnn"] = True'),
+        ("recurrent/cells.py", '"reset_after": True', '"reset_after": False'),
+        ("models/digits_rnn.py", "softmax", "sigmoid"),
+    ],
+)
+def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new: str) -> None:
+    before = digest()
+    edit(worker / file, old, new)
+    assert digest() != before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("recurrent/block.py", "GATES = 4", "GATES = 5"),
+        ("frameworks/fake.py", "0.9", "0.8"),
+    ],
+)
+def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:
+    before = digest()
+    edit(worker / file, old, new)
+    assert digest() == before
+
+
+def test_implementations_and_frameworks_differ(worker: Path) -> None:
+    found = {digest(), digest("cell"), digest("unrolled"), digest("block")}
+    assert len({*found, digest("fake", "fake")}) == 5
+
+
+def test_a_model_file_of_ones_own_counts(worker: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build():\n    '''What it is.'''\n    return 1\n")
+    reference = {"function": f"{mine}:build"}
+    before = digest(**reference)
+    edit(mine, "What it is", "What it was")
+    assert digest(**reference) == before
+    edit(mine, "return 1", "return 2")
+    assert digest(**reference) != before
+
+
+def test_a_model_file_that_is_missing_is_told_later(worker: Path) -> None:
+    assert digest(function="/no/such/file.py:build") != digest()

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from rnnworker import data, loading
+from rnnworker.models import digits_rnn
+
+CONFIG = {"model": {"data": {"prepare": "rnnworker.models.digits_rnn:prepare"}, "units": 4}}
+
+ORDER = [7, 2, 1, 6, 0, 4, 3, 5]
+
+
+def arrays() -> dict[str, numpy.ndarray]:
+    x = numpy.zeros((3, 8, 8), "float32")
+    y = numpy.zeros(3, "int64")
+    return {"x_train": x, "y_train": y, "x_val": x[:1], "y_val": y[:1]}
+
+
+def test_an_epoch_goes_through_every_sample_once() -> None:
+    order = data.epoch_order(3, 1, 1000)
+    assert sorted(order.tolist()) == list(range(1000))
+    assert order.dtype == numpy.int64
+
+
+def test_the_order_is_the_same_in_every_process() -> None:
+    script = "from rnnworker import data; print(data.epoch_order(3, 2, 50).tolist())"
+    output = subprocess.check_output(
+        [sys.executable, "-c", script], text=True, cwd=Path(data.__file__).parents[1]
+    )
+    numpy.random.seed(99)
+    assert output.strip() == str(data.epoch_order(3, 2, 50).tolist())
+
+
+def test_the_order_is_this_one_for_ever() -> None:
+    """Runs of different years see the same samples in the same order."""
+    assert data.epoch_order(0, 1, 8).tolist() == ORDER
+
+
+def test_every_epoch_and_seed_has_its_own_order() -> None:
+    orders = {tuple(data.epoch_order(seed, epoch, 100)) for seed in range(3) for epoch in range(4)}
+    assert len(orders) == 12
+
+
+def test_asking_for_an_order_leaves_the_global_stream_alone() -> None:
+    numpy.random.seed(1)
+    expected = numpy.random.RandomState(1).rand()
+    data.epoch_order(0, 1, 10)
+    assert numpy.random.rand() == expected
+
+
+def test_large_seeds_have_an_order_too() -> None:
+    assert len(data.epoch_order(2**31, 500, 5)) == 5
+
+
+def test_arrays_are_read_and_prepared(tmp_path: Path) -> None:
+    path = tmp_path / "digits.npz"
+    numpy.savez(path, **arrays())
+    found = data.arrays(CONFIG, str(path))
+    assert {name: array.shape for name, array in found.items()} == {
+        "x_train": (3, 8, 8),
+        "y_train": (3,),
+        "x_val": (1, 8, 8),
+        "y_val": (1,),
+    }
+
+
+def test_missing_arrays_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "digits.npz"
+    numpy.savez(path, x_train=numpy.zeros(3), y_train=numpy.zeros(3))
+    with pytest.raises(ValueError, match="digits_rnn:prepare did not return x_val, y_val"):
+        data.arrays(CONFIG, str(path))
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "evil.npz"
+    numpy.savez(path, x_train=numpy.array([{"an": "object"}], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        data.source(str(path))
+
+
+def test_other_files_are_given_by_their_path(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "text.txt").write_text("naïve", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    path = data.source("text.txt")
+    assert path == str(tmp_path / "text.txt")
+    assert data.text(path) == "naïve"
+    assert data.source(None) is None
+
+
+def test_functions_are_found_in_modules_and_files(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build():\n    return 'mine'\n")
+    assert loading.function(f"{mine}:build")() == "mine"
+    assert loading.function("rnnworker.models.digits_rnn:build") is digits_rnn.build
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("build", "is not module:function"),
+        ("/no/such/mine.py:build", "/no/such/mine.py does not exist"),
+        ("rnnworker.models.digits_rnn:bild", "has no function 'bild'"),
+    ],
+)
+def test_functions_that_are_not_there_are_told(reference: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        loading.function(reference)
+
+
+class FakeKeras:
+    """Writes down the layers that a model is made of."""
+
+    class layers:
+        @staticmethod
+        def Input(shape):
+            return [("input", shape)]
+
+        @staticmethod
+        def Dense(units, activation):
+            return lambda before: [*before, ("dense", units, activation)]
+
+    class models:
+        @staticmethod
+        def Model(inputs, outputs):
+            return inputs, outputs
+
+
+def test_digits_rnn_is_one_recurrent_layer_over_the_rows() -> None:
+    def recurrent(units, **options):
+        assert not options
+        return lambda before: [*before, ("recurrent", units)]
+
+    inputs, outputs = digits_rnn.build(FakeKeras, recurrent, CONFIG)
+    assert inputs == [("input", (8, 8))]
+    assert outputs == [*inputs, ("recurrent", 4), ("dense", 10, "softmax")]
+
+
+def test_digits_are_taken_as_they_are() -> None:
+    source = arrays()
+    assert digits_rnn.prepare(source, CONFIG) is source

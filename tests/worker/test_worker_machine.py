@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from rnnworker import machine
+
+FACTS = {
+    "cpu": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz",
+    "cores": 28,
+    "architecture": "x86_64",
+    "memory_bytes": 256 * 2**30,
+    "gpus": [{"name": "Tesla P100-PCIE-16GB"}, {"name": "Tesla P100-PCIE-16GB"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "head"),
+    [
+        ({}, "intel_xeon_e5-28c-tesla_p100_pcie_16gb-"),
+        ({"gpus": []}, "intel_xeon_e5-28c-"),
+        ({"cpu": "AMD EPYC 7B13 64-Core Processor", "gpus": None}, "amd_epyc_7b13-28c-"),
+        ({"cpu": "aarch64", "gpus": []}, "aarch64-28c-"),
+        ({"cpu": "处理器", "gpus": []}, "cpu-28c-"),
+    ],
+)
+def test_a_key_is_readable_and_a_file_name(change: dict, head: str) -> None:
+    key = machine.key({**FACTS, **change})
+    assert key.startswith(head)
+    assert re.fullmatch(r"[a-z0-9_]+(-[a-z0-9_]+)+-[0-9a-f]{6}", key)
+
+
+def test_a_key_is_the_same_between_boots() -> None:
+    changes = {"boot": "another", "kernel": "7.0", "governor": "powersave", "available_cores": 1}
+    # The kernel keeps a little more or less memory for itself from boot to boot.
+    changes["memory_bytes"] = FACTS["memory_bytes"] - 50_000_000
+    assert machine.key({**FACTS, **changes}) == machine.key(FACTS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.70GHz"},
+        {"cores": 14},
+        {"memory_bytes": 128 * 2**30},
+        {"gpus": FACTS["gpus"][:1]},
+        {"gpus": []},
+        {"architecture": "arm64"},
+    ],
+)
+def test_another_machine_has_another_key(change: dict) -> None:
+    assert machine.key({**FACTS, **change}) != machine.key(FACTS)
+
+
+def test_twins_are_told_apart_by_an_id_that_is_not_shown(monkeypatch) -> None:
+    ids = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
+    keys = []
+    for identity in ids.values():
+        monkeypatch.setattr(machine, "_read", lambda path, identity=identity: identity)
+        keys.append(machine.key(FACTS))
+    assert keys[0] != keys[1]
+    assert not any(identity[:6] in key for identity in ids.values() for key in keys)
+
+
+def test_this_machine() -> None:
+    facts = machine.fingerprint()
+    assert facts["machine"] == machine.fingerprint()["machine"] == machine.key(facts)
+    assert facts["available_cores"] >= 1
+    assert facts["memory_bytes"] > 2**28
+    assert facts["boot"] == machine.boot()
+    identity = machine._read("/etc/machine-id")
+    assert json.dumps(facts)
+    assert not identity or identity not in json.dumps(facts)
+
+
+def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = (
+        b"NVIDIA H200, 570.1, 143771, 700.00, 1980\n\nNVIDIA H200, 570.1, 143771, 700.00, 1980\n"
+    )
+    monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
+    monkeypatch.setattr(machine.subprocess, "check_output", lambda *a, **k: output)
+    found = machine.gpus()
+    assert len(found) == 2
+    assert found[0] == {
+        "name": "NVIDIA H200",
+        "driver": "570.1",
+        "memory_mib": "143771",
+        "power_limit_w": "700.00",
+        "max_clock_mhz": "1980",
+    }
+
+
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments, **options):
+        raise FileNotFoundError("nvidia-smi")
+
+    monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
+    monkeypatch.setattr(machine.subprocess, "check_output", fail)
+    assert machine.gpus() == []
+
+
+@pytest.mark.parametrize(
+    ("siblings", "count"), [("0", 1), ("0,64", 2), ("0-1", 2), ("0-3", 4), (None, None)]
+)
+def test_threads_per_core(monkeypatch, siblings: str | None, count: int | None) -> None:
+    monkeypatch.setattr(machine, "_read", lambda path: siblings)
+    assert machine._threads_per_core() == count
+
+
+def test_the_processor_from_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = "processor : {}\nmodel name : A CPU\nphysical id : {}\nflags : fpu avx avx2 hypervisor\n"
+    text = "\n".join(one.format(number, number // 2) for number in range(4))
+    monkeypatch.setattr(machine, "_read", lambda path: text)
+    assert machine._processor() == {"model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2}
+    assert machine._virtual() is True
