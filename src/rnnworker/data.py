@@ -1,25 +1,30 @@
 """Reads a dataset's bytes and prepares a model's arrays from them."""
 
+import hashlib
 import io
 import os
+import zlib
 
 import numpy
 
 from rnnworker import loading
+from rnnworker.readers import cifar10
 
 
-def arrays(config, path):
+def arrays(config, path, pinned_md5=None):
     """What the model trains on.
 
     **Arguments:**
 
-    - `config`: the run's config; ``model.data.prepare`` names a function of (source, config).
-    - `path`: the dataset's file, its md5 already verified; None where the model makes its own.
+    - `config`: the run's config; ``model.data.prepare`` names a function of (source, config),
+      ``model.train_samples`` and ``model.val_samples``, where given, how many samples to keep.
+    - `path`: the dataset's file; None where the model makes its own.
+    - `pinned_md5`: what ``data.dvc`` pins the file to, None for a user's own file.
 
     **Returns:** a dict of arrays ``x_train, y_train, x_val, y_val``, samples first.
     """
     prepare = loading.function(config["model"]["data"]["prepare"])
-    prepared = prepare(source(path), config)
+    prepared = prepare(source(path, pinned_md5), config)
     missing = {"x_train", "y_train", "x_val", "y_val"} - set(prepared)
     if missing:
         raise ValueError(
@@ -27,18 +32,47 @@ def arrays(config, path):
                 config["model"]["data"]["prepare"], ", ".join(sorted(missing))
             )
         )
-    return prepared
+    limits = {name: config["model"].get(name + "_samples") for name in ("train", "val")}
+    return {name: array[: limits.get(name[2:])] for name, array in prepared.items()}
 
 
-def source(path):
-    """The dataset's content: a dict of arrays for ``.npz``, else its path. Pickles are
-    never loaded."""
+def source(path, pinned_md5=None):
+    """The dataset's content: a dict of arrays for ``.npz`` and for CIFAR-10's archive, else
+    its path.
+
+    Opening a pickle runs whatever code it holds. So pickles are loaded only from a file whose
+    bytes have the md5 that ``data.dvc`` pins, here and now; else it is a ValueError."""
     if path is None:
         return None
+    trusted = pinned_md5 is not None and _md5(path) == pinned_md5
     if path.endswith(".npz"):
-        with numpy.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return _npz(path, trusted)
+    if path.endswith(".tar.gz"):
+        if not trusted:
+            raise ValueError("{} holds pickles and is not pinned in data.dvc".format(path))
+        return cifar10.unpickle(path)
     return os.path.abspath(path)
+
+
+def _npz(path, trusted):
+    with numpy.load(path, allow_pickle=trusted) as file:
+        try:
+            return {name: file[name] for name in file.files}
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise ValueError(
+                "{} holds pickles (allow_pickle) and is not pinned in data.dvc: convert it once "
+                "with `rnnbench convert` and name the new file".format(path)
+            ) from None
+
+
+def _md5(path):
+    state = hashlib.md5()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            state.update(block)
+    return state.hexdigest()
 
 
 def text(path):
@@ -52,3 +86,15 @@ def epoch_order(seed, epoch, samples):
     framework. ``RandomState`` because its stream is frozen across NumPy versions."""
     stream = numpy.random.RandomState((seed * 100003 + epoch) % 2**32)
     return stream.permutation(samples).astype("int64")
+
+
+def epoch_images(images, config, epoch):
+    """The training images of an epoch, as ``model.data.augment``, a function of (images, stream,
+    config), changes them; `images` themselves where the model has none. Depends on seed and
+    epoch alone, so that every implementation and framework sees the same ones."""
+    augment = config["model"]["data"].get("augment")
+    if augment is None:
+        return images
+    text = "{}/{}/augment".format(config["seed"], epoch).encode("utf-8")
+    stream = numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+    return loading.function(augment)(images, stream, config)

@@ -1,0 +1,264 @@
+"""What the models make of their data: NumPy alone, on tiny made-up files."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from rnnbench.datasets.verify import md5_of
+from rnnworker import data
+from rnnworker.models import (
+    adding,
+    cifar10_cnn,
+    imdb_fasttext,
+    lstm_textgen,
+    mnist_cnn,
+    mnist_mlp,
+    mnist_rnn,
+    shape,
+)
+from rnnworker.readers import imdb
+
+
+def config(**model: Any) -> dict[str, Any]:
+    return {"model": {"train_samples": None, "val_samples": None, **model}, "seed": 0}
+
+
+def shapes(arrays: dict[str, numpy.ndarray]) -> dict[str, tuple]:
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
+    stream = numpy.random.RandomState(0)
+    return {
+        "x_train": stream.randint(0, 256, (train, 28, 28)).astype("uint8"),
+        "y_train": numpy.arange(train, dtype="uint8"),
+        "x_test": stream.randint(0, 256, (val, 28, 28)).astype("uint8"),
+        "y_test": numpy.arange(val, dtype="uint8"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "sample"),
+    [
+        (mnist_mlp, {}, (784,)),
+        (mnist_cnn, {}, (28, 28, 1)),
+        (mnist_rnn, {"sequence": 28}, (28, 28)),
+        (mnist_rnn, {"sequence": 784}, (784, 1)),
+    ],
+)
+def test_mnist_is_scaled_and_shaped(model, settings, sample) -> None:
+    source = mnist()
+    arrays = model.prepare(source, config(**settings))
+    assert shapes(arrays) == {
+        "x_train": (5, *sample),
+        "y_train": (5,),
+        "x_val": (3, *sample),
+        "y_val": (3,),
+    }
+    assert arrays["x_train"].dtype == "float32"
+    assert arrays["y_train"].tolist() == [0, 1, 2, 3, 4]
+    assert numpy.allclose(arrays["x_train"].ravel() * 255, source["x_train"].ravel())
+
+
+def test_steps_that_do_not_divide_an_image_are_told() -> None:
+    with pytest.raises(ValueError, match=r"model\.sequence=30 does not divide"):
+        mnist_rnn.prepare(mnist(), config(sequence=30))
+
+
+# -- film reviews -----------------------------------------------------------------------
+
+REVIEWS = [[5, 9, 4], [1], [7, 8, 7, 8, 2]]
+
+
+def reviews() -> dict[str, numpy.ndarray]:
+    lists = numpy.empty(3, dtype=object)
+    lists[:] = REVIEWS
+    labels = numpy.array([0, 1, 1])
+    return {"x_train": lists, "y_train": labels, "x_test": lists, "y_test": labels}
+
+
+def converted() -> dict[str, numpy.ndarray]:
+    values = numpy.array([word for review in REVIEWS for word in review], "int32")
+    result = {"y_train": numpy.array([0, 1, 1]), "y_test": numpy.array([0, 1, 1])}
+    for part in ("train", "test"):
+        result[f"x_{part}_values"] = values
+        result[f"x_{part}_offsets"] = numpy.array([0, 3, 4, 9])
+    return result
+
+
+@pytest.mark.parametrize("source", [reviews(), converted()], ids=["lists", "converted"])
+def test_reviews_are_what_keras_load_data_gives(source) -> None:
+    """By hand: shuffled with seed 113, ranks + 3, start 1, 2 from rank `words` on; then padded
+    and cut in front."""
+    arrays = imdb.indices(source, config(words=11, sequence=4))
+    stream = numpy.random.RandomState(113)
+    for part in ("train", "val"):
+        order = numpy.arange(3)
+        stream.shuffle(order)
+        rows = [[1, 8, 2, 7], [0, 0, 1, 4], [2, 10, 2, 5]]
+        assert arrays["x_" + part].tolist() == [rows[i] for i in order]
+        assert arrays["y_" + part].ravel().tolist() == [[0, 1, 1][i] for i in order]
+    assert arrays["x_train"].dtype == "int32"
+    assert arrays["y_train"].shape == (3, 1)
+
+
+def test_fewer_samples_are_the_first_of_the_same_order() -> None:
+    settings = {"words": 11, "sequence": 4}
+    all_of_them = imdb.indices(reviews(), config(**settings))
+    two = imdb.indices(reviews(), config(**settings, train_samples=2, val_samples=1))
+    assert two["x_train"].tolist() == all_of_them["x_train"][:2].tolist()
+    assert two["x_val"].tolist() == all_of_them["x_val"][:1].tolist()
+
+
+def test_the_most_frequent_pairs_get_an_index_and_stand_behind_the_words() -> None:
+    settings = config(words=20, bigrams=1, sequence=9)
+    arrays = imdb_fasttext.prepare(reviews(), settings)
+    # 7 8 stands twice in one review and nothing else does: it is pair 0, index 20.
+    assert [0, 1, 10, 11, 10, 11, 5, 20, 20] in arrays["x_train"].tolist()
+    assert arrays["x_train"].max() == 20
+    none = imdb_fasttext.prepare(reviews(), config(words=20, bigrams=0, sequence=9))
+    assert none["x_train"].max() == 12
+
+
+# -- text -------------------------------------------------------------------------------
+
+
+def test_windows_and_the_characters_that_follow(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("ABcabcabcabcabcabcab", encoding="utf-8")
+    settings = {"characters": 3, "sequence": 4, "step": 3, "held_out": 0.5}
+    arrays = lstm_textgen.prepare(str(file), config(**settings))
+    assert shapes(arrays) == {
+        "x_train": (2, 4, 3),
+        "y_train": (2,),
+        "x_val": (2, 4, 3),
+        "y_val": (2,),
+    }
+    assert arrays["x_train"][0].argmax(-1).tolist() == [0, 1, 2, 0]
+    assert arrays["x_train"].sum(-1).tolist() == [[1] * 4] * 2
+    assert arrays["y_train"].tolist() == [1, 1]
+    with pytest.raises(ValueError, match=r"3 different characters: write model\.characters=3"):
+        lstm_textgen.prepare(str(file), config(**{**settings, "characters": 57}))
+
+
+# -- images that change -----------------------------------------------------------------
+
+
+def test_cifars_archive_is_read_where_it_is_pinned(tmp_path: Path) -> None:
+    file = tmp_path / "cifar-10-python.tar.gz"
+    rows = numpy.arange(2 * 3072).reshape(2, 3072).astype("uint8")
+    with tarfile.open(file, "w:gz") as archive:
+        for name in [f"data_batch_{n}" for n in range(1, 6)] + ["test_batch"]:
+            content = pickle.dumps({b"data": rows, b"labels": [3, 7]})
+            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(ValueError, match=r"holds pickles and is not pinned in data\.dvc"):
+        data.source(str(file))
+    source = data.source(str(file), md5_of(file))
+    arrays = cifar10_cnn.prepare(source, config())
+    assert arrays["x_train"].shape == (10, 32, 32, 3)
+    assert arrays["y_val"].tolist() == [3, 7]
+    assert arrays["x_train"][0, 0, 1].tolist() == pytest.approx([1 / 255, 1 / 255, 1 / 255])
+    assert arrays["x_train"][1, 0, 0, 0] == 0.0
+    assert source["x_train"][0, 1, 0].tolist() == [32, 32, 32]
+
+
+def test_pickles_are_loaded_from_the_pinned_bytes_only(tmp_path: Path) -> None:
+    file = tmp_path / "imdb.npz"
+    numpy.savez(file, **reviews())
+    assert data.source(str(file), md5_of(file))["x_train"][1] == [1]
+    for md5 in (None, "0" * 32):
+        with pytest.raises(ValueError, match=r"not pinned in data\.dvc: convert it once"):
+            data.source(str(file), md5)
+
+
+def test_samples_are_cut_for_any_model(tmp_path: Path) -> None:
+    file = tmp_path / "mnist.npz"
+    numpy.savez(file, **mnist())
+    settings = config(train_samples=4, val_samples=2)
+    settings["model"]["data"] = {"prepare": "rnnworker.models.mnist_mlp:prepare"}
+    arrays = data.arrays(settings, str(file))
+    assert (len(arrays["x_train"]), len(arrays["y_train"])) == (4, 4)
+    assert (len(arrays["x_val"]), len(arrays["y_val"])) == (2, 2)
+
+
+class Stream:
+    """Gives the numbers it is told to give."""
+
+    def __init__(self, *arrays: list[float]):
+        self.arrays = [numpy.array(array) for array in arrays]
+
+    def uniform(self, *_: Any, **__: Any) -> numpy.ndarray:
+        return self.arrays.pop(0)
+
+
+def test_images_are_shifted_and_mirrored_as_told() -> None:
+    images = numpy.arange(2 * 9, dtype="float32").reshape(2, 3, 3, 1)
+    stream = Stream([0.3, 0.0], [0.0, -0.4], [0.9, 0.1])
+    down, mirrored = cifar10_cnn.augment(images, stream, config(shift=0.4))[..., 0]
+    assert down.tolist() == [[3, 4, 5], [6, 7, 8], [6, 7, 8]]
+    assert mirrored.tolist() == [[10, 9, 9], [13, 12, 12], [16, 15, 15]]
+
+
+def test_every_epoch_has_images_of_its_own_and_the_same_ones_for_ever() -> None:
+    images = numpy.random.RandomState(1).uniform(size=(20, 32, 32, 3)).astype("float32")
+    settings = config(shift=0.1, data={"augment": "rnnworker.models.cifar10_cnn:augment"})
+    first, again, second = (data.epoch_images(images, settings, epoch) for epoch in (1, 1, 2))
+    assert first.tobytes() == again.tobytes() != second.tobytes()
+    assert (first.shape, first.dtype) == (images.shape, images.dtype)
+    assert first.tobytes() != images.tobytes()
+    settings["model"]["data"] = {}
+    assert data.epoch_images(images, settings, 1) is images
+
+
+# -- made-up data -----------------------------------------------------------------------
+
+
+def test_the_adding_problem_by_hand() -> None:
+    x, y = adding.sequences(500, 12, numpy.random.RandomState(3))
+    assert (x.shape, y.shape) == ((500, 12, 2), (500, 1))
+    for sequence, target in zip(x.astype(float), y[:, 0], strict=True):
+        marked = [step for step in range(12) if sequence[step, 1] == 1.0]
+        assert len(marked) == 2
+        assert max(marked) < 5
+        values = [0.0 if step == 0 else sequence[step, 0] for step in marked]
+        assert target == pytest.approx(0.5 + sum(values) / 4)
+        assert sequence[-1, 1] == -1.0
+        assert sequence[0, 1] == (1.0 if 0 in marked else -1.0)
+    assert abs(x[..., 0]).max() <= 1.0
+
+
+def test_always_saying_a_half_has_the_error_that_is_told() -> None:
+    settings = config(train_samples=20000, val_samples=10, sequence=100, data_seed=0)
+    y = adding.prepare(None, settings)["y_train"]
+    first_step = 0.1 + 0.9 / 48
+    assert ((y - 0.5) ** 2).mean() == pytest.approx((2 - first_step) / 48, rel=0.03)
+
+
+def test_a_sequence_too_short_to_add_is_told() -> None:
+    with pytest.raises(ValueError, match=r"model\.sequence=5"):
+        adding.sequences(1, 5, numpy.random.RandomState(0))
+
+
+def test_made_up_data_depends_on_its_own_seed_alone() -> None:
+    settings = config(train_samples=6, val_samples=2, sequence=7, features=3, data_seed=0)
+    for model in (adding, shape):
+        one = model.prepare(None, {**settings, "seed": 1})
+        two = model.prepare(None, {**settings, "seed": 2})
+        other = model.prepare(None, config(**{**settings["model"], "data_seed": 1}))
+        assert one["x_train"].tobytes() == two["x_train"].tobytes()
+        assert one["x_train"].tobytes() != other["x_train"].tobytes()
+    assert shapes(one) == {
+        "x_train": (6, 7, 3),
+        "y_train": (6,),
+        "x_val": (2, 7, 3),
+        "y_val": (2,),
+    }
