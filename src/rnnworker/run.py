@@ -30,7 +30,7 @@ def main(arguments):
     events.emit("facts", hardware=machine.fingerprint())
     events.handshake()
     try:
-        _run(job, events, phases)
+        _work(job, events, phases)
     except Exception as error:  # whatever a model or framework raises ends this run, told in full
         traceback.print_exc()
         events.emit(
@@ -43,6 +43,15 @@ def main(arguments):
     return 0
 
 
+def _work(job, events, phases):
+    if job.get("mode") == "certify":
+        from rnnworker.certify import certify
+
+        certify(job, events, phases)
+    else:
+        _run(job, events, phases)
+
+
 def _run(job, events, phases):
     from rnnworker import canonical, frameworks
 
@@ -52,7 +61,7 @@ def _run(job, events, phases):
         session = frameworks.open_session(config, job["threads"])
     events.emit("facts", environment=session.environment(), measured=session.device_facts())
     with phases.phase("data") as details:
-        details.update(session.load_data(job["dataset"]))
+        details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
     with phases.phase("build") as details:
         details.update(session.build())
         weights = canonical.initial(session.layers(), config["seed"])
@@ -66,8 +75,12 @@ def _run(job, events, phases):
         session.train_steps(measure["warmup_steps"])
         session.evaluate()
         details["steps"] = measure["warmup_steps"]
+    kernel = _attested(session, phases)
+    events.emit("facts", measured={"kernel": kernel})
     # First step and warm-up trained; what is reported starts from the canonical weights.
     session.reset()
+    started = canonical.digest(session.dump_weights())
+    events.emit("facts", measured={"started_weights_sha256": started})
     with phases.phase("train", timed=True) as details:
         details.update(session.fit(lambda epoch: events.emit("epoch", **epoch)))
     if details.get("stopped"):
@@ -77,6 +90,14 @@ def _run(job, events, phases):
             details["samples"] = session.validation_samples
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+
+
+def _attested(session, phases):
+    """What ran, by the session's own account; None where it cannot say."""
+    if not hasattr(session, "attest"):
+        return None
+    with phases.phase("attest"):
+        return session.attest()
 
 
 def _timed(call):

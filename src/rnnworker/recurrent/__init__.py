@@ -1,14 +1,31 @@
-"""One module per RNN implementation, each with three functions:
+"""One module per RNN implementation, each with these functions:
 
 - ``make(keras, cell, units, options)``: a layer. `options` are ``return_sequences``,
-  ``dropout``, ``recurrent_dropout`` and ``name``.
+  ``go_backwards``, ``dropout``, ``recurrent_dropout``, ``name``, and those of ``rnn.options``.
 - ``to_canonical(layer)``: its weights as ``{"kernel", "recurrent", "bias"}``.
 - ``from_canonical(layer, arrays)``: sets them.
+- ``gradients_to_canonical(layer, values)`` where gradients travel otherwise than weights; else
+  ``to_canonical(layer, values)`` takes them.
 """
 
 import importlib
 
-IMPLEMENTATIONS = ("keras", "cell", "unrolled", "block", "fake")
+from rnnworker.recurrent import both_directions
+
+IMPLEMENTATIONS = (
+    "keras",
+    "auto",
+    "cudnn",
+    "cell",
+    "unrolled",
+    "block",
+    "block_cell",
+    "cudnn_raw",
+    "cudnn_compatible",
+    "legacy_cudnn",
+    "none",
+    "fake",
+)
 
 
 def implementation(name):
@@ -20,26 +37,70 @@ def implementation(name):
 
 
 class Recurrent:
-    """What a model calls to get a recurrent layer: ``recurrent(units, **options)``.
+    """What a model calls to get a recurrent layer: ``recurrent(units, **options)``, or
+    ``recurrent.bidirectional(units, **options)`` for both directions side by side.
 
-    Remembers the layers it made, so that their weights can be moved in canonical form.
+    Remembers the layers it made, so that their weights can be moved in canonical form. With
+    ``certifying`` in the config its layers have no dropout.
     """
 
     def __init__(self, keras, config):
         self._keras = keras
         self._cell = config["cell"]["name"]
         self._rnn = config["rnn"]
+        self._without_dropout = bool(config.get("certifying"))
         self.module = implementation(self._rnn["implementation"])
         self.layers = []
 
     def __call__(self, units, **options):
-        options.setdefault("return_sequences", False)
-        options.setdefault("dropout", 0.0)
-        options.setdefault("recurrent_dropout", 0.0)
-        layer = self.module.make(self._keras, self._cell, units, options)
+        layer = self._make(units, options)
+        self.layers.append(layer)
+        return layer
+
+    def bidirectional(self, units, **options):
+        name = options.pop("name", None)
+        forward = self._make(units, options)
+        backward = self._make(units, dict(options, go_backwards=True))
+        layer = both_directions.make(self._keras, forward, backward, name)
         self.layers.append(layer)
         return layer
 
     @property
     def cell(self):
         return self._cell
+
+    def to_canonical(self, layer):
+        """The canonical arrays of one of `layers`."""
+        return self._each_way(layer, self.module.to_canonical)
+
+    def from_canonical(self, layer, arrays):
+        if not hasattr(layer, "forward_layer"):
+            self.module.from_canonical(layer, arrays)
+            return
+        forward, backward = both_directions.parted(arrays)
+        self.module.from_canonical(layer.forward_layer, forward)
+        self.module.from_canonical(layer.backward_layer, backward)
+
+    def gradients_to_canonical(self, layer, values):
+        """Gradients of the layer's trainable weights, in their order, as canonical arrays."""
+        convert = getattr(self.module, "gradients_to_canonical", self.module.to_canonical)
+        if not hasattr(layer, "forward_layer"):
+            return convert(layer, values)
+        forward, backward = both_directions.split(values)
+        return both_directions.joined(
+            convert(layer.forward_layer, forward), convert(layer.backward_layer, backward)
+        )
+
+    def _each_way(self, layer, convert):
+        if not hasattr(layer, "forward_layer"):
+            return convert(layer)
+        return both_directions.joined(convert(layer.forward_layer), convert(layer.backward_layer))
+
+    def _make(self, units, options):
+        options = dict(self._rnn.get("options") or {}, **options)
+        options.setdefault("return_sequences", False)
+        options.setdefault("dropout", 0.0)
+        options.setdefault("recurrent_dropout", 0.0)
+        if self._without_dropout:
+            options.update(dropout=0.0, recurrent_dropout=0.0)
+        return self.module.make(self._keras, self._cell, units, options)

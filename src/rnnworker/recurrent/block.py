@@ -11,23 +11,21 @@ with it does not learn. Here ``BlockLSTMGradV2`` is called, which has the right 
 
 import numpy
 
+from rnnworker.recurrent.cells import refuse
+from rnnworker.recurrent.layer import layer_settings, sequence_layer
+
 GATES = 4
 
 
 def make(keras, cell, units, options):
     import tensorflow
 
-    if cell != "lstm":
-        raise ValueError("BlockLSTMV2 is an LSTM; it has no {}".format(cell))
-    if options["dropout"] or options["recurrent_dropout"]:
-        raise ValueError("BlockLSTMV2 has no dropout inside the cell")
-    return _layer_class(keras, tensorflow)(
-        units, return_sequences=options["return_sequences"], name=options.get("name")
-    )
+    refuse("BlockLSTMV2", cell, ("lstm",), options)
+    return _layer_class(keras, tensorflow)(units, **layer_settings(options))
 
 
-def to_canonical(layer):
-    weights, bias = layer.get_weights()
+def to_canonical(layer, values=None):
+    weights, bias = layer.get_weights() if values is None else values
     inputs = weights.shape[0] - layer.units
     return {"kernel": weights[:inputs], "recurrent": weights[inputs:], "bias": bias}
 
@@ -38,37 +36,14 @@ def from_canonical(layer, arrays):
 
 
 def _layer_class(keras, tensorflow):
-    class BlockLSTM(keras.layers.Layer):
-        """inputs (batch, time, features) → last output (batch, units), or all of them."""
+    class BlockLSTM(sequence_layer(keras, tensorflow)):
+        def make_weights(self, inputs):
+            self.both = self.zeros("kernel", inputs + self.units, GATES * self.units)
+            self.bias = self.zeros("bias", GATES * self.units)
 
-        def __init__(self, units, return_sequences=False, **settings):
-            super().__init__(**settings)
-            self.units = units
-            self.return_sequences = return_sequences
-
-        def build(self, shape):
-            rows = shape[-1] + self.units
-            columns = GATES * self.units
-            self.weights_and_recurrent = self.add_weight(
-                shape=(rows, columns), initializer="zeros", name="kernel"
-            )
-            self.bias = self.add_weight(shape=(columns,), initializer="zeros", name="bias")
-
-        def compute_output_shape(self, shape):
-            if self.return_sequences:
-                return (shape[0], shape[1], self.units)
-            return (shape[0], self.units)
-
-        def call(self, inputs):
-            hidden = _block_lstm(tensorflow)(
-                tensorflow.transpose(inputs, [1, 0, 2]),
-                tensorflow.convert_to_tensor(self.weights_and_recurrent),
-                tensorflow.convert_to_tensor(self.bias),
-            )
-            hidden.set_shape([inputs.shape[1], inputs.shape[0], self.units])
-            if self.return_sequences:
-                return tensorflow.transpose(hidden, [1, 0, 2])
-            return hidden[-1]
+        def hidden_states(self, sequence):
+            both, bias = (tensorflow.convert_to_tensor(v) for v in (self.both, self.bias))
+            return _block_lstm(tensorflow)(sequence, both, bias)
 
     return BlockLSTM
 

@@ -1,0 +1,109 @@
+"""What ran: names the recurrent kernel from the ops that one training step executed.
+
+The kernels: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell`` (a fused op for one
+time step), ``while`` (a loop of matrix products), ``unrolled`` (the products of every time step
+apart), ``xla`` (the step was compiled: what is inside is not seen).
+"""
+
+FUSED = (
+    ("cudnn", "CudnnRNN"),
+    ("block", "BlockLSTM"),
+    ("block_cell", "LSTMBlockCell"),
+    ("block_cell", "GRUBlockCell"),
+)
+COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
+BACKWARD = ("gradient_tape", "gradients/", "_grad/")
+
+
+def found(ops, steps):
+    """The kernels that a training step ran, sorted.
+
+    **Arguments:**
+
+    - `ops`: (path, op type, how often it was executed), of one training step.
+    - `steps`: how many time steps the recurrent layers have; None where there are none.
+    """
+    kinds = {kind for _, kind, _ in ops}
+    kernels = {
+        kernel for kernel, start in FUSED for kind in kinds if kind.lstrip("_").startswith(start)
+    }
+    if kinds & set(COMPILED):
+        kernels.add("xla")
+    products = [
+        count
+        for path, kind, count in ops
+        if "MatMul" in kind and not any(word in path for word in BACKWARD)
+    ]
+    # A node that one training step executes more than once is in a loop.
+    if any(count > 1 for count in products):
+        kernels.add("while")
+    if steps and steps > 1 and sum(count == 1 for count in products) >= steps:
+        kernels.add("unrolled")
+    return sorted(kernels)
+
+
+def expected(config):
+    """The kernels that the label promises, or None where any will do. ``rnn.kernels`` is a list, or
+    a mapping with one list per ``device.kind``."""
+    kernels = config["rnn"].get("kernels")
+    if isinstance(kernels, dict):
+        kernels = kernels.get(config["device"]["kind"])
+    if kernels is None:
+        return None
+    return ["xla"] if config["build"].get("jit_compile") else sorted(kernels)
+
+
+def as_expected(kernel):
+    """Whether the label tells the truth."""
+    return kernel["expected"] is None or sorted(kernel["found"]) == sorted(kernel["expected"])
+
+
+def why_not_cudnn(facts):
+    """Why cuDNN was not taken, in words; empty where nothing stands against it.
+
+    `facts`: ``cell``, ``device`` (``cpu`` or ``gpu``), ``gpus`` (how many the framework sees),
+    ``cuda_build``, ``use_cudnn``, ``activation``, ``recurrent_activation``,
+    ``recurrent_dropout``, ``unroll``, ``use_bias``, ``reset_after``, ``mask``; what is unknown is
+    absent or None.
+    """
+    told = []
+
+    def say(condition, words):
+        if condition and words not in told:
+            told.append(words)
+
+    known = facts.get
+    say(known("device") == "cpu", "the device is a CPU")
+    say(known("device") == "gpu" and known("gpus") == 0, "the framework sees no GPU")
+    say(known("cuda_build") is False, "the build is without CUDA")
+    say(known("use_cudnn") is False, "the layer was told not to use cuDNN")
+    say(
+        known("cell") in ("rnn_tanh", "rnn_relu"),
+        "Keras has no cuDNN path for a simple recurrent layer",
+    )
+    for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+        simple = known("cell") in ("rnn_tanh", "rnn_relu")
+        value = known(name)
+        say(
+            not simple and value is not None and value != wanted,
+            "{} is {}, cuDNN has {} only".format(name, value, wanted),
+        )
+    say(known("recurrent_dropout"), "recurrent dropout, which cuDNN has not")
+    say(known("unroll"), "the layer is unrolled")
+    say(known("use_bias") is False, "the layer has no bias")
+    say(known("reset_after") is False, "the GRU resets before the product (reset_after=False)")
+    say(known("mask"), "the inputs are masked, and not surely padded on the right")
+    return told
+
+
+def layer_facts(layer):
+    """What a Keras layer says about the conditions of cuDNN."""
+    layer = getattr(layer, "forward_layer", layer)
+    facts = {}
+    for name in ("recurrent_dropout", "unroll", "use_bias", "reset_after", "use_cudnn"):
+        value = getattr(layer, name, getattr(getattr(layer, "cell", None), name, None))
+        facts[name] = value
+    for name in ("activation", "recurrent_activation"):
+        value = getattr(layer, name, None)
+        facts[name] = getattr(value, "__name__", None)
+    return facts

@@ -1,0 +1,63 @@
+"""What certifying and attesting ask of a Keras session, beside a run's own steps."""
+
+from rnnworker import attest
+
+
+class KerasProbe:
+    """A part of `KerasSession`. A framework adds ``layer_gradients(layer, x, upstream)`` and
+    ``executed_ops(run)``; without the latter nothing is attested."""
+
+    def train_batch(self, x, y):
+        """One training step; the loss before it."""
+        if hasattr(self.model, "reset_metrics"):
+            self.model.reset_metrics()
+        loss = self.model.train_on_batch(x, y)
+        return float(loss[0] if isinstance(loss, (list, tuple)) else loss)
+
+    def outputs(self, samples):
+        """The model's outputs for the first `samples` of the validation set."""
+        x = self.arrays["x_val"][:samples]
+        return self.model.predict(x, batch_size=self.config["model"]["batch"], verbose=0)
+
+    def layer_shapes(self, layer):
+        """Shapes of one sample of the layer's inputs and outputs."""
+        return tuple(layer.input.shape)[1:], tuple(layer.output.shape)[1:]
+
+    def layer_gradients(self, layer, x, upstream):
+        """(outputs, gradients of sum(outputs ∘ upstream): ``x`` and the canonical arrays)."""
+        raise NotImplementedError
+
+    def executed_ops(self, run):
+        """[(path, op type, count)] of what `run` executed, or None where nobody can say."""
+
+    def attest(self):
+        """``measured.kernel`` of a record, from one training step; None without a recurrent
+        layer, or where this framework cannot say what it executed."""
+        if not self.recurrent.layers:
+            return None
+        ops = self.executed_ops(lambda: self.train_steps(1))
+        if ops is None:
+            return None
+        times = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
+        found = attest.found(ops, min(times))
+        return {
+            "found": found,
+            "expected": attest.expected(self.config),
+            "why_not_cudnn": [] if "cudnn" in found else self._why_not_cudnn(),
+        }
+
+    def cudnn_facts(self):
+        """What the framework says about cuDNN: ``gpus`` and ``cuda_build``."""
+        return {}
+
+    def _why_not_cudnn(self):
+        told = []
+        for layer in self.recurrent.layers:
+            facts = dict(
+                attest.layer_facts(layer),
+                cell=self.recurrent.cell,
+                device=self.config["device"]["kind"],
+                mask=getattr(layer, "_keras_mask", None) is not None,
+            )
+            told += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
+        return sorted(set(told), key=told.index)

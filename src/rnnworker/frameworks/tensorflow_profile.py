@@ -1,0 +1,59 @@
+"""Which ops TensorFlow executed, from its profiler: not what a graph holds, but what ran.
+
+A graph may hold several implementations of one layer, of which the optimizer or the placement
+takes one when it runs; the profile names the ops whose kernels were started.
+"""
+
+import glob
+import os
+import shutil
+import tempfile
+
+COMPILED = ("ThunkExecutor::", "CpuExecutable::", "GpuExecutable::")
+
+
+def executed_ops(tensorflow, run):
+    """Calls `run` under the profiler → [(path of the op, op type, how often it ran)]. Source:
+    the events of the host's plane of the XSpace, named ``path:Type``; one per start."""
+    folder = tempfile.mkdtemp(prefix="rnnworker-profile-")
+    try:
+        tensorflow.profiler.experimental.start(folder)
+        try:
+            run()
+        finally:
+            tensorflow.profiler.experimental.stop()
+        pattern = os.path.join(folder, "**", "*.xplane.pb")
+        return _ops(_space(glob.glob(pattern, recursive=True)[0]))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _space(file):
+    try:
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    except ImportError:
+        from tensorflow.core.profiler.protobuf import xplane_pb2
+    space = xplane_pb2.XSpace()
+    with open(file, "rb") as stream:
+        space.ParseFromString(stream.read())
+    return space
+
+
+def _ops(space):
+    counts = {}
+    for plane in space.planes:
+        if not plane.name.startswith("/host:CPU"):
+            continue
+        for line in plane.lines:
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                counts[name] = counts.get(name, 0) + 1
+    ops = []
+    for name, count in sorted(counts.items()):
+        if name.startswith(COMPILED):
+            ops.append((name, "XlaLaunch", count))
+        path, _, kind = name.rpartition(":")
+        # The profiler's own events are named Class::Method.
+        if path and not path.endswith(":") and kind.isidentifier():
+            ops.append((path, kind, count))
+    return ops

@@ -1,0 +1,10 @@
+"""What a user gets who says nothing: ``LSTM(units)``, cuDNN where Keras finds it can be used."""
+
+from rnnworker.recurrent import keras as generic
+from rnnworker.recurrent.cells import from_canonical, to_canonical
+
+__all__ = ["from_canonical", "make", "to_canonical"]
+
+
+def make(keras, cell, units, options):
+    return generic.make(keras, cell, units, options, use_cudnn="auto")

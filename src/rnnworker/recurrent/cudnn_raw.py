@@ -1,0 +1,79 @@
+"""``CudnnRNNV2`` or ``CudnnRNNV3`` on one opaque parameter buffer: what tf.contrib's CudnnLSTM,
+CudnnGRU, CudnnRNNTanh and CudnnRNNRelu were made of. GPU only.
+
+Source: TensorFlow's op definitions (cudnn_rnn_ops.cc) and registered gradients
+(cudnn_rnn_grad.py). ``rnn.options.op`` in the config chooses the op; V3 takes the sequences'
+lengths, all of them full here.
+
+The trained variable is the buffer (`cudnn_layout`). tf.contrib trained both bias sets of an LSTM,
+so that its biases moved twice as fast as Keras's; here the second set, the buffer's end, is not
+trained and zero, as in Keras. Both sets of a GRU are trained, in Keras too.
+"""
+
+import numpy
+
+from rnnworker.recurrent import cudnn_layout
+from rnnworker.recurrent.cells import refuse
+from rnnworker.recurrent.layer import layer_settings, sequence_layer
+
+MODES = {"lstm": "lstm", "gru": "gru", "rnn_tanh": "rnn_tanh", "rnn_relu": "rnn_relu"}
+OPS = ("CudnnRNNV2", "CudnnRNNV3")
+
+
+def make(keras, cell, units, options):
+    import tensorflow
+
+    refuse("CudnnRNN", cell, tuple(sorted(MODES)), options)
+    op = options.get("op", OPS[0])
+    if op not in OPS:
+        raise ValueError("rnn.options.op {!r} is none of {}".format(op, ", ".join(OPS)))
+    return _layer_class(keras, tensorflow, cell, op)(units, **layer_settings(options))
+
+
+def to_canonical(layer):
+    return _unpacked(layer, layer.get_weights(), gradients=False)
+
+
+def gradients_to_canonical(layer, values):
+    return _unpacked(layer, values, gradients=True)
+
+
+def from_canonical(layer, arrays):
+    buffer = cudnn_layout.pack(layer.cell_name, arrays)
+    layer.set_weights([buffer[: trained_size(layer.cell_name, layer.inputs_size, layer.units)]])
+
+
+def trained_size(cell, inputs, units):
+    """How much of the buffer is trained: without the second bias set where Keras has one."""
+    untrained = 0 if cell == "gru" else len(cudnn_layout.ORDERS[cell]) * units
+    return cudnn_layout.size(cell, inputs, units) - untrained
+
+
+def _unpacked(layer, values, gradients):
+    shape = (layer.inputs_size, layer.units)
+    missing = cudnn_layout.size(layer.cell_name, *shape) - len(values[0])
+    buffer = numpy.concatenate([values[0], numpy.zeros(missing, values[0].dtype)])
+    return cudnn_layout.unpack(layer.cell_name, buffer, *shape, gradients=gradients)
+
+
+def _layer_class(keras, tensorflow, cell, op):
+    class CudnnRaw(sequence_layer(keras, tensorflow)):
+        cell_name = cell
+
+        def make_weights(self, inputs):
+            self.trained = self.zeros("opaque_kernel", trained_size(cell, inputs, self.units))
+
+        def hidden_states(self, sequence):
+            shape = tensorflow.shape(sequence)
+            trained = tensorflow.convert_to_tensor(self.trained)
+            rest = cudnn_layout.size(cell, self.inputs_size, self.units) - self.trained.shape[0]
+            params = tensorflow.concat([trained, tensorflow.zeros([rest], trained.dtype)], 0)
+            zeros = tensorflow.zeros([1, shape[1], self.units], sequence.dtype)
+            memory = zeros if cell == "lstm" else tensorflow.constant(0, sequence.dtype)
+            given = {"input": sequence, "input_h": zeros, "input_c": memory, "params": params}
+            if op == "CudnnRNNV3":
+                given["sequence_lengths"] = tensorflow.fill([shape[1]], shape[0])
+            found = getattr(tensorflow.raw_ops, op)(rnn_mode=MODES[cell], is_training=True, **given)
+            return found.output
+
+    return CudnnRaw

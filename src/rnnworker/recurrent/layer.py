@@ -1,0 +1,49 @@
+"""What the layers made of single ops share: shapes, direction, and that they take no mask."""
+
+
+def sequence_layer(keras, tensorflow):
+    """The base class of layers over (batch, time, features), made late because it is a class of
+    the Keras that is given. Subclasses make their weights in ``make_weights(inputs)`` and
+    provide ``hidden_states(sequence)``: (time, batch, features) → (time, batch, units)."""
+
+    class SequenceLayer(keras.layers.Layer):
+        """inputs (batch, time, features) → last output (batch, units), or all of them."""
+
+        def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
+            super().__init__(**settings)
+            self.units = units
+            self.return_sequences = return_sequences
+            self.go_backwards = go_backwards
+
+        def build(self, shape):
+            self.inputs_size = int(shape[-1])
+            self.make_weights(self.inputs_size)
+            self.built = True
+
+        def zeros(self, name, *shape):
+            return self.add_weight(shape=shape, initializer="zeros", name=name)
+
+        def compute_output_shape(self, shape):
+            if self.return_sequences:
+                return (shape[0], shape[1], self.units)
+            return (shape[0], self.units)
+
+        def call(self, inputs, mask=None):
+            if mask is not None:
+                raise ValueError("{} takes no mask".format(type(self).__name__))
+            sequence = tensorflow.transpose(inputs, [1, 0, 2])
+            if self.go_backwards:
+                sequence = tensorflow.reverse(sequence, [0])
+            hidden = self.hidden_states(sequence)
+            hidden.set_shape([inputs.shape[1], inputs.shape[0], self.units])
+            if self.return_sequences:
+                return tensorflow.transpose(hidden, [1, 0, 2])
+            return hidden[-1]
+
+    return SequenceLayer
+
+
+def layer_settings(options):
+    """The options that `sequence_layer` takes."""
+    wanted = ("return_sequences", "go_backwards", "name")
+    return {name: options[name] for name in wanted if name in options}

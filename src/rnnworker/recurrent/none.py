@@ -1,0 +1,13 @@
+"""No recurrent layer: for models that have none."""
+
+
+def make(keras, cell, units, options):
+    raise ValueError("this model has a recurrent layer, so it cannot be had with rnn=none")
+
+
+def to_canonical(layer):
+    return {}
+
+
+def from_canonical(layer, arrays):
+    pass

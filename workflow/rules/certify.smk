@@ -1,0 +1,27 @@
+# Required: the plan, the model's dataset, the build's environment. Makes: certificates/MODEL-CELL-BUILD.json.
+
+
+rule certify:
+    input:
+        dataset=ancient(job.certificate_dataset),
+        environment=ancient(job.certificate_environment),
+    output:
+        f"{job.folder}/certificates/{{key}}.json",
+    log:
+        f"{job.logs}/certify/{{key}}.log",
+    wildcard_constraints:
+        key=r"[^/]+",
+    # Before the runs, whose speed-ups it allows.
+    priority: job.first + 1
+    conda:
+        "../../environment.yml"
+    # All cores: it would disturb a timed run (see train.smk).
+    threads: workflow.resource_settings.cores or 1
+    # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
+    resources:
+        device=job.certificate_device,
+    params:
+        identity=job.certificate_identity,
+        digest=job.certificate_digest,
+    shell:
+        "RNNBENCH_LOG={log:q} exec python -m rnnbench certify {output:q} --digest {params.digest}"
