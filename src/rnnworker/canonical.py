@@ -2,8 +2,8 @@
 
 A model's weighted layers are listed in order. A recurrent layer's arrays are ``kernel``
 (inputs × gates·units), ``recurrent`` (units × gates·units) and ``bias``, gates in the order
-i, f, c, o for LSTM and z, r, h for GRU, as Keras orders them. Every other layer's arrays are
-those of Keras, in its order.
+i, f, c, o for LSTM and z, r, h for GRU, as Keras orders them; in both directions each name begins
+with ``forward_`` or ``backward_``. Every other layer's arrays are those of Keras, in its order.
 
 The initial values are Keras's defaults (Glorot & Bengio 2010, uniform; recurrent kernels
 orthogonal after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015), drawn from
@@ -15,7 +15,7 @@ import zlib
 
 import numpy
 
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def initial(layers, seed):
@@ -50,9 +50,10 @@ def _stream(seed, index, name):
 def _array(layer, name, shape, stream):
     if layer["kind"] == "embedding":
         return stream.uniform(-0.05, 0.05, shape).astype("float32")
-    if layer["kind"] == "recurrent" and name == "recurrent":
+    part = name.split("_")[-1] if layer["kind"] == "recurrent" else None
+    if part == "recurrent":
         return _orthogonal(shape, stream)
-    if layer["kind"] == "recurrent" and name == "bias":
+    if part == "bias":
         bias = numpy.zeros(shape, "float32")
         if layer["cell"] == "lstm":
             units = shape[-1] // GATES["lstm"]

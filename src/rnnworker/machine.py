@@ -82,6 +82,13 @@ def gpus():
     ]
 
 
+def is_card(wanted, name):
+    """Whether a card's name, as its driver says it, has the words of `wanted` in it:
+    ``P100`` is ``Tesla P100-PCIE-16GB``, and is not ``P1000``."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return all(word in words for word in re.findall(r"[a-z0-9]+", wanted.lower()))
+
+
 def _available_cores():
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

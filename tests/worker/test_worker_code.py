@@ -70,8 +70,10 @@ def test_comments_docstrings_and_blank_lines_rerun_nothing(
         ("frameworks/keras_session.py", "verbose=0", "verbose=1"),
         ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
         ("frameworks/__init__.py", '"fake": ', '"false": '),
-        ("recurrent/keras.py", '"use_cudnn"] = False', '"use_cudnn"] = True'),
-        ("recurrent/cells.py", '"reset_after": True', '"reset_after": False'),
+        ("recurrent/keras.py", "use_cudnn=False", "use_cudnn=True"),
+        ("recurrent/both_directions.py", '"forward_"', '"forwards_"'),
+        ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
+        ("recurrent/cells.py", "reset_after=True", "reset_after=False"),
         ("models/digits_rnn.py", "softmax", "sigmoid"),
     ],
 )
@@ -86,6 +88,8 @@ def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new
     [
         ("recurrent/block.py", "GATES = 4", "GATES = 5"),
         ("frameworks/fake.py", "0.9", "0.8"),
+        ("certify.py", "STEPS = 20", "STEPS = 21"),
+        ("reference.py", "0.5 * value", "0.6 * value"),
     ],
 )
 def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:
@@ -112,3 +116,36 @@ def test_a_model_file_of_ones_own_counts(worker: Path, tmp_path: Path) -> None:
 
 def test_a_model_file_that_is_missing_is_told_later(worker: Path) -> None:
     assert digest(function="/no/such/file.py:build") != digest()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "counts"),
+    [
+        ("certify.py", "STEPS = 20", "STEPS = 21", True),
+        ("reference.py", "0.5 * value", "0.6 * value", True),
+        ("recurrent/block.py", "GATES = 4", "GATES = 5", True),
+        ("recurrent/layer.py", "self.units = units", "self.units = int(units)", True),
+        ("recurrent/unrolled.py", "unroll=True", "unroll=False", False),
+    ],
+)
+def test_a_certificate_is_made_anew_for_what_it_is_made_of(
+    worker: Path, file: str, old: str, new: str, counts: bool
+) -> None:
+    def certified() -> str:
+        worker_code._tree.cache_clear()
+        here = "rnnworker.models.digits_rnn:"
+        model = {"function": here + "build", "data": {"prepare": here + "prepare"}}
+        return worker_code.certifier_digest(
+            [
+                {
+                    "build": {"framework": "keras3_tensorflow"},
+                    "rnn": {"implementation": name},
+                    "model": model,
+                }
+                for name in ("keras", "block")
+            ]
+        )
+
+    before = certified()
+    edit(worker / file, old, new)
+    assert (certified() != before) is counts

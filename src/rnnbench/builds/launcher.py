@@ -1,9 +1,13 @@
 """A build → the command that starts its Python, and what it runs with.
 
-A build is the mapping ``build`` of a cell's config: ``name``, ``framework``, ``python`` (a path,
-a name on PATH, or None for the interpreter that is running), ``environment`` (extra variables)
-and optionally ``command`` (a whole command line that ends in a Python, such as
-``apptainer exec image.sif python3``).
+A build is the mapping ``build`` of a cell's config: ``name``, ``framework``, ``environment``
+(extra variables) and one of
+
+- ``lock``, with ``python`` a version (3.7): an environment of its own, made from pinned packages,
+  perhaps with a ``wheel`` of the user's in place of one of them;
+- ``python``: a path, a name on PATH, a version, or None for the interpreter that is running;
+- ``command``: a whole command line that ends in a Python, such as
+  ``apptainer exec image.sif python3``.
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rnnbench.builds.interpreters import find, how_to_get, is_version
+from rnnbench.builds.pins import pins_of
 from rnnbench.errors import ConfigError
 
 
 def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
     """The first arguments of every command that runs in the build, the last being its Python.
 
-    A relative path is one below `root`, the project's top folder. Raises `ConfigError` where
-    there is no such program.
+    A relative path is one below `root`, the project's top folder. A locked build's Python is
+    named also before its environment is made. Raises `ConfigError` where there is no such
+    program.
     """
+    if pins := pins_of(build, root):
+        return (str((pins.folder(root) / "bin" / "python").absolute()),)
     python, command = build.get("python"), build.get("command")
     if python and command:
         raise ConfigError(
@@ -35,6 +44,8 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
         return _command(str(command), root, build)
     if not python:
         return (sys.executable,)
+    if is_version(str(python)):
+        return (_of_version(str(python), build),)
     return (_program(str(python), root, build, "python"),)
 
 
@@ -79,6 +90,17 @@ def _program(name: str, root: Path, build: Mapping[str, Any], key: str) -> str:
             remedy=f"install it there, or write the right {key}.",
         )
     return found
+
+
+def _of_version(version: str, build: Mapping[str, Any]) -> str:
+    found = find(version)
+    if found is None:
+        raise ConfigError(
+            f"there is no Python {version} on this machine.",
+            where=place(build),
+            remedy=how_to_get(version),
+        )
+    return str(found)
 
 
 def _text(name: object, value: object, build: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
-"""What a build is locked to: its Python and the versions of what computes.
+"""What a build is locked to: the bytes of its lock file, or else its Python and the versions of
+what computes.
 
-Versions are read from the installed distributions' metadata; no framework is imported.
+The latter are read from the installed distributions' metadata; no framework is imported.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.builds.launcher import environment, launcher, place
+from rnnbench.builds.pins import locked_versions, normal, pins_of
 from rnnbench.errors import BuildError
 
 DISTRIBUTIONS = (
@@ -56,9 +58,12 @@ print("\\n" + json.dumps({"python": platform.python_version(), "distributions": 
 
 
 def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
-    """SHA-256 (hexadecimal) over the build's Python version and the versions of its
-    `DISTRIBUTIONS`: another one means that the build's runs are to be measured again. Where
-    the build lies does not matter. Errors: see `versions`."""
+    """SHA-256 (hexadecimal); another one means that the build's runs are to be measured again.
+    Where the build lies does not matter. Of a build with a lock file it is its pins' digest,
+    known before anything is installed; of any other it is made from the build's Python
+    version and the versions of its `DISTRIBUTIONS`. Errors: see `versions`."""
+    if pins := pins_of(build, root):
+        return pins.digest
     canonical = json.dumps(versions(build, root), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -66,6 +71,10 @@ def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
 def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
     """``{"python": version, "distributions": {name: version}}`` of the build. Raises
     `ConfigError` where its Python is not there, `BuildError` where that cannot be run."""
+    if pins := pins_of(build, root):
+        locked = locked_versions(pins)
+        named = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
+        return {"python": pins.python, "distributions": named}
     start, extra = launcher(build, root), environment(build)
     # A variable such as PYTHONPATH changes what even this interpreter finds when it starts.
     if start == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):

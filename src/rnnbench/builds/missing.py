@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rnnbench.builds.interpreters import find, how_to_get
 from rnnbench.builds.launcher import launcher, place
 from rnnbench.builds.lock import versions
+from rnnbench.builds.pins import pins_of
 from rnnbench.errors import BuildError, ConfigError
 
 # Framework → what it needs: groups of distributions, one of each; name → how its version begins.
 FRAMEWORKS: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "keras3_tensorflow": ({"keras": "3."}, {"tensorflow": "2.", "tensorflow-cpu": "2."}),
+    "keras2_tensorflow2": (
+        {"tf_keras": "2.", "keras": "2."},
+        {"tensorflow": "2.", "tensorflow-cpu": "2."},
+    ),
+    "keras2_tensorflow1": ({"tensorflow": "1."},),
+    "keras206_tensorflow1": ({"keras": "2.0."}, {"tensorflow": "1."}),
+    "keras3_torch": ({"keras": "3."}, {"torch": "2."}),
+    "keras3_jax": ({"keras": "3."}, {"jax": "0."}),
     "fake": (),
 }
 
@@ -32,6 +42,9 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
             remedy=f"take one of {', '.join(FRAMEWORKS)}.",
         )
     try:
+        pins = pins_of(build, root)
+        if pins and find(pins.python) is None:
+            return f"no Python {pins.python} on this machine: {how_to_get(pins.python)}"
         start, found = launcher(build, root), versions(build, root)["distributions"]
     except (ConfigError, BuildError) as error:
         return str(error)

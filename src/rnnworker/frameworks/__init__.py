@@ -5,6 +5,11 @@ import importlib
 
 FRAMEWORKS = {
     "keras3_tensorflow": "rnnworker.frameworks.keras3_tensorflow",
+    "keras3_torch": "rnnworker.frameworks.keras3_torch",
+    "keras3_jax": "rnnworker.frameworks.keras3_jax",
+    "keras2_tensorflow2": "rnnworker.frameworks.keras2_tensorflow2",
+    "keras2_tensorflow1": "rnnworker.frameworks.keras2_tensorflow1",
+    "keras206_tensorflow1": "rnnworker.frameworks.keras206_tensorflow1",
     "fake": "rnnworker.frameworks.fake",
 }
 

@@ -4,8 +4,9 @@ import os
 
 import numpy
 
+from rnnworker.frameworks import tensorflow_facts, tensorflow_profile
+from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
-from rnnworker.frameworks.packages import installed
 
 
 class Session(KerasSession):
@@ -14,27 +15,26 @@ class Session(KerasSession):
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ["KERAS_BACKEND"] = "tensorflow"
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        # At 0 it says once, as it opens the device, what it was not compiled for.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
         if config["device"]["kind"] == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        import tensorflow
+        with tensorflow_facts.heard() as said:
+            import tensorflow
 
-        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+            tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+            tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+            self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
+            tensorflow.config.list_logical_devices()
+        self._said = said[0]
+
+    def import_keras(self, tensorflow):
         import keras
 
-        self.tensorflow, self.keras = tensorflow, keras
+        return keras
 
     def environment(self):
-        build = self.tensorflow.sysconfig.get_build_info()
-        return {
-            "tensorflow": self.tensorflow.__version__,
-            "keras": self.keras.__version__,
-            "numpy": numpy.__version__,
-            "build_info": {key: str(value) for key, value in build.items()},
-            "compile_flags": self.tensorflow.sysconfig.get_compile_flags(),
-            "packages": installed(),
-        }
+        return tensorflow_facts.facts(self.tensorflow, self.keras, self._said)
 
     def device_facts(self):
         threading = self.tensorflow.config.threading
@@ -59,13 +59,7 @@ class Session(KerasSession):
         without autotuning: its thread would delay the end of ``fit`` by up to 0.6 s."""
         tensorflow = self.tensorflow
         order = numpy.concatenate(orders)
-        starts = numpy.concatenate(
-            [
-                offset + numpy.arange(0, len(one), batch)
-                for offset, one in zip(numpy.cumsum([0] + [len(o) for o in orders]), orders)
-            ]
-        )
-        stops = numpy.append(starts[1:], len(order))
+        starts, stops = bounds(orders, batch)
         x, y, order = (tensorflow.constant(array) for array in (x, y, order))
 
         def take(start, stop):
@@ -79,3 +73,31 @@ class Session(KerasSession):
 
     def finish_device(self):
         self.tensorflow.test.experimental.sync_devices()
+
+    def cudnn_facts(self):
+        return {
+            "gpus": len(self.tensorflow.config.list_logical_devices("GPU")),
+            "cuda_build": bool(self.tensorflow.test.is_built_with_cuda()),
+        }
+
+    def executed_ops(self, run):
+        return tensorflow_profile.executed_ops(self.tensorflow, run)
+
+    def layer_gradients(self, layer, x, upstream):
+        tensorflow = self.tensorflow
+        upstream = tensorflow.constant(upstream)
+        # Keras 3's variables hold TensorFlow's; Keras 2's are those.
+        variables = [getattr(one, "_value", one) for one in layer.trainable_variables]
+
+        @tensorflow.function
+        def probe(inputs):
+            with tensorflow.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = layer(inputs, training=True)
+                loss = tensorflow.reduce_sum(outputs * upstream)
+            return outputs, tape.gradient(loss, [inputs] + variables)
+
+        outputs, gradients = probe(tensorflow.constant(x))
+        gradients = [tensorflow.convert_to_tensor(one).numpy() for one in gradients]
+        found = self.recurrent.gradients_to_canonical(layer, gradients[1:])
+        return outputs.numpy(), dict(found, x=gradients[0])

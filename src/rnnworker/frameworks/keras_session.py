@@ -7,11 +7,13 @@ import time
 
 import numpy
 
-from rnnworker import data, loading
+from rnnworker import data, loading, optimizers
+from rnnworker.frameworks.epoch_clock import epoch_clock, short_name
+from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.recurrent import Recurrent
 
 
-class KerasSession:
+class KerasSession(KerasProbe):
     """One model of one run. Subclasses set ``self.keras`` and provide ``batches``,
     ``environment``, ``device_facts`` and ``finish_device``."""
 
@@ -36,8 +38,8 @@ class KerasSession:
 
     # -- the run's steps ----------------------------------------------------------------
 
-    def load_data(self, path):
-        self.arrays = data.arrays(self.config, path)
+    def load_data(self, path, pinned_md5=None):
+        self.arrays = data.arrays(self.config, path, pinned_md5)
         return {
             "sizes": {name: len(self.arrays["x_" + name]) for name in ("train", "val")},
             "sample_shape": list(self.arrays["x_train"].shape[1:]),
@@ -49,23 +51,32 @@ class KerasSession:
 
     def build(self):
         settings = self.config["model"]
-        self.keras.utils.set_random_seed(self.config["seed"])
+        self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self.model = loading.function(settings["function"])(self.keras, self.recurrent, self.config)
-        optimizer = dict(settings["optimizer"])
+        if self.config.get("certifying"):
+            _without_dropout(self.model)
         self.model.compile(
             loss=settings["loss"],
-            optimizer=self.keras.optimizers.get(
-                {"class_name": optimizer.pop("name"), "config": optimizer}
-            ),
+            optimizer=self.optimizer(settings["optimizer"]),
             metrics=list(settings.get("metrics", ["accuracy"])),
             **self.compile_settings(),
         )
-        self.model.optimizer.build(self.model.trainable_variables)
+        self.prepare_training()
         return {"layers": len(self.model.layers)}
+
+    def seed(self, seed):
+        self.keras.utils.set_random_seed(seed)
+
+    def optimizer(self, stated):
+        return optimizers.for_keras_3(self.keras, stated)
 
     def compile_settings(self):
         return {}
+
+    def prepare_training(self):
+        """Makes the optimizer's variables, which are part of what `reset` restores."""
+        self.model.optimizer.build(self.model.trainable_variables)
 
     def model_facts(self):
         return {
@@ -81,17 +92,17 @@ class KerasSession:
     def load_weights(self, weights):
         for layer, arrays in zip(self._weighted(), weights):
             if layer in self.recurrent.layers:
-                self.recurrent.module.from_canonical(layer, arrays)
+                self.recurrent.from_canonical(layer, arrays)
             else:
                 layer.set_weights([arrays[name] for name, _ in _shapes(layer)])
-        self._initial = [variable.numpy() for variable in self._state()]
+        self._initial = self.read_state()
 
     def dump_weights(self):
         """The model's weights in canonical form."""
         dumped = []
         for layer in self._weighted():
             if layer in self.recurrent.layers:
-                dumped.append(self.recurrent.module.to_canonical(layer))
+                dumped.append(self.recurrent.to_canonical(layer))
             else:
                 names = [name for name, _ in _shapes(layer)]
                 dumped.append(dict(zip(names, layer.get_weights())))
@@ -99,31 +110,58 @@ class KerasSession:
 
     def reset(self):
         """Back to the state after ``load_weights``: weights, optimizer, random states."""
-        for variable, value in zip(self._state(), self._initial):
+        self.write_state(self._initial)
+
+    def read_state(self):
+        # Copies: torch's are views of the variables' own memory.
+        return [numpy.array(variable.numpy()) for variable in self._state()]
+
+    def write_state(self, values):
+        for variable, value in zip(self._state(), values):
             variable.assign(value)
 
+    def train(self, x, y, orders, batch, **settings):
+        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``."""
+        steps = -(-len(orders[0]) // batch)
+        feed = self.batches(x, y, orders, batch)
+        self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
+
     def train_steps(self, steps):
-        """Trains `steps` batches, whatever they do to the weights."""
+        """Trains `steps` batches, whatever they do to the weights. The last of several has the
+        size of an epoch's last one: XLA compiles for each size, and not in a timed epoch."""
         batch = self.config["model"]["batch"]
         samples = len(self.arrays["x_train"])
         order = data.epoch_order(self.config["seed"], 0, samples)
-        order = numpy.resize(order, steps * batch)
-        feed = self.batches(self.arrays["x_train"], self.arrays["y_train"], [order], batch)
-        self.model.fit(feed, epochs=1, steps_per_epoch=steps, verbose=0)
+        last = (samples % batch if steps > 1 else 0) or batch
+        order = numpy.resize(order, (steps - 1) * batch + last)
+        self.train(self.arrays["x_train"], self.arrays["y_train"], [order], batch, epochs=1)
         self.finish_device()
 
     def fit(self, on_epoch):
         """Trains all epochs in one ``fit``; calls ``on_epoch`` with each epoch's facts,
-        outside of what is timed. Returns details of the phase."""
+        outside of what is timed. Returns details of the phase.
+
+        With ``model.data.augment`` each epoch is a ``fit`` of its own, and its time includes
+        making its images in NumPy, as the published times did."""
         settings = self.config["model"]
         x, y = self.arrays["x_train"], self.arrays["y_train"]
         seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
         steps = -(-len(x) // batch)
         orders = [data.epoch_order(seed, epoch + 1, len(x)) for epoch in range(epochs)]
-        feed = self.batches(x, y, orders, batch)
-        clock = _epoch_clock(self.keras)(self, on_epoch, samples=len(x), steps=steps)
+        augmented = bool(settings["data"].get("augment"))
+        clock = epoch_clock(self.keras)(self, on_epoch, samples=len(x), steps=steps)
         start = time.monotonic()
-        self.model.fit(feed, epochs=epochs, steps_per_epoch=steps, verbose=0, callbacks=[clock])
+        # New images for each epoch are a feed of their own, and making them is timed with it.
+        for first in range(0, epochs, 1 if augmented else epochs):
+            clock.began = time.monotonic() if augmented else None
+            stop = first + 1 if augmented else epochs
+            images = data.epoch_images(x, self.config, stop) if augmented else x
+            chosen = orders[first:stop]
+            self.train(
+                images, y, chosen, batch, initial_epoch=first, epochs=stop, callbacks=[clock]
+            )
+            if clock.stopped:
+                break
         end = time.monotonic()
         return {
             "set_up": clock.first - start,
@@ -131,9 +169,9 @@ class KerasSession:
             "stopped": clock.stopped,
         }
 
-    def evaluate(self):
-        """Loss and accuracy on the validation set, as {name: value}."""
-        x, y = self.arrays["x_val"], self.arrays["y_val"]
+    def evaluate(self, samples=None):
+        """Loss and accuracy on the validation set (its first `samples`), as {name: value}."""
+        x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
         feed = self.batches(x, y, [numpy.arange(len(x))], self.config["model"]["batch"])
         result = self.model.evaluate(feed, verbose=0, return_dict=True)
         self.finish_device()
@@ -155,7 +193,7 @@ class KerasSession:
 
     def _describe(self, layer):
         if layer in self.recurrent.layers:
-            arrays = self.recurrent.module.to_canonical(layer)
+            arrays = self.recurrent.to_canonical(layer)
             shapes = [(name, list(arrays[name].shape)) for name in sorted(arrays)]
             return {
                 "name": layer.name,
@@ -167,57 +205,15 @@ class KerasSession:
         return {"name": layer.name, "kind": kind, "shapes": _shapes(layer)}
 
 
-def short_name(name):
-    """Keras's metric names differ between generations; ours are ``loss`` and ``acc``."""
-    return "acc" if name in ("acc", "accuracy", "sparse_categorical_accuracy") else name
+def _without_dropout(model):
+    """Switches the dropout layers off: two implementations draw different masks."""
+    for layer in model.layers:
+        if "Dropout" in type(layer).__name__:
+            layer.rate = 0.0
 
 
 def _shapes(layer):
     return [
-        (variable.name.split("/")[-1].split(":")[0], list(variable.shape))
+        (variable.name.split("/")[-1].split(":")[0], [int(size) for size in variable.shape])
         for variable in layer.weights
     ]
-
-
-def _epoch_clock(keras):
-    class EpochClock(keras.callbacks.Callback):
-        """Reads the clock at epoch boundaries inside ``fit``, after the device has finished;
-        validates between epochs, timed apart; ends a training whose loss is not finite."""
-
-        def __init__(self, session, on_epoch, samples, steps):
-            super().__init__()
-            self.session, self.on_epoch = session, on_epoch
-            self.samples, self.steps = samples, steps
-            self.first = self.last = self.start = None
-            self.stopped = None
-
-        def on_epoch_begin(self, epoch, logs=None):
-            self.session.finish_device()
-            self.start = time.monotonic()
-            self.first = self.first if self.first is not None else self.start
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.session.finish_device()
-            end = time.monotonic()
-            logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
-            validated = self.session.evaluate()
-            self.on_epoch(
-                {
-                    "epoch": epoch + 1,
-                    "start": self.start,
-                    "seconds": end - self.start,
-                    "samples": self.samples,
-                    "steps": self.steps,
-                    "loss": logs.get("loss"),
-                    "acc": logs.get("acc"),
-                    "val_loss": validated.get("loss"),
-                    "val_acc": validated.get("acc"),
-                    "val_seconds": time.monotonic() - end,
-                }
-            )
-            if not numpy.isfinite(logs.get("loss", numpy.nan)):
-                self.stopped = "loss not finite in epoch {}".format(epoch + 1)
-                self.model.stop_training = True
-            self.last = time.monotonic()
-
-    return EpochClock

@@ -1,0 +1,73 @@
+"""Keras 3 on jax. Every training step is compiled by XLA."""
+
+import os
+
+import numpy
+
+from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.packages import installed
+
+
+class Session(KerasSession):
+    """XLA has no setting for its threads: it takes as many as cores it is pinned to."""
+
+    def __init__(self, config, threads):
+        super().__init__(config, threads)
+        os.environ["KERAS_BACKEND"] = "jax"
+        if config["device"]["kind"] == "cpu":
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import jax
+        import keras
+
+        self.jax, self.keras = jax, keras
+
+    def environment(self):
+        return {
+            "jax": self.jax.__version__,
+            "keras": self.keras.__version__,
+            "numpy": numpy.__version__,
+            "packages": installed(),
+        }
+
+    def device_facts(self):
+        return {
+            "threads": {
+                "asked": self.threads,
+                "intra_op": None,
+                "inter_op": None,
+                "pinned_to": sorted(os.sched_getaffinity(0)),
+            },
+            "framework_devices": [str(device) for device in self.jax.devices()],
+        }
+
+    def compile_settings(self):
+        return {"jit_compile": True}
+
+    def batches(self, x, y, orders, batch):
+        order = numpy.concatenate(orders)
+
+        def generate():
+            for start, stop in zip(*bounds(orders, batch)):
+                chosen = order[start:stop]
+                yield x[chosen], y[chosen]
+
+        return generate()
+
+    def layer_gradients(self, layer, x, upstream):
+        others = [variable.value for variable in layer.non_trainable_variables]
+
+        def call(x, variables):
+            return layer.stateless_call(variables, others, x, training=True)[0]
+
+        variables = [variable.value for variable in layer.trainable_variables]
+        outputs, back = self.jax.vjp(call, self.jax.numpy.asarray(x), variables)
+        x_gradient, gradients = back(self.jax.numpy.asarray(upstream))
+        gradients = [numpy.asarray(one) for one in gradients]
+        found = self.recurrent.gradients_to_canonical(layer, gradients)
+        return numpy.asarray(outputs), dict(found, x=numpy.asarray(x_gradient))
+
+    def finish_device(self):
+        for array in self.jax.live_arrays():
+            array.block_until_ready()

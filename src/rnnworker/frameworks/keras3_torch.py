@@ -1,0 +1,88 @@
+"""Keras 3 on PyTorch."""
+
+import os
+
+import numpy
+
+from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.packages import installed
+
+
+class Session(KerasSession):
+    """Batches are gathered from tensors in memory, by a ``DataLoader`` without workers."""
+
+    def __init__(self, config, threads):
+        super().__init__(config, threads)
+        os.environ["KERAS_BACKEND"] = "torch"
+        if config["device"]["kind"] == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.set_num_interop_threads(threads)
+        import keras
+
+        self.torch, self.keras = torch, keras
+
+    def environment(self):
+        torch = self.torch
+        return {
+            "torch": torch.__version__,
+            "keras": self.keras.__version__,
+            "numpy": numpy.__version__,
+            "torch_git": torch.version.git_version,
+            "build_info": torch.__config__.show(),
+            "instructions_used": torch.backends.cpu.get_cpu_capability(),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "packages": installed(),
+        }
+
+    def device_facts(self):
+        torch = self.torch
+        gpus = range(torch.cuda.device_count())
+        return {
+            "threads": {
+                "asked": self.threads,
+                "intra_op": torch.get_num_threads(),
+                "inter_op": torch.get_num_interop_threads(),
+                "pinned_to": sorted(os.sched_getaffinity(0)),
+            },
+            "framework_devices": ["cpu"] + [torch.cuda.get_device_name(one) for one in gpus],
+        }
+
+    def compile_settings(self):
+        return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
+
+    def batches(self, x, y, orders, batch):
+        torch = self.torch
+        x, y = torch.from_numpy(numpy.asarray(x)), torch.from_numpy(numpy.asarray(y))
+        order = torch.from_numpy(numpy.concatenate(orders))
+        pairs = list(zip(*bounds(orders, batch)))
+
+        class Batches(torch.utils.data.Dataset):
+            def __len__(self):
+                return len(pairs)
+
+            def __getitem__(self, index):
+                if index >= len(pairs):
+                    raise IndexError(index)
+                chosen = order[pairs[index][0] : pairs[index][1]]
+                return x[chosen], y[chosen]
+
+        return torch.utils.data.DataLoader(Batches(), batch_size=None, shuffle=False)
+
+    def layer_gradients(self, layer, x, upstream):
+        torch = self.torch
+        x = torch.tensor(x, requires_grad=True)
+        outputs = layer(x, training=True)
+        loss = (outputs * torch.tensor(upstream)).sum()
+        wanted = [x] + [variable.value for variable in layer.trainable_variables]
+        x_gradient, *gradients = (one.numpy() for one in torch.autograd.grad(loss, wanted))
+        found = self.recurrent.gradients_to_canonical(layer, gradients)
+        return outputs.detach().numpy(), dict(found, x=x_gradient)
+
+    def finish_device(self):
+        if self.torch.cuda.is_available():
+            self.torch.cuda.synchronize()

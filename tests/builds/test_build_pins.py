@@ -1,0 +1,142 @@
+"""Locked builds: what their pins are, and that the lock files that are shipped can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rnnbench.builds import missing as missing_module
+from rnnbench.builds.launcher import launcher
+from rnnbench.builds.lock import lock_of, versions
+from rnnbench.builds.missing import FRAMEWORKS, missing
+from rnnbench.builds.pins import LOCKS, lock_without, locked_versions, pins, pins_of
+from rnnbench.builds.relock import pythons
+from rnnbench.errors import ConfigError
+from tests.conftest import ROOT
+
+LOCK = """\
+# a comment
+numpy==1.18.5 \\
+    --hash=sha256:00
+tensorflow-cpu==2.21.0 ; sys_platform == "linux" \\
+    --hash=sha256:01 \\
+    --hash=sha256:02
+tf-keras==2.21.0 \\
+    --hash=sha256:03
+"""
+BUILD = {"name": "old", "framework": "keras2_tensorflow2", "lock": "old", "python": "3.7"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / LOCKS).mkdir(parents=True)
+    (tmp_path / LOCKS / "old.lock").write_text(LOCK)
+    return tmp_path
+
+
+def wheel(root: Path, name: str, content: bytes = b"1") -> str:
+    (root / name).write_bytes(content)
+    return name
+
+
+def test_the_lock_is_known_before_anything_is_installed(root: Path) -> None:
+    found = pins_of(BUILD, root)
+    assert found is not None
+    assert lock_of(BUILD, root) == found.digest
+    assert found.key == f"old-{found.digest[:8]}"
+    assert launcher(BUILD, root) == (f"{root}/results/envs/{found.key}/bin/python",)
+    assert versions(BUILD, root) == {
+        "python": "3.7",
+        "distributions": {"numpy": "1.18.5", "tensorflow-cpu": "2.21.0", "tf_keras": "2.21.0"},
+    }
+
+
+def test_builds_that_differ_in_flags_share_an_environment(root: Path) -> None:
+    other = {**BUILD, "name": "flags", "environment": {"TF_ENABLE_ONEDNN_OPTS": 0}}
+    assert pins_of(other, root) == pins_of(BUILD, root)
+
+
+def test_what_makes_another_environment(root: Path, tmp_path_factory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    one = pins(root / LOCKS / "old.lock", "3.7", None).digest
+    (elsewhere / "old.lock").write_text(LOCK.replace("# a comment", "# another"))
+    assert pins(elsewhere / "old.lock", "3.7", None).digest == one
+    (elsewhere / "new.lock").write_text(LOCK.replace("1.18.5", "1.18.4"))
+    assert pins(elsewhere / "new.lock", "3.7", None).digest != one
+    assert pins(root / LOCKS / "old.lock", "3.8", None).digest != one
+    mine = root / wheel(root, "mine-1-py3-none-any.whl")
+    assert pins(root / LOCKS / "old.lock", "3.7", mine).digest != one
+
+
+def test_a_wheel_takes_the_place_of_what_has_its_import_name(root: Path) -> None:
+    name = wheel(root, "tensorflow-2.21.0+mine-cp311-cp311-linux_x86_64.whl")
+    found = pins_of({**BUILD, "wheel": name}, root)
+    assert found is not None
+    assert locked_versions(found) == {
+        "numpy": "1.18.5",
+        "tf-keras": "2.21.0",
+        "tensorflow": "2.21.0+mine",
+    }
+    text = lock_without(found)
+    assert "tensorflow-cpu" not in text
+    assert "sha256:02" not in text
+    assert "sha256:03" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"lock": "none"}, "none.lock does not exist. Remedy: make lock-builds"),
+        ({"python": "python3.7"}, "a Python version"),
+        ({"python": None}, "a Python version"),
+        ({"command": "apptainer exec x"}, "no `command`"),
+        ({"wheel": "no.whl"}, "is no .whl file"),
+        ({"lock": None, "wheel": "a.whl"}, "no `lock`"),
+    ],
+)
+def test_pins_that_cannot_be(root: Path, change: dict, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        pins_of({**BUILD, **change}, root)
+
+
+def test_a_python_that_is_not_here_skips_the_build(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_module, "find", lambda version: None)
+    assert missing(BUILD, root) == "no Python 3.7 on this machine: pyenv install 3.7"
+    monkeypatch.setattr(missing_module, "find", lambda version: Path("/usr/bin/python3.7"))
+    assert missing(BUILD, root) is None
+    assert "needs keras 3.x" in str(missing({**BUILD, "framework": "keras3_torch"}, root))
+
+
+# -- what is shipped --------------------------------------------------------------------
+
+CHOICES = sorted((ROOT / "conf" / "build").glob("*.yaml"))
+
+
+def test_every_lock_belongs_to_a_build_and_every_build_to_a_framework() -> None:
+    locks = {file.stem for file in (ROOT / LOCKS).glob("*.lock")}
+    assert locks == set(pythons(ROOT / "conf"))
+    assert locks == {file.stem for file in (ROOT / LOCKS).glob("*.in")}
+    for choice in CHOICES:
+        data = yaml.safe_load(choice.read_text())
+        assert data["about"]
+        assert "defaults" in data or data["framework"] in FRAMEWORKS
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (ROOT / LOCKS).glob("*.lock")))
+def test_a_lock_has_hashes_and_names_no_place(name: str) -> None:
+    text = (ROOT / LOCKS / f"{name}.lock").read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
+    assert " @ " not in text
+    blocks = text.replace("\\\n", "").splitlines()
+    assert blocks
+    for line in blocks:
+        assert "==" in line, line
+        assert "--hash=sha256:" in line, line
+    for words in text.split():
+        assert not words.startswith("/"), words

@@ -1,0 +1,143 @@
+"""What ran, from lists of executed ops."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from rnnworker import attest
+from rnnworker.frameworks.tensorflow_profile import _ops
+
+STEPS = 8
+DENSE = [("dense/MatMul", "_MklMatMul", 1), ("gradient_tape/dense/MatMul", "MatMul", 1)]
+WHILE = [
+    ("lstm/while/body/_24/cell/MatMul", "MatMul", STEPS),
+    ("gradient_tape/lstm/while/while_grad/body/_9/MatMul_1", "MatMul", STEPS),
+    ("lstm/while/cond/_23/Less", "Less", STEPS + 1),
+]
+BLOCK_CELL = [
+    ("lstm/while/body/_24/LSTMBlockCell", "LSTMBlockCell", STEPS),
+    ("gradient_tape/lstm/while/while_grad/body/_9/LSTMBlockCellGrad", "LSTMBlockCellGrad", STEPS),
+    ("gradient_tape/lstm/while/while_grad/body/_9/MatMul", "MatMul", STEPS),
+]
+UNROLLED = [(f"lstm/cell_{step}/MatMul", "MatMul", 1) for step in range(STEPS)]
+CUDNN = [("lstm/CudnnRNNV3", "CudnnRNNV3", 1), ("gradients/x", "CudnnRNNBackpropV3", 1)]
+
+
+@pytest.mark.parametrize(
+    ("ops", "kernels"),
+    [
+        (DENSE, []),
+        (DENSE + WHILE, ["while"]),
+        (DENSE + BLOCK_CELL, ["block_cell"]),
+        (DENSE + [("gru/while/body/_2/GRUBlockCell", "GRUBlockCell", STEPS)], ["block_cell"]),
+        (DENSE + [("l/BlockLSTMV2", "BlockLSTMV2", 1)], ["block"]),
+        (DENSE + UNROLLED, ["unrolled"]),
+        (DENSE + UNROLLED[:-2], []),
+        (DENSE + CUDNN, ["cudnn"]),
+        (DENSE + CUDNN + WHILE, ["cudnn", "while"]),
+        ([("ThunkExecutor::Execute", "XlaLaunch", 3)], ["xla"]),
+        ([], []),
+    ],
+)
+def test_kernels_are_named_from_what_was_executed(ops: list, kernels: list[str]) -> None:
+    assert attest.found(ops, STEPS) == kernels
+
+
+def test_without_time_steps_nothing_is_unrolled() -> None:
+    assert attest.found(DENSE + UNROLLED, None) == []
+    assert attest.found(DENSE, 1) == []
+
+
+def config(kernels, kind: str = "cpu", **build) -> dict:
+    return {"rnn": {"kernels": kernels}, "device": {"kind": kind}, "build": build}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (config(["while"]), ["while"]),
+        (config(None), None),
+        ({**config(None), "rnn": {}}, None),
+        (config({"cpu": ["while"], "gpu": ["cudnn"]}, "gpu"), ["cudnn"]),
+        (config({"gpu": ["cudnn"]}), None),
+        (config(["while"], jit_compile=True), ["xla"]),
+        (config(None, jit_compile=True), None),
+    ],
+)
+def test_what_the_label_promises(given: dict, expected: list[str] | None) -> None:
+    assert attest.expected(given) == expected
+
+
+def test_a_label_and_what_ran() -> None:
+    assert attest.as_expected({"found": ["while"], "expected": ["while"]})
+    assert attest.as_expected({"found": ["while"], "expected": None})
+    assert not attest.as_expected({"found": ["cudnn", "while"], "expected": ["cudnn"]})
+    assert not attest.as_expected({"found": [], "expected": ["while"]})
+
+
+GOOD = {
+    "cell": "lstm",
+    "device": "gpu",
+    "gpus": 1,
+    "cuda_build": True,
+    "use_cudnn": "auto",
+    "activation": "tanh",
+    "recurrent_activation": "sigmoid",
+    "recurrent_dropout": 0.0,
+    "unroll": False,
+    "use_bias": True,
+    "reset_after": None,
+    "mask": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"device": "cpu"}, "the device is a CPU"),
+        ({"gpus": 0}, "sees no GPU"),
+        ({"cuda_build": False}, "without CUDA"),
+        ({"use_cudnn": False}, "told not to"),
+        ({"cell": "rnn_relu", "activation": "relu"}, "simple recurrent layer"),
+        ({"activation": "relu"}, "activation is relu"),
+        ({"recurrent_activation": "hard_sigmoid"}, "recurrent_activation is hard_sigmoid"),
+        ({"recurrent_dropout": 0.2}, "recurrent dropout"),
+        ({"unroll": True}, "unrolled"),
+        ({"use_bias": False}, "no bias"),
+        ({"reset_after": False}, "reset_after=False"),
+        ({"mask": True}, "masked"),
+    ],
+)
+def test_each_reason_against_cudnn_is_told_alone(change: dict, words: str) -> None:
+    (told,) = attest.why_not_cudnn({**GOOD, **change})
+    assert words in told
+
+
+def test_nothing_stands_against_cudnn() -> None:
+    assert attest.why_not_cudnn(GOOD) == []
+    assert attest.why_not_cudnn({}) == []
+
+
+def test_a_layers_facts_are_read_from_its_cell_too() -> None:
+    cell = SimpleNamespace(recurrent_dropout=0.2, use_bias=True)
+    layer = SimpleNamespace(cell=cell, unroll=True, activation=len)
+    facts = attest.layer_facts(SimpleNamespace(forward_layer=layer))
+    assert (facts["recurrent_dropout"], facts["unroll"], facts["activation"]) == (0.2, True, "len")
+    assert facts["recurrent_activation"] is None
+
+
+def test_ops_are_counted_in_the_hosts_plane() -> None:
+    def plane(name: str, events: list[str]) -> SimpleNamespace:
+        metadata = {i: SimpleNamespace(name=event) for i, event in enumerate(events)}
+        line = SimpleNamespace(events=[SimpleNamespace(metadata_id=i) for i in metadata])
+        return SimpleNamespace(name=name, lines=[line], event_metadata=metadata)
+
+    names = ["a/MatMul:MatMul", "a/MatMul:MatMul", "EagerExecute", "ExecutorState::Process"]
+    names += ["end: copy.2", "ThunkExecutor::Execute"]
+    space = SimpleNamespace(planes=[plane("/host:CPU", names), plane("/device:GPU:0", ["k:K"])])
+    assert _ops(space) == [
+        ("ThunkExecutor::Execute", "XlaLaunch", 1),
+        ("a/MatMul", "MatMul", 2),
+    ]

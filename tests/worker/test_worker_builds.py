@@ -1,0 +1,114 @@
+"""The parts of the worker's sessions that need no framework."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from rnnbench.builds.missing import FRAMEWORKS as CONDUCTORS
+from rnnworker.frameworks import FRAMEWORKS
+from rnnworker.frameworks.arrays_session import traced_ops
+from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks.shuffle import shuffled_as
+from rnnworker.frameworks.tensorflow_facts import heard, onednn_on, unused_instructions
+from rnnworker.optimizers import for_keras_2
+
+
+def test_the_conductor_knows_every_framework() -> None:
+    assert set(FRAMEWORKS) == set(CONDUCTORS)
+
+
+def test_no_batch_spans_two_epochs() -> None:
+    starts, stops = bounds([numpy.arange(5), numpy.arange(5)], 2)
+    assert list(zip(starts, stops, strict=True)) == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+        (5, 7),
+        (7, 9),
+        (9, 10),
+    ]
+
+
+def test_fit_gets_the_canonical_order() -> None:
+    orders = [numpy.array([2, 0, 1]), numpy.array([1, 2, 0])]
+    original = numpy.random.shuffle
+    seen = []
+    with shuffled_as(orders):
+        for _ in orders:
+            index = numpy.arange(3)
+            numpy.random.shuffle(index)
+            seen.append(index.tolist())
+    assert seen == [[2, 0, 1], [1, 2, 0]]
+    assert numpy.random.shuffle is original
+
+
+@pytest.mark.parametrize("sizes", [[4], [3, 3]])
+def test_another_shuffle_than_fits_is_an_error(sizes: list[int]) -> None:
+    with pytest.raises(RuntimeError, match="something else"), shuffled_as([numpy.arange(3)]):
+        for size in sizes:
+            numpy.random.shuffle(numpy.arange(size))
+
+
+def test_a_fit_that_never_shuffles_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="never"), shuffled_as([numpy.arange(3)]):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "Your CPU supports instructions that this TensorFlow binary was not compiled to use:"
+            " AVX2 AVX512F FMA\n",
+            ["AVX2", "AVX512F", "FMA"],
+        ),
+        (
+            "The TensorFlow library wasn't compiled to use SSE4.1 instructions, but these are\n"
+            "The TensorFlow library wasn't compiled to use AVX instructions, but these are",
+            ["AVX", "SSE4.1"],
+        ),
+        (
+            "To enable the following instructions: AVX2 AVX512_VNNI FMA, in other operations, "
+            "rebuild TensorFlow with the appropriate compiler flags.",
+            ["AVX2", "AVX512_VNNI", "FMA"],
+        ),
+        ("nothing of that kind", []),
+    ],
+)
+def test_instructions_a_binary_was_not_compiled_for(said: str, expected: list[str]) -> None:
+    assert unused_instructions(said) == expected
+
+
+def test_onednn() -> None:
+    assert onednn_on("port.cc:153] oneDNN custom operations are on. You may see") is True
+    assert onednn_on("") is None
+
+
+def test_what_c_code_prints_is_heard_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with heard() as said:
+        os.write(2, b"from below\n")
+    assert said == ["from below\n"]
+    assert capfd.readouterr().err == "from below\n"
+
+
+def test_ops_of_a_trace() -> None:
+    labels = ["lstm/while/MatMul = MatMul(a, b)"] * 3 + ["dense/MatMul = MatMul(c)", "unknown"]
+    nodes = [SimpleNamespace(timeline_label=label) for label in labels]
+    stats = SimpleNamespace(dev_stats=[SimpleNamespace(node_stats=nodes)])
+    assert traced_ops(stats) == [
+        ("dense/MatMul", "MatMul", 1),
+        ("lstm/while/MatMul", "MatMul", 3),
+    ]
+
+
+def test_an_old_optimizer_has_todays_epsilon() -> None:
+    assert for_keras_2({"name": "adam", "learning_rate": 0.01}) == (
+        "adam",
+        {"lr": 0.01, "epsilon": 1e-7},
+    )
+    assert for_keras_2({"name": "adam", "epsilon": 1e-8})[1] == {"epsilon": 1e-8}
+    assert for_keras_2({"name": "sgd", "learning_rate": 0.01}) == ("sgd", {"lr": 0.01})

@@ -1,0 +1,297 @@
+"""Certifying: the good implementations pass, and every deliberate fault is caught. One process with
+TensorFlow for all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from rnnworker import certify
+from tests.conftest import ROOT
+
+# Cell → implementations that must be one function on this CPU.
+GOOD = {
+    "lstm": ("keras", "unrolled", "block", "block_cell", "cudnn_compatible"),
+    "gru": ("keras", "cudnn_compatible"),
+    "gru_reset_before": ("keras", "block_cell"),
+    "rnn_relu": ("keras",),
+}
+BOTH = ("keras", "block_cell")
+FAULTS = {
+    "swapped_gate": "outputs differ",
+    "dropped_bias": "outputs differ",
+    "forget_bias": "outputs differ",
+    "clip": "outputs differ",
+    "registered_gradient": "gradients differ",
+    "other_kernel": "it ran while instead of block_cell",
+    "warm_start": "did not start from the canonical weights",
+    "lossy": "do not come back from it bit by bit",
+    "raises": "ValueError: on purpose",
+}
+SCRIPT = '''
+import json, os, sys
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3")
+import numpy
+from rnnworker import certify, recurrent
+from rnnworker.phases import Phases
+from rnnworker.recurrent import block, block_cell, cells
+from rnnworker.recurrent import keras as generic
+
+asked = json.loads(sys.argv[1])
+STREAM = numpy.random.RandomState(0)
+DATA = {"x_" + n: STREAM.normal(size=(64, 8, 5)).astype("float32") for n in ("train", "val")}
+DATA.update({"y_" + n: STREAM.randint(0, 3, 64) for n in ("train", "val")})
+KERNELS = {"unrolled": ["unrolled"], "block": ["block"], "block_cell": ["block_cell"], "auto": None}
+
+
+class Fault:
+    """A module of an implementation with one thing wrong."""
+
+    def __init__(self, name, module, **wrong):
+        self.name = name
+        self.make, self.to_canonical = module.make, module.to_canonical
+        self.from_canonical = module.from_canonical
+        self.__dict__.update(wrong)
+
+
+def changed(change):
+    def from_canonical(layer, arrays):
+        cells.from_canonical(layer, change(dict(arrays)))
+
+    return from_canonical
+
+
+def swapped(arrays):
+    for name in ("kernel", "recurrent", "bias"):
+        i, f, c, o = numpy.split(arrays[name], 4, axis=-1)
+        arrays[name] = numpy.concatenate([i, c, f, o], axis=-1)
+    return arrays
+
+
+def without_bias(arrays):
+    arrays["bias"] = 0 * arrays["bias"]
+    return arrays
+
+
+def with_constant(name, value):
+    """block_cell with one of its op's attributes at TensorFlow's default."""
+    def make(*arguments):
+        layer = block_cell.make(*arguments)
+        right = layer.hidden_states
+
+        def wrong(sequence):
+            kept = getattr(block_cell, name)
+            setattr(block_cell, name, value)
+            try:
+                return right(sequence)
+            finally:
+                setattr(block_cell, name, kept)
+
+        layer.hidden_states = wrong
+        return layer
+
+    return make
+
+
+def registered(keras, cell, units, options):
+    """BlockLSTMV2 with the gradient that TensorFlow registers for it."""
+    import tensorflow as tf
+
+    layer = block.make(keras, cell, units, options)
+
+    def hidden_states(sequence):
+        shape, peephole = tf.shape(sequence), tf.zeros([units])
+        zeros = tf.zeros([shape[1], units])
+        return tf.raw_ops.BlockLSTMV2(
+            seq_len_max=tf.cast(shape[0], tf.int64), x=sequence, cs_prev=zeros, h_prev=zeros,
+            w=tf.convert_to_tensor(layer.both), b=tf.convert_to_tensor(layer.bias), wci=peephole,
+            wcf=peephole, wco=peephole, cell_clip=0.0, use_peephole=False,
+        ).h
+
+    layer.hidden_states = hidden_states
+    return layer
+
+
+def raises(*arguments):
+    raise ValueError("on purpose")
+
+
+def lossy(layer, arrays):
+    short = {name: array.astype("float16").astype("float32") for name, array in arrays.items()}
+    cells.from_canonical(layer, short)
+
+
+def warm(layer, arrays):
+    """Loads what it is given, but for the canonical start: that it trains a little first."""
+    bias = arrays["bias"]
+    if not numpy.any(bias[: len(bias) // 4]):
+        arrays = dict(arrays, kernel=arrays["kernel"] + numpy.float32(0.01))
+    cells.from_canonical(layer, arrays)
+
+
+FAULTS = {
+    "swapped_gate": Fault("keras", generic, from_canonical=changed(swapped)),
+    "dropped_bias": Fault("keras", generic, from_canonical=changed(without_bias)),
+    "forget_bias": Fault("block_cell", block_cell, make=with_constant("FORGET_BIAS", 1.0)),
+    "clip": Fault("block_cell", block_cell, make=with_constant("CELL_CLIP", 3.0)),
+    "registered_gradient": Fault("block", block, make=registered),
+    "other_kernel": Fault("block_cell", generic),
+    "warm_start": Fault("keras", generic, from_canonical=warm),
+    "lossy": Fault("keras", generic, from_canonical=lossy),
+    "raises": Fault("keras", generic, make=raises),
+}
+known = recurrent.implementation
+recurrent.implementation = lambda name: FAULTS[name] if name in FAULTS else known(name)
+
+
+def prepare(source, config):
+    return DATA
+
+
+class Events:
+    def __init__(self):
+        self.certificate = {}
+
+    def emit(self, event, **fields):
+        if event == "facts":
+            self.certificate.update(fields["certificate"])
+
+    def handshake(self):
+        pass
+
+
+import rnnworker.models.digits_rnn as home
+home.prepare_made_up = prepare
+
+
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(8, 5))
+    if config["model"]["both"]:
+        hidden = recurrent.bidirectional(6, return_sequences=True, dropout=0.5)(inputs)
+        hidden = recurrent.bidirectional(4)(hidden)
+    else:
+        hidden = recurrent(6, return_sequences=False)(inputs)
+    hidden = keras.layers.Dropout(0.5)(hidden)
+    return keras.models.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
+
+
+home.build_made_up = build
+certify.TRAINED_STEPS = 4
+
+
+def certificate(cell, names, both):
+    here = "rnnworker.models.digits_rnn:"
+    model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
+    model.update(both=both, batch=16, loss="sparse_categorical_crossentropy")
+    model.update(optimizer={"name": "adam", "learning_rate": 0.001})
+    config = {"model": model, "cell": {"name": cell}, "device": {"kind": "cpu", "threads": 1}}
+    config.update(build={"framework": "keras3_tensorflow"}, seed=0)
+    entries = []
+    for name in names:
+        of = FAULTS[name].name if name in FAULTS else name
+        kernels = KERNELS.get(of, ["while"])
+        entries.append({"name": name, "rnn": {"implementation": name, "kernels": kernels}})
+    if set(names) & set(FAULTS):
+        certify.portable = lambda tried: []
+    job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
+    events = Events()
+    certify.certify(job, events, Phases(events))
+    return events.certificate
+
+
+print(json.dumps([certificate(*one) for one in asked]))
+'''
+
+
+@pytest.fixture(scope="module")
+def certificates() -> dict:
+    asked = [(cell, names, False) for cell, names in GOOD.items()]
+    asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(asked)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip([*GOOD, "both", "faults"], found, strict=True))
+
+
+@pytest.mark.parametrize("cell", [*GOOD, "both"])
+def test_the_good_ones_are_certified_and_equal(certificates: dict, cell: str) -> None:
+    one = certificates[cell]
+    names = GOOD.get(cell, BOTH)
+    assert set(one["implementations"]) == set(names)
+    for name, found in one["implementations"].items():
+        assert (found["status"], found["why"]) == ("certified", None), name
+        assert found["outputs"] <= 1e-5
+        assert found["gradients"] <= 1e-4
+        assert found["round_trip"] is True
+        assert len(found["loss_curve"]) == 20
+    assert len(one["pairs"]) == len(names) * (len(names) - 1) // 2
+    assert all(pair["equal"] for pair in one["pairs"]), one["pairs"]
+
+
+def test_what_ran_is_attested(certificates: dict) -> None:
+    found = certificates["lstm"]["implementations"]
+    assert {name: one["kernel"] for name, one in found.items()} == {
+        "keras": ["while"],
+        "unrolled": ["unrolled"],
+        "block": ["block"],
+        "block_cell": ["block_cell"],
+        "cudnn_compatible": ["while"],
+    }
+
+
+def test_trained_weights_are_the_same_network_everywhere(certificates: dict) -> None:
+    served = certificates["lstm"]["portability"]
+    assert len(served) == len(GOOD["lstm"]) ** 2
+    for one in served:
+        assert one["difference"] <= 1e-5, one
+        same = [two for two in served if two["trained"] == one["trained"]]
+        assert len({two["accuracy"] for two in same}) == 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_caught_and_named(certificates: dict, fault: str) -> None:
+    found = certificates["faults"]["implementations"][fault]
+    assert found["status"] == "failed"
+    assert FAULTS[fault] in found["why"]
+    for pair in certificates["faults"]["pairs"]:
+        if fault in (pair["a"], pair["b"]):
+            assert pair["equal"] is False
+
+
+def test_a_fault_harms_no_other(certificates: dict) -> None:
+    assert certificates["faults"]["implementations"]["keras"]["status"] == "certified"
+
+
+def test_relative_error_is_on_the_scale_of_the_array() -> None:
+    assert certify.relative_error([1e-9, 2.0], [0.0, 2.0]) == pytest.approx(5e-10)
+    assert certify.relative_error([1.0, 3.0], [1.0, 2.0]) == 0.5
+    assert certify.relative_error([0.0], [0.0]) == 0.0
+    assert certify.relative_error([1.0], [0.0]) == float("inf")
+    assert certify.relative_error([float("nan")], [1.0]) == float("inf")
+    assert certify.relative_error([1.0, 1.0], [1.0]) == float("inf")
+
+
+def test_probe_weights_show_a_clip_and_keep_what_they_were_given() -> None:
+    from rnnworker import reference
+
+    stream = numpy.random.RandomState(0)
+    arrays = {"kernel": stream.normal(size=(5, 24)), "recurrent": stream.normal(size=(6, 24))}
+    arrays["bias"] = numpy.zeros(24)
+    probe = certify.probe_weights("lstm", arrays, 0)
+    assert not arrays["bias"].any()
+    assert len(set(probe["bias"].tolist())) == 24
+    state = (numpy.zeros((16, 6)), numpy.zeros((16, 6)))
+    for _ in range(8):
+        state, _ = reference._lstm(stream.normal(size=(16, 5)), state, probe)
+    assert abs(state[1]).max() > 3.0

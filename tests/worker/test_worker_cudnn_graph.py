@@ -1,0 +1,144 @@
+"""The graphs of what runs on GPUs only, as far as a CPU can build them; masks; both directions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+SCRIPT = """
+import json, os
+os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+import numpy, tensorflow as tf, keras
+from rnnworker.recurrent import Recurrent
+
+
+def recurrent(name, cell="lstm", **rnn):
+    return Recurrent(keras, {"cell": {"name": cell}, "rnn": dict(rnn, implementation=name)})
+
+
+def raw(cell, op, both=False):
+    made = recurrent("cudnn_raw", cell, options={"op": op})
+    make = made.bidirectional if both else made
+    inputs = keras.layers.Input((7, 3))
+    model = keras.models.Model(inputs, make(4)(inputs))
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        return tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+    graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
+    arrays = made.to_canonical(made.layers[0])
+    return {
+        "ops": sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")}),
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+        "parameters": model.count_params(),
+        "output": list(model.output_shape),
+    }
+
+
+def told(call):
+    try:
+        call()
+    except Exception as error:
+        return "{}: {}".format(type(error).__name__, error)
+
+
+def masked(name):
+    inputs = keras.layers.Input((7, 3))
+    model = keras.models.Model(inputs, recurrent(name)(4)(keras.layers.Masking()(inputs)))
+    return told(lambda: model(X))
+
+
+def settings_of_both(name):
+    layer = recurrent(name).bidirectional(4)
+    return [layer.forward_layer.use_cudnn, layer.backward_layer.use_cudnn]
+
+
+X = tf.ones((2, 7, 3))
+print(json.dumps({
+    "raw": {c: raw(c, "CudnnRNNV2") for c in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    "v3": raw("lstm", "CudnnRNNV3"),
+    "both": raw("gru", "CudnnRNNV2", both=True),
+    "other_op": told(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
+    "cudnn_on_cpu": told(lambda: recurrent("cudnn")(4)(X)),
+    "cudnn_simple": told(lambda: recurrent("cudnn", "rnn_tanh")(4)),
+    "cudnn_dropout": told(lambda: recurrent("cudnn")(4, recurrent_dropout=0.2)),
+    "masked": {name: masked(name) for name in ("block", "block_cell", "cudnn_raw", "keras")},
+    "both_settings": {n: settings_of_both(n) for n in ("keras", "auto", "cudnn")},
+    "legacy": told(lambda: recurrent("legacy_cudnn")(4)),
+    "none": told(lambda: recurrent("none")(4)),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_the_raw_op_and_its_gradient_are_in_the_graph(found: dict, cell: str) -> None:
+    one = found["raw"][cell]
+    assert one["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
+    columns = GATES[cell] * 4
+    bias = [2, columns] if cell == "gru" else [columns]
+    assert one["shapes"] == {"kernel": [3, columns], "recurrent": [4, columns], "bias": bias}
+    assert one["parameters"] == columns * (3 + 4 + (2 if cell == "gru" else 1))
+    assert one["output"] == [None, 4]
+
+
+def test_version_3_of_the_op_is_chosen_by_an_option(found: dict) -> None:
+    assert found["v3"]["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
+    assert "'CudnnRNN' is none of CudnnRNNV2, CudnnRNNV3" in found["other_op"]
+
+
+def test_both_directions_have_canonical_arrays_of_their_own(found: dict) -> None:
+    one = found["both"]
+    assert one["output"] == [None, 8]
+    assert one["parameters"] == 2 * found["raw"]["gru"]["parameters"]
+    names = {f"{way}_{n}" for way in ("forward", "backward") for n in found["v3"]["shapes"]}
+    assert set(one["shapes"]) == names
+
+
+def test_cudnn_or_an_error(found: dict) -> None:
+    assert "use_cudnn=True was specified" in found["cudnn_on_cpu"]
+    assert "for lstm and gru only" in found["cudnn_simple"]
+    assert "no recurrent dropout" in found["cudnn_dropout"]
+
+
+def test_bidirectional_keeps_what_keras_leaves_out_of_a_config(found: dict) -> None:
+    assert found["both_settings"] == {
+        "keras": [False, False],
+        "auto": ["auto", "auto"],
+        "cudnn": [True, True],
+    }
+
+
+def test_a_mask_is_refused_where_it_would_be_ignored(found: dict) -> None:
+    masked = found["masked"]
+    assert masked.pop("keras") is None
+    assert all("takes no mask" in words for words in masked.values()), masked
+
+
+def test_what_this_build_has_not_is_told(found: dict) -> None:
+    assert "has no CuDNNLSTM" in found["legacy"]
+    assert "rnn=none" in found["none"]

@@ -1,0 +1,160 @@
+"""cuDNN's parameter buffer and Keras 2's CuDNN layers: conversions that need no GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from rnnworker.recurrent import cudnn_layout, cudnn_raw, legacy_cudnn
+
+INPUTS, UNITS = 3, 2
+CELLS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def arrays_of(cell: str) -> dict[str, numpy.ndarray]:
+    columns = len(cudnn_layout.ORDERS[cell]) * UNITS
+    stream = numpy.random.RandomState(0)
+    shapes = {"kernel": (INPUTS, columns), "recurrent": (UNITS, columns)}
+    shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
+    return {name: stream.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+
+
+def assert_same(found: dict, wanted: dict) -> None:
+    assert {name: array.tobytes() for name, array in found.items()} == {
+        name: array.tobytes() for name, array in wanted.items()
+    }
+    assert {n: a.shape for n, a in found.items()} == {n: a.shape for n, a in wanted.items()}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_there_and_back_bit_for_bit(cell: str) -> None:
+    arrays = arrays_of(cell)
+    buffer = cudnn_layout.pack(cell, arrays)
+    assert buffer.shape == (cudnn_layout.size(cell, INPUTS, UNITS),)
+    assert_same(cudnn_layout.unpack(cell, buffer, INPUTS, UNITS), arrays)
+
+
+def test_where_each_gate_of_an_lstm_lies() -> None:
+    """cuDNN's linLayerID 0 to 3 are input, forget, new memory and output of the inputs, 4 to 7
+    those of the state; rows are units."""
+    arrays = arrays_of("lstm")
+    buffer = cudnn_layout.pack("lstm", arrays)
+    for gate in range(4):
+        columns = slice(gate * UNITS, (gate + 1) * UNITS)
+        start = gate * UNITS * INPUTS
+        matrix = buffer[start : start + UNITS * INPUTS].reshape(UNITS, INPUTS)
+        assert numpy.array_equal(matrix, arrays["kernel"][:, columns].T)
+        start = 4 * UNITS * INPUTS + gate * UNITS * UNITS
+        matrix = buffer[start : start + UNITS * UNITS].reshape(UNITS, UNITS)
+        assert numpy.array_equal(matrix, arrays["recurrent"][:, columns].T)
+    start = 4 * UNITS * (INPUTS + UNITS)
+    assert numpy.array_equal(buffer[start : start + 4 * UNITS], arrays["bias"])
+    assert not buffer[start + 4 * UNITS :].any()
+
+
+def test_a_gru_has_its_reset_gate_first() -> None:
+    arrays = arrays_of("gru")
+    buffer = cudnn_layout.pack("gru", arrays)
+    first = buffer[: UNITS * INPUTS].reshape(UNITS, INPUTS)
+    assert numpy.array_equal(first, arrays["kernel"][:, UNITS : 2 * UNITS].T)
+    biases = buffer[3 * UNITS * (INPUTS + UNITS) :].reshape(2, 3, UNITS)
+    for one, canonical in zip(biases, arrays["bias"], strict=True):
+        z, r, h = canonical.reshape(3, UNITS)
+        assert numpy.array_equal(one, [r, z, h])
+
+
+def test_what_cudnn_computes_with_the_buffer_is_the_gru_of_the_reference() -> None:
+    """NVIDIA's equations on the buffer itself: h' = (1 − i) ∘ n + i ∘ h, i being Keras's z."""
+    from rnnworker import reference
+
+    arrays = {name: a.astype("float64") for name, a in arrays_of("gru").items()}
+    buffer = cudnn_layout.pack("gru", arrays)
+    w = buffer[: 3 * UNITS * INPUTS].reshape(3, UNITS, INPUTS)
+    r = buffer[3 * UNITS * INPUTS :][: 3 * UNITS * UNITS].reshape(3, UNITS, UNITS)
+    bias_w, bias_r = buffer[-6 * UNITS :].reshape(2, 3, UNITS)
+    x = numpy.random.RandomState(1).normal(size=(2, 4, INPUTS))
+    hidden = numpy.zeros((2, UNITS))
+    for time in range(4):
+        from_x = [x[:, time] @ w[gate].T + bias_w[gate] for gate in range(3)]
+        from_h = [hidden @ r[gate].T + bias_r[gate] for gate in range(3)]
+        reset, update = (1 / (1 + numpy.exp(-(from_x[g] + from_h[g]))) for g in (0, 1))
+        new = numpy.tanh(from_x[2] + reset * from_h[2])
+        hidden = (1 - update) * new + update * hidden
+    outputs, _ = reference.run("gru", x, arrays, numpy.ones((2, UNITS)))
+    assert numpy.allclose(hidden, outputs, atol=1e-14)
+
+
+def test_the_two_biases_of_an_lstm_are_added_and_their_gradients_are_not() -> None:
+    arrays = arrays_of("lstm")
+    buffer = cudnn_layout.pack("lstm", arrays)
+    buffer[-4 * UNITS :] = 1.0
+    found = cudnn_layout.unpack("lstm", buffer, INPUTS, UNITS)
+    assert numpy.array_equal(found["bias"], arrays["bias"] + 1.0)
+    gradients = cudnn_layout.unpack("lstm", buffer, INPUTS, UNITS, gradients=True)
+    assert numpy.array_equal(gradients["bias"], arrays["bias"])
+
+
+class Layer:
+    """Holds weights as a Keras layer does."""
+
+    def __init__(self, **facts):
+        self.__dict__.update(facts)
+
+    def set_weights(self, values):
+        self.values = values
+
+    def get_weights(self):
+        return self.values
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_raw_op_trains_what_keras_trains(cell: str) -> None:
+    layer = Layer(cell_name=cell, inputs_size=INPUTS, units=UNITS)
+    arrays = arrays_of(cell)
+    cudnn_raw.from_canonical(layer, arrays)
+    assert layer.values[0].size == sum(array.size for array in arrays.values())
+    assert_same(cudnn_raw.to_canonical(layer), arrays)
+    assert_same(cudnn_raw.gradients_to_canonical(layer, layer.values), arrays)
+
+
+@pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
+def test_keras_2s_layers_there_and_back_bit_for_bit(cell: str, name: str) -> None:
+    arrays = arrays_of(cell)
+    layer = type(name, (Layer,), {})()
+    legacy_cudnn.from_canonical(layer, arrays)
+    kernel, _, bias = layer.values
+    assert kernel.shape == arrays["kernel"].shape
+    assert bias.shape == (2 * arrays["kernel"].shape[1],)
+    assert_same(legacy_cudnn.to_canonical(layer), arrays)
+
+
+@pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
+def test_keras_2s_layers_give_cudnn_its_buffer(cell: str, name: str) -> None:
+    """``CuDNNLSTM`` flattens its matrices gate by gate as they are; ``CuDNNGRU`` puts r before z
+    (``_process_batch`` in Keras 2's cudnn_recurrent.py)."""
+    arrays = arrays_of(cell)
+    kernel, recurrent, bias = legacy_cudnn.pack(name, arrays)
+    order = cudnn_layout.ORDERS[cell]
+    gates = len(order)
+    parts = [
+        numpy.split(matrix, gates, axis=1)[gate].ravel()
+        for matrix in (kernel, recurrent)
+        for gate in order
+    ]
+    buffer = cudnn_layout.pack(cell, arrays)
+    weights = gates * UNITS * (INPUTS + UNITS)
+    assert numpy.array_equal(numpy.concatenate(parts), buffer[:weights])
+    if cell == "lstm":
+        halves = bias.reshape(2, -1)
+        assert numpy.array_equal(halves[0] + halves[1], arrays["bias"])
+
+
+def test_a_keras_without_these_layers_says_so() -> None:
+    options = {"dropout": 0.0, "recurrent_dropout": 0.0}
+    keras = SimpleNamespace(layers=SimpleNamespace(), __version__="3.15.1")
+    with pytest.raises(ValueError, match=r"Keras 3.15.1 has no CuDNNLSTM"):
+        legacy_cudnn.make(keras, "lstm", 4, options)
+    with pytest.raises(ValueError, match="has no rnn_tanh"):
+        legacy_cudnn.make(keras, "rnn_tanh", 4, options)

@@ -1,0 +1,86 @@
+"""The float64 reference, by finite differences and against equations written another way."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from rnnworker import reference
+
+GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
+BATCH, TIME, INPUTS, UNITS = 2, 4, 3, 2
+STEP = 1e-6
+
+
+def arrays_of(cell: str, stream: numpy.random.RandomState, way: str = "") -> dict:
+    columns = GATES[cell] * UNITS
+    return {
+        f"{way}kernel": stream.normal(size=(INPUTS, columns)),
+        f"{way}recurrent": stream.normal(size=(UNITS, columns)),
+        f"{way}bias": stream.normal(size=(2, columns) if cell == "gru" else (columns,)),
+    }
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["forward", "both"])
+@pytest.mark.parametrize("sequences", [False, True], ids=["last", "sequences"])
+@pytest.mark.parametrize("cell", sorted(GATES))
+def test_gradients_are_those_of_finite_differences(cell: str, sequences: bool, both: bool) -> None:
+    stream = numpy.random.RandomState(1)
+    ways = ("forward_", "backward_") if both else ("",)
+    arrays = {name: a for way in ways for name, a in arrays_of(cell, stream, way).items()}
+    x = stream.normal(size=(BATCH, TIME, INPUTS))
+    shape = (BATCH, TIME) if sequences else (BATCH,)
+    upstream = stream.normal(size=(*shape, UNITS * len(ways)))
+    outputs, gradients = reference.run(cell, x, arrays, upstream)
+    assert outputs.shape == upstream.shape
+    assert set(gradients) == {"x", *arrays}
+
+    def loss() -> float:
+        return float((reference.run(cell, x, arrays, upstream)[0] * upstream).sum())
+
+    for name, values in {**arrays, "x": x}.items():
+        for place in numpy.ndindex(*values.shape):
+            kept = values[place]
+            values[place] = kept + STEP
+            above = loss()
+            values[place] = kept - STEP
+            below = loss()
+            values[place] = kept
+            slope = (above - below) / (2 * STEP)
+            assert slope == pytest.approx(gradients[name][place], abs=1e-7), (name, place)
+
+
+def sigmoid(value):
+    return 1 / (1 + numpy.exp(-value))
+
+
+def test_one_step_of_an_lstm_by_hand() -> None:
+    arrays = {
+        "kernel": numpy.array([[1.0, 2.0, 3.0, 4.0]]),
+        "recurrent": numpy.zeros((1, 4)),
+        "bias": numpy.array([0.1, 0.2, 0.3, 0.4]),
+    }
+    x = numpy.array([[[0.5]]])
+    outputs, _ = reference.run("lstm", x, arrays, numpy.ones((1, 1)))
+    state = sigmoid(0.6) * numpy.tanh(1.8)
+    assert outputs[0, 0] == pytest.approx(sigmoid(2.4) * numpy.tanh(state), abs=1e-15)
+
+
+def test_the_two_grus_are_two_functions() -> None:
+    stream = numpy.random.RandomState(0)
+    after = arrays_of("gru", stream)
+    before = {**after, "bias": after["bias"].sum(axis=0)}
+    x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), numpy.ones((BATCH, UNITS))
+    one, _ = reference.run("gru", x, after, upstream)
+    other, _ = reference.run("gru_reset_before", x, before, upstream)
+    assert abs(one - other).max() > 0.01
+
+
+def test_the_second_direction_reads_from_the_end() -> None:
+    stream = numpy.random.RandomState(0)
+    arrays = arrays_of("rnn_tanh", stream)
+    both = {f"{way}{n}": a for way in ("forward_", "backward_") for n, a in arrays.items()}
+    x = stream.normal(size=(BATCH, TIME, INPUTS))
+    outputs, _ = reference.run("rnn_tanh", x, both, numpy.ones((BATCH, TIME, 2 * UNITS)))
+    turned, _ = reference.run("rnn_tanh", x[:, ::-1], arrays, numpy.ones((BATCH, TIME, UNITS)))
+    assert numpy.array_equal(outputs[:, :, UNITS:], turned[:, ::-1])

@@ -1,0 +1,99 @@
+"""What a run says about its start: the kernel, and the weights right before training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy
+import pytest
+
+from rnnbench.running import assemble, verdict
+from rnnworker import frameworks, run
+from rnnworker.events import Events
+from rnnworker.phases import Phases
+
+KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the device is a CPU"]}
+
+
+class Session:
+    """A model of one weight. With `warm` it is not set back after the warm-up."""
+
+    warm = False
+    validation_samples = 1
+
+    def __init__(self, config, threads):
+        self.order: list[str] = []
+
+    def environment(self):
+        return {}
+
+    device_facts = model_facts = build = environment
+
+    def load_data(self, *arguments):
+        return {}
+
+    def layers(self):
+        return [{"name": "d", "kind": "other", "shapes": [("kernel", [2, 2])]}]
+
+    def load_weights(self, weights):
+        self.weights = [{"kernel": weights[0]["kernel"].copy()}]
+        self.first = self.weights[0]["kernel"].copy()
+
+    def dump_weights(self):
+        return self.weights
+
+    def train_steps(self, steps):
+        self.weights[0]["kernel"] += numpy.float32(0.1)
+
+    def attest(self):
+        self.train_steps(1)
+        return KERNEL
+
+    def reset(self):
+        if not self.warm:
+            self.weights[0]["kernel"][:] = self.first
+
+    def fit(self, on_epoch):
+        on_epoch({"epoch": 1, "start": 0.0, "seconds": 1.0, "samples": 1, "steps": 1, "loss": 1.0})
+        return {}
+
+    def evaluate(self):
+        return {}
+
+    predict = evaluate
+
+
+class Warm(Session):
+    warm = True
+
+
+CONFIG = {"seed": 0, "measure": {"warmup_steps": 2, "evaluate_calls": 0, "predict_calls": 0}}
+
+
+def measured(monkeypatch, tmp_path, session: type) -> tuple[list[dict], dict]:
+    monkeypatch.setattr(frameworks, "open_session", session)
+    with (tmp_path / "events").open("wb") as file:
+        events = Events(file.fileno())
+        run._run({"config": CONFIG, "threads": 1, "dataset": None}, events, Phases(events))
+    told = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    return told, assemble.facts_of(told, "measured")
+
+
+def test_the_kernel_is_attested_after_warm_up_outside_of_what_is_timed(
+    monkeypatch, tmp_path
+) -> None:
+    told, facts = measured(monkeypatch, tmp_path, Session)
+    assert facts["kernel"] == KERNEL
+    phases = [(e["phase"], e["timed"]) for e in told if e["event"] == "phase_begin"]
+    names = [name for name, _ in phases]
+    assert names.index("warmup") + 1 == names.index("attest") == names.index("train") - 1
+    assert ("attest", False) in phases
+
+
+@pytest.mark.parametrize(("session", "codes"), [(Session, []), (Warm, ["warm_start"])])
+def test_a_warm_started_run_is_void(monkeypatch, tmp_path, session: type, codes: list) -> None:
+    told, facts = measured(monkeypatch, tmp_path, session)
+    judged = verdict.judge(assemble.phases_of(told), assemble.epochs_of(told), facts)
+    found = [reason.code for reason in judged.reasons if reason.code == "warm_start"]
+    assert found == codes
+    assert (judged.status == "void") is bool(codes)
