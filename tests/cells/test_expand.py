@@ -111,7 +111,7 @@ def test_a_model_in_a_folder_of_ones_own(ask: Ask, conf: list[Path], extra: Path
 @pytest.mark.parametrize(
     ("grids", "message"),
     [
-        (["rnn=kears"], "mean keras.*the choices of rnn are block, cell, keras, none, unrolled"),
+        (["rnn=kears"], "mean keras.*the choices of rnn are .*block, .*unrolled"),
         (["model.unist=3"], "model.unist is not a key of the config.*did you mean model.units"),
         (["rnn=[keras"], r"mine_to_ask.yaml, grid .rnn=\[keras.: .* is not an override"),
         (["rnn=glob(x*)"], "the grid is empty"),

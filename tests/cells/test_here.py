@@ -8,17 +8,30 @@ from rnnbench.cells.here import cores, obstacle_on, obstacles
 
 
 @pytest.mark.parametrize(
-    ("device", "nvidia", "why"),
+    ("device", "cards", "why"),
     [
-        ({"kind": "cpu", "threads": 2}, False, None),
-        ({"kind": "cpu", "threads": 4}, False, "this machine offers 2 cores"),
-        ({"kind": "cpu", "threads": None}, False, None),
-        ({"kind": "gpu", "threads": None}, False, "no NVIDIA GPU on this machine"),
-        ({"kind": "gpu", "threads": None}, True, None),
+        ({"kind": "cpu", "threads": 2}, (), None),
+        ({"kind": "cpu", "threads": 4}, (), "this machine offers 2 cores"),
+        ({"kind": "cpu", "threads": None}, (), None),
+        ({"kind": "gpu", "threads": None}, (), "no NVIDIA GPU on this machine"),
+        ({"kind": "gpu", "threads": None}, ("Tesla P100-PCIE-16GB",), None),
+        ({"kind": "gpu", "gpu": "P100"}, ("Tesla P100-PCIE-16GB",), None),
+        (
+            {"kind": "gpu", "gpu": "K80"},
+            ("Quadro P1000",),
+            "no K80 on this machine, which has Quadro P1000",
+        ),
+        (
+            {"kind": "gpu", "gpu": "P100"},
+            ("Quadro P1000",),
+            "no P100 on this machine, which has Quadro P1000",
+        ),
     ],
 )
-def test_on_a_machine_with_two_cores(device: dict[str, Any], nvidia: bool, why: str | None) -> None:
-    assert obstacle_on(device, 2, nvidia) == why
+def test_on_a_machine_with_two_cores(
+    device: dict[str, Any], cards: tuple[str, ...], why: str | None
+) -> None:
+    assert obstacle_on(device, 2, cards) == why
 
 
 def test_on_this_machine() -> None:

@@ -40,3 +40,12 @@ def test_the_first_of_two_reasons_is_given() -> None:
 def test_a_requirement_that_cannot_be_read_is_an_error(entry: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         unmet(config("cpu", entry))
+
+
+def test_with_null_in_the_list_the_key_may_be_absent() -> None:
+    entry = {"key": "model.recurrent_dropout", "in": [0.0, None], "why": "has none"}
+    assert unmet(config("cpu", entry)) is None
+    for value, why in ((0.0, None), (0.2, "has none")):
+        given = config("cpu", entry)
+        given["model"]["recurrent_dropout"] = value
+        assert unmet(given) == why

@@ -53,22 +53,10 @@ def test_one_epoch_needs_no_falling_loss() -> None:
     assert codes(epochs=(epoch(1, 5.0),)) == []
 
 
-@pytest.mark.parametrize(
-    ("threads", "found"),
-    [
-        ({"asked": 1, "intra_op": 2, "pinned_to": [0]}, "intra_op says 2"),
-        ({"asked": 2, "intra_op": 2, "pinned_to": [0]}, "pinned_to says 1"),
-    ],
-)
-def test_other_threads_than_asked_are_void(threads: dict, found: str) -> None:
-    verdict = judge([], FALLING, {"threads": threads})
-    assert (verdict.status, [r.code for r in verdict.reasons]) == ("void", ["wrong_device"])
-    assert found in verdict.reasons[0].text
-
-
-@pytest.mark.parametrize("threads", [None, {}, {"asked": None, "intra_op": 2}, {"asked": 2}])
-def test_threads_that_nobody_told_are_no_reason(threads: dict | None) -> None:
-    assert codes(measured={"threads": threads}) == []
+def test_another_device_than_asked_is_void() -> None:
+    reason = Reason("wrong_device", "asked for a K80", "run it elsewhere.")
+    verdict = judge([], FALLING, {}, device=[reason])
+    assert (verdict.status, verdict.reasons) == ("void", (reason,))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +112,9 @@ def test_a_failure_comes_first_and_explains_missing_epochs() -> None:
 def test_every_reason_has_a_remedy() -> None:
     reasons = [
         *judge(
-            [train(10.0, foreign=5.0, steal=5.0)], (), {"threads": {"asked": 1, "intra_op": 2}}
+            [train(10.0, foreign=5.0, steal=5.0)],
+            (),
+            {"kernel": {"found": ["a"], "expected": ["b"]}},
         ).reasons,
         *judge([], (epoch(1, 1.0), epoch(2, 2.0)), {"closure": 1.0}).reasons,
         *judge([], (epoch(1, None),), {}).reasons,
@@ -193,3 +183,37 @@ def test_closure_of_overlapping_epochs_is_negative() -> None:
 def test_closure_without_epochs_or_time() -> None:
     assert closure([]) is None
     assert closure([Epoch(1, 5.0, 0.0, 1, 1)]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (None, []),
+        ({"found": ["while"], "expected": ["while"]}, []),
+        ({"found": ["while"], "expected": None}, []),
+        ({"found": ["while", "cudnn"], "expected": ["cudnn", "while"]}, []),
+        ({"found": ["while"], "expected": ["cudnn"]}, ["wrong_kernel"]),
+        ({"found": ["cudnn", "while"], "expected": ["cudnn"]}, ["wrong_kernel"]),
+        ({"found": [], "expected": ["while"]}, ["wrong_kernel"]),
+    ],
+)
+def test_a_label_that_disagrees_with_what_ran_is_void(kernel, expected: list[str]) -> None:
+    verdict = judge([], FALLING, {"kernel": kernel})
+    assert [reason.code for reason in verdict.reasons] == expected
+    assert verdict.status == ("void" if expected else "clean")
+
+
+def test_what_ran_instead_is_told() -> None:
+    (reason,) = judge([], FALLING, {"kernel": {"found": ["while"], "expected": ["cudnn"]}}).reasons
+    assert "ran while instead of cudnn" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("canonical", "started", "expected"),
+    [("a", "a", []), ("a", "b", ["warm_start"]), ("a", None, []), (None, "b", [])],
+)
+def test_a_warm_start_is_void(canonical, started, expected: list[str]) -> None:
+    measured = {"weights_sha256": canonical, "started_weights_sha256": started}
+    verdict = judge([], FALLING, measured)
+    assert [reason.code for reason in verdict.reasons] == expected
+    assert verdict.status == ("void" if expected else "clean")

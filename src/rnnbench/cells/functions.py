@@ -12,7 +12,7 @@ from typing import Any
 
 from rnnbench.errors import ConfigError
 
-KEYS = ("model.function", "model.data.prepare")
+KEYS = ("model.function", "model.data.prepare", "model.data.augment")
 
 
 def absolute_function(text: Any, folder: Path, where: str) -> Any:
@@ -36,6 +36,9 @@ def with_absolute_functions(section: Mapping[str, Any], folder: Path, where: str
     if "function" in changed:
         changed["function"] = absolute_function(changed["function"], folder, where)
     data = changed.get("data")
-    if isinstance(data, dict) and "prepare" in data:
-        changed["data"] = {**data, "prepare": absolute_function(data["prepare"], folder, where)}
+    if isinstance(data, dict):
+        changed["data"] = {
+            key: absolute_function(value, folder, where) if f"model.data.{key}" in KEYS else value
+            for key, value in data.items()
+        }
     return changed

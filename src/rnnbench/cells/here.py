@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-NVIDIA = (Path("/proc/driver/nvidia"), Path("/dev/nvidia0"))
+from rnnworker import machine
 
 
 def obstacles(config: Mapping[str, Any]) -> str | None:
     """Why `config` cannot run on this machine, or None."""
-    return obstacle_on(config["device"], cores(), any(path.exists() for path in NVIDIA))
+    return obstacle_on(config["device"], cores(), cards())
 
 
-def obstacle_on(device: Mapping[str, Any], cores: int, nvidia: bool) -> str | None:
-    """Why a run cannot have `device` on a machine with `cores` and with or without a GPU.
-    A device without a thread count takes what there is."""
-    if device.get("kind") == "gpu" and not nvidia:
+def obstacle_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str | None:
+    """Why a run cannot have `device` on a machine with `cores` and the GPUs `cards`, named
+    as their driver does. A device without a thread count takes what there is."""
+    if device.get("kind") == "gpu" and not cards:
         return "no NVIDIA GPU on this machine"
+    wanted = device.get("gpu")
+    if wanted and not any(machine.is_card(wanted, card) for card in cards):
+        return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
         return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"
     return None
+
+
+@cache
+def cards() -> tuple[str, ...]:
+    """The NVIDIA GPUs of this machine, as their driver names them."""
+    return tuple(str(card["name"]) for card in machine.gpus())
 
 
 def cores() -> int:

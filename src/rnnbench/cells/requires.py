@@ -1,7 +1,8 @@
 """What a choice requires of the rest of its cell.
 
 A choice's YAML may hold ``requires: [{key: device.kind, in: [gpu], why: "…"}]``; a cell whose
-config has another value there is skipped, with `why` as its reason.
+config has another value there is skipped, with `why` as its reason. With ``null`` in the list
+the key may also be absent.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def unmet(config: Mapping[str, Any]) -> str | None:
                     where=where,
                     remedy='write {key: device.kind, in: [gpu], why: "the reason"}.',
                 )
+            if lookup(config, entry["key"]) is ABSENT and None in entry["in"]:
+                continue
             if _value(config, entry["key"], where) not in entry["in"]:
                 return str(entry["why"])
     return None

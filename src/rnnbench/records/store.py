@@ -18,14 +18,18 @@ from rnnbench.records.record import Record
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes `data` so that `path` holds either the old or the whole new bytes, also
+    """Writes `data` as JSON, as `write_bytes` does."""
+    write_bytes(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes `content` so that `path` holds either the old or the whole new bytes, also
     after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, allow_nan=False)
-            file.write("\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -56,6 +60,16 @@ def read_json(path: Path) -> Any:
 
 def record_folder(results: Path, machine: str, name: str) -> Path:
     return results / "records" / machine / name
+
+
+def pointer_to(record: Record) -> dict[str, Any]:
+    """What a pointer file holds: which record stands for a run at a site."""
+    return {
+        "record": f"records/{record.key}.json",
+        "digest": record.digest,
+        "verdict": record.verdict.status,
+        "wall_seconds": record.measured.get("wall_seconds"),
+    }
 
 
 def read_record(path: Path) -> Record:

@@ -105,7 +105,7 @@ def _follow(worker, reader, kept, limits, outcome, on_event, on_handshake) -> No
                 kept.write(data)
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
-                    event = _parse(line)
+                    event = parse(line)
                     if event is None:
                         outcome.garbage += 1
                         continue
@@ -151,7 +151,8 @@ def _limit(limits: Mapping[str, float], phase: str) -> float:
     return float(limits.get(phase, limits.get("default", 600)))
 
 
-def _parse(line: bytes) -> Event | None:
+def parse(line: bytes) -> Event | None:
+    """One event, or None where the line is none."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

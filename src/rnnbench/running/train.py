@@ -11,13 +11,16 @@ from typing import Any
 
 import rnnworker
 from rnnbench import locks
+from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import environment as build_environment
 from rnnbench.builds.launcher import launcher
-from rnnbench.errors import RecordError, RunError
+from rnnbench.errors import RunError
 from rnnbench.records import stamp
 from rnnbench.records.record import Reason, Record
-from rnnbench.records.store import read_record, record_folder, write_json
-from rnnbench.running import affinity, assemble, verdict
+from rnnbench.records.store import pointer_to, record_folder, write_json
+from rnnbench.running import affinity, assemble, attempt, slurm, verdict
+from rnnbench.running.adopt import finished_before
+from rnnbench.running.device import device_reasons
 from rnnbench.running.progress import Epochs, say
 from rnnbench.running.supervise import Event, Outcome, supervise
 from rnnworker import machine
@@ -54,12 +57,21 @@ class Place:
 
 def timing_lock() -> Path:
     """One file per host, whatever the user's temporary folder is."""
-    return Path(os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock"))
+    named = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
+    return Path(os.path.expandvars(named))
 
 
-def train(planned: Mapping[str, Any], place: Place, *, label: str, mirror=None) -> Record:
+def train(
+    planned: Mapping[str, Any],
+    place: Place,
+    *,
+    label: str,
+    mirror=None,
+    pinned_md5: str | None = None,
+) -> Record:
     """Measures the run that `planned` (a line of the plan) describes, or adopts the record
-    that an interrupted earlier attempt left. Writes record and pointer.
+    that an interrupted earlier attempt left. Writes record and pointer. The worker loads
+    pickles only from a dataset whose bytes have `pinned_md5`.
 
     Raises `RunError` where no record could be made: killed from outside, a disk that is
     full, a folder that cannot be written.
@@ -68,26 +80,28 @@ def train(planned: Mapping[str, Any], place: Place, *, label: str, mirror=None) 
     hardware = machine.fingerprint()
     folder = record_folder(place.results, hardware["machine"], name)
     holder = f"process {os.getpid()}, {name} of {place.root}"
+    # Snakemake has had it made; here damage is noticed, and mended before anything is timed.
+    prepare(planned["config"]["build"], place.root, lambda words: say(f"{label}  {words}"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (
-            locks.locked(folder / ".lock", holder, _waiting(label, "for another attempt at it")),
+            attempt.held(
+                place.folder / "attempts" / name, _waiting(label, "for another attempt at it")
+            ) as mine,
             locks.locked(
                 place.timing_lock, holder, _waiting(label, "for this host to finish timing")
             ) as timing,
         ):
-            record = _finished_before(planned, place, folder)
+            record = finished_before(planned, place, folder)
             if record is None:
-                record = _measure(planned, place, folder, hardware, timing, label, mirror)
+                record = _measure(
+                    planned, place, folder, hardware, timing, label, mirror, pinned_md5
+                )
+                _still_ours(mine, name)
+                write_json(folder / f"{record.started}.json", record.to_json())
             write_json(
                 place.pointer(name),
-                {
-                    "record": str(Path("records") / record.machine / name / record.started)
-                    + ".json",
-                    "digest": record.digest,
-                    "verdict": record.verdict.status,
-                    "wall_seconds": record.measured.get("wall_seconds"),
-                },
+                pointer_to(record),
             )
     except OSError as error:
         raise RunError(
@@ -98,7 +112,7 @@ def train(planned: Mapping[str, Any], place: Place, *, label: str, mirror=None) 
     return record
 
 
-def _measure(planned, place, folder, hardware, timing, label, mirror) -> Record:
+def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5=None) -> Record:
     name, config = planned["name"], planned["config"]
     started = _stamp(folder)
     cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
@@ -108,6 +122,7 @@ def _measure(planned, place, folder, hardware, timing, label, mirror) -> Record:
         "threads": len(cores),
         "cores": list(cores),
         "dataset": str(place.root / dataset) if dataset else None,
+        "pinned_md5": pinned_md5,
         "parent": os.getpid(),
     }
     job_file = folder / f"{started}.job.json"
@@ -133,12 +148,32 @@ def _measure(planned, place, folder, hardware, timing, label, mirror) -> Record:
             remedy="run the same command again; if memory ran out, choose a smaller batch.",
         )
     record = assembled(planned, place, hardware, started, outcome)
-    write_json(folder / f"{started}.json", record.to_json())
+    if job_of_slurm := slurm.job():
+        kept_log = f"records/{record.key}.log"
+        measured = {**record.measured, "job": {**job_of_slurm, "log": kept_log}}
+        record = replace(record, measured=measured)
     return record
 
 
+def _still_ours(mine: attempt.Attempt, name: str) -> None:
+    """A process that was taken for dead (its node had no network, its job was suspended) must
+    not write beside its successor."""
+    if not mine.is_current():
+        raise RunError(
+            "was taken over by another attempt while this one gave no sign of life; "
+            "this one is not recorded.",
+            where=name,
+            remedy="nothing: the other attempt's record stands.",
+        )
+
+
 def assembled(
-    planned: Mapping[str, Any], place: Place, hardware: dict, started: str, outcome: Outcome
+    planned: Mapping[str, Any],
+    place: Place,
+    hardware: Mapping[str, Any],
+    started: str,
+    outcome: Outcome,
+    finished: str | None = None,
 ) -> Record:
     """The record of a worker that has ended, whatever it reported."""
     events: list[Event] = outcome.events
@@ -149,6 +184,8 @@ def assembled(
         "wall_seconds": assemble.wall_seconds(events) if events else None,
         "garbage_lines": outcome.garbage,
     }
+    machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
+    device = device_reasons(planned["config"]["device"], measured, machine_facts)
     failure = verdict.failure_reason(events, outcome.exit_code, outcome.phase, outcome.over_limit)
     if failure is None and not any(event["event"] == "finished" for event in events):
         failure = Reason("died", f"ended in phase {outcome.phase}", "look at the run's log.")
@@ -158,7 +195,7 @@ def assembled(
         site=place.site,
         machine=hardware["machine"],
         started=started,
-        finished=stamp.now(),
+        finished=finished or stamp.now(),
         choices=planned["choices"],
         overrides=planned["overrides"],
         seed=planned["seed"],
@@ -170,11 +207,11 @@ def assembled(
         identity=planned["identity"],
         config=planned["config"],
         environment=assemble.facts_of(events, "environment"),
-        hardware={**hardware, **assemble.facts_of(events, "hardware")},
+        hardware=machine_facts,
         phases=phases,
         epochs=epochs,
         measured=measured,
-        verdict=verdict.judge(phases, epochs, measured, failure),
+        verdict=verdict.judge(phases, epochs, measured, failure, device),
     )
 
 
@@ -192,26 +229,6 @@ def worker_environment(
     kept["OMP_NUM_THREADS"] = str(threads)
     kept["PYTHONUNBUFFERED"] = "1"
     return {**kept, **build_environment(config["build"])}
-
-
-def _finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
-    """The record of this very run that was written without its pointer, unless somebody has
-    asked since (``rnnbench retry``) to measure it again."""
-    retry = place.folder / "retry" / planned["name"]
-    since = retry.read_text().strip() if retry.exists() else ""
-    for path in sorted(folder.glob("2*.json"), reverse=True):
-        if path.name.endswith(".job.json") or path.stem <= since:
-            continue
-        try:
-            record = read_record(path)
-        except RecordError as error:
-            aside = path.with_suffix(".unreadable")
-            path.rename(aside)
-            say(f"rnnbench: {error} It is set aside as {aside.name}.")
-            continue
-        if (record.experiment, record.digest) == (place.experiment, planned["digest"]):
-            return replace(record, block=planned["block"], order=planned["order"])
-    return None
 
 
 def read_plan_line(plan: Path, name: str) -> tuple[dict[str, Any], int]:

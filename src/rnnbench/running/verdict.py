@@ -19,6 +19,8 @@ VOID_CODES = (
     "died",
     "over_limit",
     "wrong_device",
+    "wrong_kernel",
+    "warm_start",
     "no_epochs",
 )
 
@@ -28,11 +30,14 @@ def judge(
     epochs: Sequence[Epoch],
     measured: Mapping[str, Any],
     failure: Reason | None = None,
+    device: Sequence[Reason] = (),
 ) -> Verdict:
     """The verdict on a run from its phases, epochs and facts; `failure` is what ended it
-    early, if anything did."""
+    early, if anything did, `device` what is wrong with its device (`device_reasons`)."""
     reasons = [failure] if failure else []
-    reasons += _threads(measured)
+    reasons += device
+    reasons += _kernel(measured.get("kernel"))
+    reasons += _start(measured)
     reasons += _loss(epochs)
     reasons += [reason for phase in phases if phase.timed for reason in _load(phase)]
     reasons += _closure(measured.get("closure"))
@@ -91,23 +96,37 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _threads(measured: Mapping[str, Any]) -> list[Reason]:
-    threads = measured.get("threads") or {}
-    asked = threads.get("asked")
-    reasons = []
-    for key, found in (
-        ("intra_op", threads.get("intra_op")),
-        ("pinned_to", len(threads["pinned_to"]) if "pinned_to" in threads else None),
-    ):
-        if asked is not None and found is not None and found != asked:
-            reasons.append(
-                Reason(
-                    "wrong_device",
-                    f"asked for {asked} threads, {key} says {found}",
-                    "run it where the device it asks for can be had.",
-                )
-            )
-    return reasons
+def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
+    """What the label promises against what ran; nothing is promised where `expected` is None."""
+    if not kernel or kernel.get("expected") is None:
+        return []
+    found, expected = sorted(kernel.get("found") or []), sorted(kernel["expected"])
+    if found == expected:
+        return []
+    ran = " and ".join(found) or "no recurrent kernel that is known"
+    return [
+        Reason(
+            "wrong_kernel",
+            f"ran {ran} instead of {' and '.join(expected)}",
+            "choose the rnn that says what runs, or rnn=auto, which promises nothing.",
+        )
+    ]
+
+
+def _start(measured: Mapping[str, Any]) -> list[Reason]:
+    """The weights right before training against the canonical ones of model and seed."""
+    canonical, started = (
+        measured.get(name) for name in ("weights_sha256", "started_weights_sha256")
+    )
+    if canonical is None or started is None or canonical == started:
+        return []
+    return [
+        Reason(
+            "warm_start",
+            "training did not start from the canonical weights of its model and seed",
+            "let the model's function build layers only, without loading or training weights.",
+        )
+    ]
 
 
 def _loss(epochs: Sequence[Epoch]) -> list[Reason]:

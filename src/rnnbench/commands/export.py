@@ -1,0 +1,35 @@
+"""``rnnbench export EXPERIMENT -o FILE``: its records in one file, for another machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rnnbench.errors import ConfigError
+from rnnbench.exchange import archive, pack
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the archive. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="rnnbench export", description=__doc__)
+    parser.add_argument("experiment")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.tar.gz")
+    parser.add_argument("--site", action="append", help="only this one (default: all there are)")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args(arguments)
+    known = pack.sites_of(options.results, options.experiment)
+    sites = options.site or known
+    if not known or set(sites) - set(known):
+        raise ConfigError(
+            f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}.",
+            where=str(options.results),
+            remedy=f"sites with runs of it: {', '.join(known) or 'none'}.",
+        )
+    files = pack.files_of(options.results, options.experiment, sites)
+    archive.write(
+        options.output, pack.KIND, files, {"experiment": options.experiment, "sites": sites}
+    )
+    records = sum(name.startswith("records/") and name.endswith(".json") for name in files)
+    print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")
+    return 0

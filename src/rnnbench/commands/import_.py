@@ -1,0 +1,72 @@
+"""``rnnbench import FILE…``: takes over what another machine exported, or what a bundle left.
+
+Everything is checked before anything is written; no record that is here is ever changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rnnbench.errors import RecordError
+from rnnbench.exchange import archive, outcomes, pack, unpack
+from rnnbench.records.store import pointer_to, read_json
+from rnnbench.running.train import Place, timing_lock
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Imports each file or bundle folder. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="rnnbench import", description=__doc__)
+    parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args(arguments)
+    taken = []
+    for source in options.sources:
+        experiment, files = _bundle(source) if source.is_dir() else _archive(source)
+        taken.append(
+            (source, unpack.examine(files, options.results, experiment, str(source)), experiment)
+        )
+    for source, found, experiment in taken:
+        unpack.write(found, options.results)
+        print(
+            f"{source}: {found.records} records of {experiment}, {len(found.files)} new files, "
+            f"{found.known} known already"
+            + (f", {len(found.kept)} newer ones kept" if found.kept else "")
+        )
+    return 0
+
+
+def _archive(source: Path) -> tuple[str, dict[str, bytes]]:
+    manifest, files = archive.read(source, pack.KIND)
+    experiment = manifest.get("experiment")
+    if not isinstance(experiment, str) or not archive.safe_name(experiment) or "/" in experiment:
+        raise RecordError("names no experiment; nothing was imported.", where=str(source))
+    return experiment, files
+
+
+def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
+    """A bundle's outcomes as the files an export would hold."""
+    facts = read_json(source / "experiment.json")
+    experiment = str(facts["name"])
+    files: dict[str, bytes] = {}
+    place = Place(source, source, "", experiment, timing_lock())
+    for record, folder in outcomes.records_in(source, place):
+        key = f"records/{record.key}"
+        files[f"{key}.json"] = _json({**record.to_json(), "site": record.machine})
+        for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
+            files[f"{key}{suffix}"] = (folder / name).read_bytes()
+        files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer_to(record))
+        files[f"{record.machine}/{experiment}/plan.jsonl"] = (source / "plan.jsonl").read_bytes()
+        files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
+    if not files:
+        raise RecordError(
+            "has no finished run below out/.", where=str(source), remedy="start its run.py."
+        )
+    return experiment, files
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

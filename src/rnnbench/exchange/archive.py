@@ -1,0 +1,109 @@
+"""Archives that travel between machines: written deterministically, read with suspicion.
+
+A gzipped tar of plain files with a manifest of their SHA-256. Nothing is extracted before
+everything has been checked, and nothing is ever written outside the folder it belongs to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rnnbench.errors import RecordError
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+MOST_FILES = 200_000
+MOST_BYTES = 4 * 2**30
+SAFE_PART = re.compile(r"[A-Za-z0-9_.+=@-]{1,255}")
+
+
+def write(path: Path, kind: str, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+    """Writes `files` (name → content) with a manifest of `kind` and `facts`."""
+    manifest = {
+        "schema": SCHEMA,
+        "kind": kind,
+        **facts,
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    }
+    content = {MANIFEST: json.dumps(manifest, indent=1, sort_keys=True).encode(), **files}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, data in content.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o644
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files of the archive, every one checked: its name stays inside a
+    folder, it is a plain file, its hash is the manifest's. Raises `RecordError`."""
+    try:
+        files = _files(path)
+    except (OSError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise _refused(path, f"cannot be read as an archive ({error})") from None
+    manifest = _manifest(path, files.pop(MANIFEST, None), kind)
+    expected = manifest["files"]
+    for name in sorted({*files, *expected}):
+        if name not in expected or name not in files:
+            raise _refused(path, f"{name} is in the archive or its manifest, not in both")
+        if hashlib.sha256(files[name]).hexdigest() != expected[name]:
+            raise _refused(path, f"{name} is not what was packed: its hash differs")
+    return manifest, files
+
+
+def safe_name(name: str) -> bool:
+    """Whether `name` is a relative path of ordinary parts."""
+    parts = name.split("/")
+    return all(SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts)
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    size = 0
+    with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
+        for entry in archive:
+            if not entry.isreg() or not safe_name(entry.name) or entry.name in files:
+                raise ValueError(f"{entry.name!r} is no plain file with a plain name")
+            size += entry.size
+            if len(files) >= MOST_FILES or size > MOST_BYTES:
+                raise ValueError("it holds more than any experiment")
+            source = archive.extractfile(entry)
+            files[entry.name] = source.read() if source else b""
+        # To its end, where gzip keeps its checksum.
+        while packed.read(2**20):
+            pass
+    return files
+
+
+def _manifest(path: Path, content: bytes | None, kind: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(content or b"")
+    except (ValueError, RecursionError):
+        raise _refused(path, "has no readable manifest.json") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise _refused(path, "has no manifest of files")
+    if manifest.get("kind") != kind:
+        raise _refused(path, f"is no {kind} but {manifest.get('kind')!r}")
+    if manifest.get("schema") != SCHEMA:
+        raise _refused(path, f"has schema {manifest.get('schema')!r}; this rnnbench reads {SCHEMA}")
+    return manifest
+
+
+def _refused(path: Path, why: str) -> RecordError:
+    return RecordError(
+        f"{why}; nothing was imported.",
+        where=str(path),
+        remedy="copy or export it again, with the same rnnbench.",
+    )

@@ -1,0 +1,56 @@
+"""What a bundle's runs left → records, judged here as every other run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rnnbench.errors import RecordError
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_json
+from rnnbench.running.supervise import Outcome, parse
+from rnnbench.running.train import SIGKILLED, Place, assembled
+
+
+def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
+    """Each whole outcome below ``out/`` as (record, folder of its events and log). Runs that
+    were killed from outside leave no record, as everywhere."""
+    planned = _plan(folder / "plan.jsonl")
+    for path in sorted(folder.glob("out/*/*/outcome.json")):
+        data = read_json(path)
+        try:
+            run = planned[data["name"]]
+            if data["digest"] != run["digest"]:
+                raise RecordError("was measured from another plan.", where=str(path))
+            if data["exit_code"] == SIGKILLED and not data["over_limit"]:
+                continue
+            events, garbage = _events(path.with_name("events.jsonl"))
+            outcome = Outcome(
+                events=events,
+                garbage=garbage,
+                exit_code=data["exit_code"],
+                over_limit=data["over_limit"],
+                phase=data["phase"],
+            )
+            record = assembled(
+                run, place, data["hardware"], data["started"], outcome, data["finished"]
+            )
+        except (KeyError, TypeError) as error:
+            raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
+        yield record, path.parent
+
+
+def _events(path: Path) -> tuple[list[dict[str, Any]], int]:
+    parsed = [parse(line) for line in path.read_bytes().split(b"\n") if line]
+    events = [event for event in parsed if event is not None]
+    return events, len(parsed) - len(events)
+
+
+def _plan(path: Path) -> dict[str, Mapping[str, Any]]:
+    try:
+        runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {run["name"]: run for run in runs}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"cannot be read as a plan ({error}).", where=str(path)) from error

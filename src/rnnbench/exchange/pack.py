@@ -1,0 +1,41 @@
+"""What an experiment leaves at a site, as the files of an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rnnbench.errors import RecordError
+from rnnbench.records.store import read_json
+
+KIND = "rnnbench experiment"
+BESIDE = (".events.jsonl", ".log")
+
+
+def sites_of(results: Path, experiment: str) -> list[str]:
+    """The sites that have runs of the experiment, sorted."""
+    return sorted(plan.parents[1].name for plan in results.glob(f"*/{experiment}/plan.jsonl"))
+
+
+def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, bytes]:
+    """Name → content: plan, facts, certificates and pointers of each site, and every record
+    they point to with its events and log. Names are those below the results folder."""
+    files: dict[str, bytes] = {}
+    for site in sites:
+        folder = results / site / experiment
+        facts = [folder / "plan.jsonl", folder / "experiment.json"]
+        for path in [*facts, *sorted(folder.glob("certificates/*.json"))]:
+            if path.is_file():
+                files[path.relative_to(results).as_posix()] = path.read_bytes()
+        for pointer in sorted(folder.glob("*-s*-r*.json")):
+            files[pointer.relative_to(results).as_posix()] = pointer.read_bytes()
+            files |= _record_files(results, pointer)
+    return files
+
+
+def _record_files(results: Path, pointer: Path) -> dict[str, bytes]:
+    data = read_json(pointer)
+    if not isinstance(data, dict) or not isinstance(data.get("record"), str):
+        raise RecordError("is not a pointer to a record.", where=str(pointer))
+    record = results / data["record"]
+    paths = [record, *(record.with_suffix(suffix) for suffix in BESIDE)]
+    return {p.relative_to(results).as_posix(): p.read_bytes() for p in paths if p.is_file()}

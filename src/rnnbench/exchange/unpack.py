@@ -1,0 +1,114 @@
+"""Takes over an archive of another machine: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rnnbench.errors import RecordError
+from rnnbench.records.record import Record
+from rnnbench.records.store import write_bytes
+
+POINTER = re.compile(r"-s\d+-r\d+\.json$")
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an import will write: `files` that are new, how many were `known`, and which
+    pointers of this results folder are `kept` because they point to a newer record."""
+
+    files: dict[str, bytes]
+    records: int
+    known: int
+    kept: tuple[str, ...]
+
+
+def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
+    """Decides about every file, or raises a `RecordError` and nothing is written.
+
+    A record must be where its own machine, name and start say; one that is here already
+    with other content is refused, so that nothing of any machine is ever overwritten.
+    """
+    new: dict[str, bytes] = {}
+    kept: list[str] = []
+    known = records = 0
+    for name, content in files.items():
+        parts = PurePosixPath(name).parts
+        if parts[0] == "records":
+            records += _check_record(parts, name, content, where)
+        elif len(parts) < 3 or parts[1] != experiment:
+            raise _refused(where, f"{name} belongs to no run of {experiment}")
+        elif is_pointer(parts):
+            _check_pointer(name, content, files, results, where)
+        here = results / name
+        if not here.exists():
+            new[name] = content
+        elif here.read_bytes() == content:
+            known += 1
+        elif parts[0] == "records":
+            raise _refused(where, f"{name} is here already and says something else")
+        elif is_pointer(parts) and _started(here.read_bytes()) > _started(content):
+            kept.append(name)
+        else:
+            new[name] = content
+    return Taken(new, records, known, tuple(kept))
+
+
+def write(taken: Taken, results: Path) -> None:
+    """Records first, then what points to them, so that no pointer is ever without one."""
+    for name in sorted(taken.files, key=lambda name: (not name.startswith("records/"), name)):
+        write_bytes(results / name, taken.files[name])
+
+
+def is_pointer(parts: tuple[str, ...]) -> bool:
+    return len(parts) == 3 and POINTER.search(parts[2]) is not None
+
+
+def _check_record(parts: tuple[str, ...], name: str, content: bytes, where: str) -> int:
+    if len(parts) != 4:
+        raise _refused(where, f"{name} is no place for a record")
+    if not name.endswith(".json"):
+        return 0
+    record = Record.from_json(_json(name, content, where), where=f"{where}: {name}")
+    if f"records/{record.key}.json" != name:
+        raise _refused(where, f"{name} says that it is {record.key}")
+    return 1
+
+
+def _check_pointer(name: str, content: bytes, files: Files, results: Path, where: str) -> None:
+    target = _json(name, content, where).get("record")
+    if not isinstance(target, str) or not (target in files or _is_record(results, target)):
+        raise _refused(where, f"{name} points to a record that is not there")
+
+
+def _is_record(results: Path, target: str) -> bool:
+    path = (results / target).resolve()
+    return path.is_relative_to((results / "records").resolve()) and path.is_file()
+
+
+def _started(content: bytes) -> str:
+    try:
+        return Path(json.loads(content)["record"]).stem
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _json(name: str, content: bytes, where: str) -> dict[str, Any]:
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _refused(where, f"{name} is no JSON") from None
+    if not isinstance(data, dict):
+        raise _refused(where, f"{name} is no JSON object")
+    return data
+
+
+def _refused(where: str, why: str) -> RecordError:
+    return RecordError(
+        f"{why}; nothing was imported.", where=where, remedy="export it again at its machine."
+    )

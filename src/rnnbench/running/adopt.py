@@ -1,0 +1,60 @@
+"""The record of a run that an earlier attempt left without its pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.errors import RecordError
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_record
+from rnnbench.running.progress import say
+
+if TYPE_CHECKING:
+    from rnnbench.running.train import Place
+
+
+def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
+    """The record of this very run that was written without its pointer, unless somebody has
+    asked since (``rnnbench retry``) to measure it again.
+
+    It lies in `folder`, this machine's, or in another machine's, where a node of the same
+    site made it.
+    """
+    retry = place.folder / "retry" / planned["name"]
+    since = retry.read_text().strip() if retry.exists() else ""
+    for path in _newest_first(folder):
+        record = _read_or_set_aside(path) if path.stem > since else None
+        if record and _is_of(record, planned, place):
+            return replace(record, block=planned["block"], order=planned["order"])
+    for other in sorted((place.results / "records").glob(f"*/{planned['name']}")):
+        for path in _newest_first(other) if other != folder else ():
+            try:
+                record = read_record(path) if path.stem > since else None
+            except RecordError:
+                continue  # its own machine sees to it
+            if record and record.site == place.site and _is_of(record, planned, place):
+                return replace(record, block=planned["block"], order=planned["order"])
+    return None
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.glob("2*.json"), reverse=True):
+        if not path.name.endswith(".job.json"):
+            yield path
+
+
+def _read_or_set_aside(path: Path) -> Record | None:
+    try:
+        return read_record(path)
+    except RecordError as error:
+        aside = path.with_suffix(".unreadable")
+        path.rename(aside)
+        say(f"rnnbench: {error} It is set aside as {aside.name}.")
+        return None
+
+
+def _is_of(record: Record, planned: Mapping[str, Any], place: Place) -> bool:
+    return (record.experiment, record.digest) == (place.experiment, planned["digest"])

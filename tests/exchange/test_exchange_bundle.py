@@ -1,0 +1,80 @@
+"""A bundle measures with Python alone and what it brings back is judged like any other run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rnnbench.records.store import read_record
+from tests.conftest import Project, make_project
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
+    project = make_project(tmp_path_factory.mktemp("home"))
+    folder = tmp_path_factory.mktemp("away") / "bundle"
+    made = project.rnnbench(
+        "bundle", "experiment=small", "-o", str(folder), "--conf", str(project.conf)
+    )
+    assert made.returncode == 0, made.stderr
+    return project, folder
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Starts the bundle with an environment that leads nowhere near this project."""
+    return subprocess.run(
+        [sys.executable, "-I", str(folder / "run.py"), *arguments],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+    )
+
+
+def test_bundle_is_run_resumed_and_imported(bundled: tuple[Project, Path]) -> None:
+    project, folder = bundled
+    stopped = run(folder, "--limit", "0.001")
+    assert stopped.returncode == 1 and "runs are left" in stopped.stdout
+    first = len(list(folder.glob("out/*/*/outcome.json")))
+    assert first < 4
+    done = run(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(folder.glob("out/*/*/outcome.json"))) == 4
+
+    taken = project.rnnbench("import", str(folder))
+    assert taken.returncode == 0, taken.stderr
+    records = [read_record(path) for path in project.records()]
+    assert len(records) == 4
+    assert {record.verdict.status for record in records} <= {"clean", "suspect"}
+    assert all(len(record.epochs) == 5 for record in records)
+    again = project.rnnbench("import", str(folder))
+    assert again.returncode == 0 and "0 new files" in again.stdout
+
+
+def test_a_changed_worker_is_not_run(bundled: tuple[Project, Path], tmp_path: Path) -> None:
+    _, folder = bundled
+    target = folder / "rnnworker" / "events.py"
+    before = target.read_text()
+    target.write_text(before + "\n# changed on the way\n")
+    try:
+        done = run(folder)
+        assert done.returncode != 0 and "rnnworker/events.py is not what was packed" in done.stderr
+    finally:
+        target.write_text(before)
+
+
+def test_an_outcome_of_another_plan_is_refused(bundled: tuple[Project, Path]) -> None:
+    project, folder = bundled
+    run(folder)
+    path = next(folder.glob("out/*/*/outcome.json"))
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "digest": "0" * 64}))
+    try:
+        refused = project.rnnbench("import", str(folder))
+        assert refused.returncode == 1 and "another plan" in refused.stderr
+    finally:
+        path.write_text(before)

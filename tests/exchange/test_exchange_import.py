@@ -1,0 +1,196 @@
+"""Records travel between machines: nothing is overwritten, nothing tampered with gets in."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rnnbench import cli
+from rnnbench.exchange import archive, pack
+from rnnbench.records.store import pointer_to, read_record, write_json
+from tests.factory import make_record
+
+EXPERIMENT = "quick"
+
+
+def lay_down(results: Path, *records) -> None:
+    """Records, pointers and plan as a site leaves them."""
+    for record in records:
+        site = results / record.machine / EXPERIMENT
+        write_json(results / "records" / f"{record.key}.json", record.to_json())
+        write_json(site / f"{record.name}.json", pointer_to(record))
+        facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "skipped": []}
+        write_json(site / "experiment.json", facts)
+        with (site / "plan.jsonl").open("a") as plan:
+            plan.write(json.dumps({"name": record.name}) + "\n")
+
+
+def exported(folder: Path, *records) -> Path:
+    lay_down(folder / "results", *records)
+    file = folder / "export.tar.gz"
+    archive.write(
+        file,
+        pack.KIND,
+        pack.files_of(folder / "results", EXPERIMENT, sorted({r.machine for r in records})),
+        {"experiment": EXPERIMENT},
+    )
+    return file
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def run(*arguments: str) -> int:
+    return cli.main(list(arguments))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch) -> Path:
+    folder = tmp_path / "here"
+    lay_down(folder / "results", make_record(machine="home", experiment=EXPERIMENT))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_two_machines_side_by_side(here: Path, tmp_path: Path) -> None:
+    other = make_record(machine="away", experiment=EXPERIMENT)
+    assert run("import", str(exported(tmp_path / "away", other))) == 0
+    machines = {read_record(p).machine for p in (here / "results/records").glob("*/*/*.json")}
+    assert machines == {"home", "away"}
+    assert run("import", str(tmp_path / "away/export.tar.gz")) == 0
+
+
+def test_what_was_exported_comes_back_the_same(here: Path, tmp_path: Path, monkeypatch) -> None:
+    assert run("export", EXPERIMENT, "-o", str(tmp_path / "x.tar.gz")) == 0
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert run("import", str(tmp_path / "x.tar.gz")) == 0
+    assert everything(tmp_path / "empty/results") == everything(here / "results")
+
+
+def test_measured_twice_is_kept_twice_and_the_newer_is_pointed_to(here: Path, tmp_path) -> None:
+    first = make_record(machine="away", experiment=EXPERIMENT)
+    second = make_record(machine="away", experiment=EXPERIMENT, started=later(first))
+    assert second.started > first.started
+    newer = str(exported(tmp_path / "b", second))
+    assert run("import", newer) == 0
+    assert run("import", str(exported(tmp_path / "a", first))) == 0
+    assert len(list((here / "results/records/away").glob("*/*.json"))) == 2
+    pointer = here / "results/away" / EXPERIMENT / f"{first.name}.json"
+    assert second.started in pointer.read_text()
+
+
+def later(record):
+    from datetime import timedelta
+
+    from rnnbench.records.stamp import read
+
+    return read(record.started) + timedelta(hours=1)
+
+
+def repacked(source: Path, target: Path, change) -> Path:
+    """The archive with (name → bytes) changed, its manifest left as it was."""
+    with tarfile.open(source) as old:
+        files = {entry.name: old.extractfile(entry).read() for entry in old}
+    change(files)
+    with tarfile.open(target, "w:gz") as new:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            new.addfile(entry, io.BytesIO(content))
+    return target
+
+
+def record_name(files) -> str:
+    return next(name for name in files if name.startswith("records/"))
+
+
+def faster(files) -> None:
+    name = record_name(files)
+    files[name] = files[name].replace(b'"seconds": ', b'"seconds": 0', 1)
+
+
+def newer_schema(files) -> None:
+    files["manifest.json"] = files["manifest.json"].replace(b'"schema": 1', b'"schema": 2')
+
+
+def outside(files) -> None:
+    files["../outside.json"] = b"{}"
+
+
+def absolute(files) -> None:
+    files["/tmp/outside.json"] = b"{}"
+
+
+def additional(files) -> None:
+    files["records/a/b/c.json"] = b"{}"
+
+
+@pytest.mark.parametrize("change", [faster, newer_schema, outside, absolute, additional])
+def test_tampered_archives_change_nothing(here: Path, tmp_path: Path, change, capsys) -> None:
+    record = make_record(machine="away", experiment=EXPERIMENT)
+    file = repacked(exported(tmp_path / "away", record), tmp_path / "bad.tar.gz", change)
+    before = everything(here)
+    assert run("import", str(file)) == 1
+    assert everything(here) == before
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "nothing was imported" in told and "bad.tar.gz" in told
+
+
+def test_a_link_is_refused(here: Path, tmp_path: Path) -> None:
+    file = tmp_path / "link.tar.gz"
+    with tarfile.open(file, "w:gz") as made:
+        link = tarfile.TarInfo("records/link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        made.addfile(link)
+    assert run("import", str(file)) == 1
+
+
+def packed_by_hand(path: Path, files: dict[str, bytes]) -> Path:
+    archive.write(path, pack.KIND, files, {"experiment": EXPERIMENT})
+    return path
+
+
+def test_a_clash_with_a_record_that_is_here(here: Path, tmp_path: Path) -> None:
+    mine = make_record(machine="home", experiment=EXPERIMENT)
+    theirs = make_record(machine="home", experiment=EXPERIMENT, epoch_seconds=9.0)
+    assert mine.key == theirs.key
+    before = everything(here)
+    assert run("import", str(exported(tmp_path / "away", theirs))) == 1
+    assert everything(here) == before
+
+
+def test_a_record_in_the_place_of_another_machine(here: Path, tmp_path: Path) -> None:
+    record = make_record(machine="away", experiment=EXPERIMENT)
+    content = json.dumps(record.to_json()).encode()
+    name = f"records/third/{record.name}/{record.started}.json"
+    before = everything(here)
+    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", {name: content}))) == 1
+    assert everything(here) == before
+
+
+def test_a_newer_record_schema_is_refused(here: Path, tmp_path: Path, capsys) -> None:
+    record = make_record(machine="away", experiment=EXPERIMENT)
+    data = {**record.to_json(), "schema": 99}
+    files = {f"records/{record.key}.json": json.dumps(data).encode()}
+    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", files))) == 1
+    assert "schema 99" in capsys.readouterr().err
+
+
+def test_one_bad_file_among_two_imports_neither(here: Path, tmp_path: Path) -> None:
+    good = exported(tmp_path / "away", make_record(machine="away", experiment=EXPERIMENT))
+    bad = tmp_path / "bad.tar.gz"
+    bad.write_bytes(good.read_bytes()[:-40])
+    before = everything(here)
+    assert run("import", str(good), str(bad)) == 1
+    assert everything(here) == before
+
+
+def test_exporting_what_is_not_there(here: Path, tmp_path: Path, capsys) -> None:
+    assert run("export", "other", "-o", str(tmp_path / "x.tar.gz")) == 2
+    assert "has no runs of other" in capsys.readouterr().err

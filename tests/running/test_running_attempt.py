@@ -1,0 +1,186 @@
+"""One attempt at a run at a time, also across nodes; the dead are succeeded, the living awaited."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rnnbench.running import attempt, slurm
+from tests.conftest import ROOT, wait_until
+
+ELSEWHERE = {"host": "other 1234 pid:[1]", "pid": 1, "begun": 1, "job": None}
+QUICK = {"interval": 0.1, "poll": 0.02}
+HOLD = """
+import sys, time
+from pathlib import Path
+from rnnbench.running import attempt
+with attempt.held(Path(sys.argv[1]), lambda who: print("waits for", who, flush=True), poll=0.05):
+    print("begins", time.monotonic(), flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("ends", time.monotonic(), flush=True)
+"""
+
+
+def start(folder: Path, seconds: float) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), str(seconds)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{number}.json"
+    path.write_text(json.dumps({**ELSEWHERE, **facts}))
+    return path
+
+
+def test_eight_processes_one_after_another(tmp_path: Path) -> None:
+    processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
+    told = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    times = sorted(
+        tuple(float(line.split()[1]) for line in lines if not line.startswith("waits"))
+        for lines in told
+    )
+    assert len(times) == 8
+    assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+    assert len(list((tmp_path / "run").glob("*.json"))) == 8
+
+
+def test_a_killed_attempt_of_this_host_is_succeeded_at_once(tmp_path: Path) -> None:
+    first = start(tmp_path, 300)
+    assert first.stdout is not None and first.stdout.readline().startswith("begins")
+    second = start(tmp_path, 0)
+    assert second.stdout is not None
+    assert f"process {first.pid} on" in second.stdout.readline()
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    began = time.monotonic()
+    assert second.communicate(timeout=10)[0].startswith("begins")
+    assert time.monotonic() - began < 5
+
+
+def test_a_process_id_given_to_another_process_is_not_the_holder(tmp_path: Path) -> None:
+    me = attempt.myself()
+    elsewhere(tmp_path, **{**me, "begun": me["begun"] - 1})
+    with attempt.held(tmp_path, pytest.fail) as mine:
+        assert mine.number == 2 and mine.is_current()
+
+
+def test_another_host_is_awaited_while_it_renews(tmp_path: Path) -> None:
+    path, waited = elsewhere(tmp_path), []
+    holder = renewing(path, times=15)
+    with attempt.held(tmp_path, waited.append, **QUICK):
+        assert not holder.is_alive(), "taken from a living attempt"
+    assert waited == ["process 1 on other"]
+
+
+def renewing(path: Path, times: int):
+    def renew() -> None:
+        for _ in range(times):
+            os.utime(path)
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    return thread
+
+
+def test_another_host_that_is_silent_is_dead_whatever_its_clock_says(tmp_path: Path) -> None:
+    path = elsewhere(tmp_path)
+    os.utime(path, (time.time() + 9999, time.time() + 9999))
+    began = time.monotonic()
+    with attempt.held(tmp_path, **QUICK):
+        assert attempt.PATIENCE * 0.1 <= time.monotonic() - began < 5
+
+
+def test_two_that_find_it_dead_at_once_do_not_both_have_it(tmp_path: Path) -> None:
+    for round_ in range(5):
+        folder = tmp_path / str(round_)
+        elsewhere(folder, ended="20261121T075000_123456Z")
+        processes = [start(folder, 0.05) for _ in range(4)]
+        times = sorted(
+            tuple(float(line.split()[1]) for line in out.splitlines() if "waits" not in line)
+            for out in (process.communicate(timeout=30)[0] for process in processes)
+        )
+        assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+
+
+def test_one_that_was_taken_for_dead_knows_it(tmp_path: Path) -> None:
+    with attempt.held(tmp_path) as mine:
+        assert mine.is_current()
+        elsewhere(tmp_path, 2)
+        assert not mine.is_current()
+
+
+def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
+    (tmp_path / "1.json").touch()
+    waited: list[str] = []
+    with attempt.held(tmp_path, waited.append, **QUICK) as mine:
+        assert waited and mine.number == 2
+
+
+def test_the_holder_renews(tmp_path: Path) -> None:
+    with attempt.held(tmp_path, **QUICK):
+        path = tmp_path / "1.json"
+        before = path.stat().st_mtime_ns
+        wait_until(lambda: path.stat().st_mtime_ns > before, 5, "renewed")
+    assert json.loads(path.read_text())["ended"]
+
+
+def pretend_squeue(folder: Path, monkeypatch, script: str) -> None:
+    folder.mkdir()
+    (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.parametrize(
+    ("script", "over"),
+    [
+        ("echo RUNNING", False),
+        ("echo SUSPENDED", False),
+        ("echo CANCELLED", True),
+        ("echo NODE_FAIL", True),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
+        ("exit 0", False),
+    ],
+)
+def test_slurm_is_asked_about_jobs(tmp_path: Path, monkeypatch, script: str, over: bool) -> None:
+    pretend_squeue(tmp_path / "bin", monkeypatch, script)
+    assert slurm.is_over({"id": "7", "cluster": None}) is over
+    assert not slurm.is_over(None)
+
+
+def test_a_job_that_slurm_has_ended_is_succeeded_at_once(tmp_path: Path, monkeypatch) -> None:
+    pretend_squeue(tmp_path / "bin", monkeypatch, "echo TIMEOUT")
+    elsewhere(tmp_path / "run", job={"id": "7", "cluster": None})
+    with attempt.held(tmp_path / "run", pytest.fail):
+        pass
+
+
+def test_a_job_that_was_put_back_into_the_queue_succeeds_itself(tmp_path: Path, monkeypatch):
+    for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    elsewhere(tmp_path, job={"id": "7", "cluster": "c", "restart": 0})
+    with attempt.held(tmp_path, pytest.fail) as mine:
+        assert mine.number == 2
+
+
+def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
+    began = time.process_time()
+    with attempt.held(tmp_path, interval=0.1):
+        time.sleep(1)
+    # A hundred times as often as in earnest.
+    assert time.process_time() - began < 0.1

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from rnnbench.running.device import device_reasons
+
+P100 = {"gpus": [{"name": "Tesla P100-PCIE-16GB"}]}
+CPU = {"kind": "cpu", "threads": 2}
+GPU = {"kind": "gpu", "threads": None, "gpu": "P100"}
+SEES_ONE = {"framework_devices": ["/device:CPU:0", "/device:GPU:0"]}
+SEES_NONE = {"framework_devices": ["/device:CPU:0"]}
+
+
+@pytest.mark.parametrize(
+    ("device", "measured", "hardware", "found"),
+    [
+        (CPU, {"threads": {"asked": 1, "intra_op": 2, "pinned_to": [0]}}, {}, "intra_op says 2"),
+        (CPU, {"threads": {"asked": 2, "intra_op": 2, "pinned_to": [0]}}, {}, "pinned_to says 1"),
+        (CPU, SEES_ONE, P100, "a CPU run saw /DEVICE:GPU:0"),
+        (GPU, SEES_NONE, P100, "the framework saw no GPU"),
+        ({**GPU, "gpu": "K80"}, SEES_ONE, P100, "asked for a K80, the card is Tesla P100"),
+        ({**GPU, "gpu": "P10"}, SEES_ONE, P100, "asked for a P10"),
+    ],
+)
+def test_another_device_is_told(device, measured, hardware, found) -> None:
+    (reason,) = device_reasons(device, measured, hardware)
+    assert reason.code == "wrong_device"
+    assert found in reason.text
+
+
+@pytest.mark.parametrize(
+    ("device", "measured", "hardware"),
+    [
+        (CPU, {"threads": {"asked": 2, "intra_op": 2, "pinned_to": [0, 1]}}, {"gpus": []}),
+        (CPU, {**SEES_NONE, "threads": None}, P100),
+        (GPU, SEES_ONE, P100),
+        ({"kind": "gpu", "threads": None}, SEES_ONE, P100),
+        ({**GPU, "gpu": "p100"}, {"framework_devices": ["cuda:0"]}, P100),
+        (CPU, {"threads": {"asked": None, "intra_op": 2}}, {}),
+        (CPU, {"threads": {"asked": 2}}, {}),
+        (CPU, {}, {}),
+    ],
+)
+def test_the_device_asked_for_gives_no_reason(device, measured, hardware) -> None:
+    assert device_reasons(device, measured, hardware) == []
