@@ -1,9 +1,12 @@
-# Required: pointers. Makes: the experiment's tables and report.
+# Required: pointers and certificates, of this site and of those imported. Makes: the experiment's tables and report.
 
 
 rule report:
     input:
         job.pointers,
+        job.certificates,
+        job.elsewhere,
+        job.beside,
     output:
         f"{job.report_folder}/report.html",
         f"{job.report_folder}/report.md",
@@ -16,9 +19,7 @@ rule report:
         "../../environment.yml"
     params:
         experiment=job.experiment,
-        site=job.site,
         code=job.report_code,
         plan=job.plan_digest,
     shell:
         "RNNBENCH_LOG={log:q} exec python -m rnnbench report {params.experiment:q}"
-        " --site {params.site:q}"

@@ -7,10 +7,15 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError, RnnbenchError
+from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, records_of
+from rnnworker import machine
+
+if TYPE_CHECKING:
+    from rnnbench.report.beside import Beside
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,16 +33,24 @@ def main(argv: Sequence[str]) -> int:
 def _report(options: argparse.Namespace) -> None:
     # Imported late: pandas and Altair are heavy, and `rnnbench report --help` is not.
     from rnnbench.report.content import Experiment, content
+    from rnnbench.report.index import CARD, card, write_index
     from rnnbench.report.page import write_content
     from rnnbench.tables.gaps import missing as missing_table
 
-    folder = options.results / options.site / options.experiment
-    planned = [str(run["name"]) for run in read_plan(folder / "plan.jsonl")]
+    folders = folders_of(options)
+    planned: list[str] = []
+    there: list[Path] = []
+    missing: list[str] = []
+    for folder in folders:
+        names = [str(run["name"]) for run in read_plan(folder / "plan.jsonl")]
+        found_here = [path for name in names if (path := folder / f"{name}.json").is_file()]
+        planned += names
+        there += found_here
+        absent = missing_table(names, (path.stem for path in found_here))["name"].tolist()
+        missing += absent if len(folders) == 1 else [f"{n} at {folder.parent.name}" for n in absent]
+    folder = folders[0]
     facts = read_json(folder / "experiment.json")
-    pointers = [folder / f"{name}.json" for name in planned]
-    there = [pointer for pointer in pointers if pointer.is_file()]
     records, faults = records_of(options.results, there)
-    missing = missing_table(planned, (pointer.stem for pointer in there))["name"].tolist()
     try:
         experiment = Experiment(
             name=facts["name"],
@@ -52,16 +65,57 @@ def _report(options: argparse.Namespace) -> None:
             where=str(folder / "experiment.json"),
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
-    found = content(records, experiment, skipped, missing, map(str, faults))
+    beside = beside_of(options, folders, records)
+    found = content(records, experiment, skipped, missing, map(str, faults), beside)
     out = options.out or Path("reports") / options.experiment
     page = write_content(found, out)[0]
-    for answer in found.answers:
-        print(answer)
+    (out / CARD).write_text(card(found), encoding="utf-8")
+    if options.out is None:
+        write_index(out.parent)
+    for line in [*map(str, found.answers), *found.advice]:
+        print(line)
     if missing or faults:
         print(
             f"{len(missing)} of {len(planned)} planned runs are missing, {len(faults)} unreadable."
         )
     print(page)
+
+
+def folders_of(options: argparse.Namespace) -> list[Path]:
+    """The experiment's folder at each site that is asked for, this machine's first."""
+    found = [path.parent for path in options.results.glob(f"*/{options.experiment}/plan.jsonl")]
+    if options.site:
+        found = [options.results / site / options.experiment for site in options.site]
+    if not found:
+        raise RecordError(
+            f"no site has a plan of {options.experiment}.",
+            where=str(options.results),
+            remedy=f"run `snakemake --cores all --config experiment={options.experiment}` first.",
+        )
+    here = machine.fingerprint()["machine"]
+    return sorted(found, key=lambda folder: (folder.parent.name != here, folder.parent.name))
+
+
+def beside_of(
+    options: argparse.Namespace, folders: Sequence[Path], records: Sequence[Record]
+) -> Beside:
+    """Certificates of the experiment, price list, published rows and limits."""
+    from rnnbench.report.beside import Beside
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.sources.price import choose_prices
+    from rnnbench.sources.published import read_published
+    from rnnbench.tables.certificates import Certificates
+
+    devices = {record.choices.get("device", "") for record in records}
+    return Beside(
+        certificates=Certificates(
+            tuple(one for folder in folders for one in read_certificates(folder / "certificates"))
+        ),
+        prices=choose_prices(options.price, options.prices, devices),
+        published=tuple(read_published(options.published)),
+        deadline=options.deadline,
+        budget=options.budget,
+    )
 
 
 def read_plan(path: Path) -> list[dict[str, Any]]:
@@ -87,8 +141,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("experiment", help="its name, as in conf/experiment/")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
-    parser.add_argument("--site", required=True, help="the folder of pointers below DIR")
+    parser.add_argument(
+        "--site", action="append", help="only this folder of pointers below DIR (default: all)"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where it is written (reports/EXPERIMENT)"
     )
+    parser.add_argument(
+        "--price", metavar="NAME|FILE", help="price list: a name in conf/price/ or your own file"
+    )
+    parser.add_argument("--prices", type=Path, default=Path("conf/price"), metavar="DIR")
+    parser.add_argument("--published", type=Path, default=Path("reports/published"), metavar="DIR")
+    parser.add_argument(
+        "--deadline", type=_positive, metavar="SECONDS", help="recommend the cheapest within it"
+    )
+    parser.add_argument(
+        "--budget", type=_positive, metavar="USD", help="recommend the fastest for at most this"
+    )
     return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value

@@ -42,7 +42,7 @@ def answers(
     """One answer per group of comparable cells; one honest sentence where nothing was run."""
     if fastest.empty:
         return [Answer(NO_RUNS)]
-    several = fastest["machine"].nunique() > 1
+    several = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
     varied = [name for name in GROUP if fastest[name].nunique() > 1]
     same_group = [name for name in GROUP if name not in reference]
     found = []
@@ -60,6 +60,9 @@ def answers(
         mine = (learning[same_group] == list(key)).all(axis=1)
         if len(contests) > CONTESTS:
             clauses.append(f"the table below has {len(contests) - CONTESTS} devices more")
+        left_out = "; ".join(dict.fromkeys(filter(None, contests["left_out"])))
+        if left_out:
+            clauses.append(f"not compared, as not the same function: {left_out}")
         text = "; ".join(clauses)
         found.append(Answer(f"{text[0].upper()}{text[1:]}.", same_sentence(learning[mine])))
     return found

@@ -13,4 +13,12 @@ def colours(implementations: Iterable[str]) -> Mapping[str, str]:
     """Implementation → colour, by name, so that neither speed nor chance decides; the seventh
     begins again, which is why every mark is also labelled."""
     names = sorted(set(implementations))
-    return {name: OKABE_ITO[place % len(OKABE_ITO)] for place, name in enumerate(names)}
+    ink = {name: OKABE_ITO[place % len(OKABE_ITO)] for place, name in enumerate(names)}
+    # A model without a recurrent layer has no implementation and is called so on the page.
+    return {**ink, "model": ink[""]} if "" in ink else ink
+
+
+def of_these(ink: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+    """The colours of `names` alone, so that a legend lists only what is drawn."""
+    wanted = set(names)
+    return {name: colour for name, colour in ink.items() if name in wanted}

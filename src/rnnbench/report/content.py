@@ -10,20 +10,36 @@ from rnnbench.records.record import Record
 from rnnbench.report import lists, sheets
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
-from rnnbench.report.figures import Figure, figures
-from rnnbench.report.raw import RawRun, doubted, raw_runs
+from rnnbench.report.axes import builds_section, target_section, threads_section
+from rnnbench.report.beside import Beside
+from rnnbench.report.colours import colours
+from rnnbench.report.curves import curves_section
+from rnnbench.report.equal import equal_section
+from rnnbench.report.figure import Figure
+from rnnbench.report.figures import PANELS, figures
+from rnnbench.report.money import money_section, recommendations
+from rnnbench.report.others import beside_section
+from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
+from rnnbench.report.section import Section
 from rnnbench.report.sheet import Sheet
+from rnnbench.report.trust import caveats, order_words, ratio_words, verdict_words, warmup_words
 from rnnbench.tables.accuracy import accuracy
+from rnnbench.tables.builds import builds
+from rnnbench.tables.certificates import UNKNOWN
+from rnnbench.tables.cost import cost
+from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
-from rnnbench.tables.frame import tidy
+from rnnbench.tables.frame import GROUP, tidy
 from rnnbench.tables.gaps import skipped as skipped_table
-from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
-from rnnbench.tables.order import as_planned, order
+from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.ranked import ranked
 from rnnbench.tables.runs import runs
-from rnnbench.tables.time import ratios_shown, time
+from rnnbench.tables.scaling import scaling
+from rnnbench.tables.target import curves_by_second, target
+from rnnbench.tables.time import NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,9 +64,10 @@ class Content:
     experiment: Experiment
     summary: str
     answers: list[Answer]
+    advice: list[str]
     time: list[Sheet]
     accuracy: list[Sheet]
-    kernels: list[Sheet]
+    sections: list[Section]
     runs: list[Sheet]
     skipped: list[Sheet]
     provenance: list[Sheet]
@@ -58,9 +75,13 @@ class Content:
     missing: list[str]
     faults: list[str]
     raw: list[RawRun]
+    raw_cells: list[RawCell]
     doubted: list[RawRun]
+    doubted_more: int
     verdicts: str
     ratios: str
+    warmup: str
+    caveats: list[str]
     order: str
     rerun: str
     csv: dict[str, pd.DataFrame]
@@ -70,7 +91,34 @@ class Content:
 
     @property
     def any_suspect(self) -> bool:
-        return any(run.verdict == "suspect" for run in self.raw)
+        return bool(self.csv["runs"]["verdict"].eq("suspect").any())
+
+    @property
+    def uncertified(self) -> list[str]:
+        """Implementations whose speed-up is shown though no certificate covers it."""
+        table = self.csv["time"]
+        unknown = table[(table["equal"] == UNKNOWN) & table["speedup"].notna()]
+        return list(dict.fromkeys(unknown["implementation"]))
+
+    @property
+    def unequal(self) -> list[str]:
+        """Why a cell has no speed-up: what its certificate found."""
+        table = self.csv["time"]
+        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
+
+    @property
+    def panels(self) -> int:
+        """How many places (group and device) are drawn, 0 where all are."""
+        places = self.csv["time"].groupby([*GROUP, "device", "machine"]).ngroups
+        return PANELS if places > PANELS else 0
+
+    @property
+    def pooled(self) -> bool:
+        return bool(self.csv["time"]["method"].str.startswith("pooled").any())
+
+    @property
+    def all_figures(self) -> list[Figure]:
+        return [*self.figures, *(figure for one in self.sections for figure in one.figures)]
 
     @property
     def several_groups(self) -> bool:
@@ -87,33 +135,60 @@ def content(
     skipped: Iterable[Mapping[str, str]] = (),
     missing: Iterable[str] = (),
     faults: Iterable[str] = (),
+    beside: Beside = Beside(),  # noqa: B008 (frozen)
 ) -> Content:
     """All numbers, words and figures of the report of `records`."""
-    frame, raw, reference = ranked(tidy(records)), raw_runs(records), experiment.reference
-    speed, learnt, every = time(frame, reference), accuracy(frame), runs(frame)
-    same, winners = learning(frame, reference), fastest(frame, speed, reference)
-    places = order(frame)
+    frame, reference = ranked(tidy(records)), experiment.reference
+    speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
+    every, same = runs(frame), learning(frame, reference)
+    winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
+    compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
+    arrival, drawn = target(frame), figures(frame, speed)
+    raw = raw_runs(records) if len(records) <= MANY else []
+    unclean = doubted(raw or raw_runs([r for r in records if r.verdict.status != "clean"]))
+    ink = colours(speed["implementation"])
+    sections = [
+        money_section(money, beside, ink),
+        builds_section(compared),
+        threads_section(counts, ink),
+        equal_section(frame, beside.certificates),
+        curves_section(drawn),
+        target_section(arrival, curves_by_second(frame, "val_acc"), ink),
+        beside_section(speed, beside.published),
+    ]
+    ratios = (
+        ratios_shown(speed) + extra_ratios(winners) + int(money["relative_low"].notna().sum())
+        + int(compared["change_low"].notna().sum()) + int(counts["speedup_low"].notna().sum())
+    )  # fmt: skip
     return Content(
         experiment=experiment,
         summary=_summary(every),
         answers=answers(winners, same, reference),
+        advice=recommendations(money, beside),
         time=_filled(sheets.time_sheet(speed), sheets.step_sheet(speed)),
         accuracy=_filled(sheets.accuracy_sheet(learnt), sheets.learning_sheet(same)),
-        kernels=_filled(lists.kernels_sheet(kernels(frame))),
-        runs=_filled(lists.runs_sheet(every)),
+        sections=[section for section in sections if section],
+        runs=_filled(lists.runs_sheet(every, MANY)),
         skipped=_filled(lists.skipped_sheet(skipped_table(skipped))),
         provenance=_filled(lists.provenance_sheet(provenance(records))),
-        figures=figures(frame, reference),
+        figures=[figure for figure in drawn if figure.kind != "curve"],
         missing=list(missing),
         faults=list(faults),
         raw=raw,
-        doubted=doubted(raw),
-        verdicts=_verdicts(every),
-        ratios=_ratios(ratios_shown(speed) + extra_ratios(winners)),
-        order=_order(places),
+        raw_cells=[] if raw else raw_cells(records),
+        doubted=unclean[:MANY],
+        doubted_more=max(0, len(unclean) - MANY),
+        verdicts=verdict_words(every),
+        ratios=ratio_words(ratios),
+        warmup=warmup_words(warmup(frame)),
+        caveats=caveats(speed, learnt),
+        order=order_words(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
-        csv={"accuracy": learnt, "time": speed, "runs": every},
-    )
+        csv={
+            "accuracy": learnt, "time": speed, "runs": every, "epochs": epochs(frame),
+            "cost": money, "builds": compared, "threads": counts, "target": arrival,
+        },
+    )  # fmt: skip
 
 
 def _filled(*candidates: Sheet) -> list[Sheet]:
@@ -123,36 +198,7 @@ def _filled(*candidates: Sheet) -> list[Sheet]:
 def _summary(every: pd.DataFrame) -> str:
     if every.empty:
         return "no runs"
-    machines = ", ".join(dict.fromkeys(every["machine"]))
+    machines = list(dict.fromkeys(every["machine"]))
+    names = ", ".join(machines) if len(machines) < 4 else n.counted(len(machines), "machine")
     when = n.moment(every["started"].iloc[-1])[:10]
-    return f"{n.counted(len(every), 'run')} on {machines}, last on {when}"
-
-
-def _verdicts(every: pd.DataFrame) -> str:
-    count = every["verdict"].value_counts()
-    clean, suspect, void = (int(count.get(name, 0)) for name in ("clean", "suspect", "void"))
-    words = [f"{n.counted(len(every), 'run')}: {clean} clean"]
-    words.append(f"{suspect} suspect (used, and marked {n.DAGGER} wherever they count)")
-    words.append(f"{void} void (used in no number)")
-    return ", ".join(words) + "."
-
-
-def _ratios(count: int) -> str:
-    if count == 0:
-        return "No ratio with an interval is shown."
-    by_chance = f"{0.05 * count:.2g}"
-    return (
-        f"Of the {n.counted(count, 'ratio')} looked at on this page, about {by_chance} would look "
-        "different from 1 by chance if nothing differed: each has a 95 % interval of its own."
-    )
-
-
-def _order(places: pd.DataFrame) -> str:
-    if places.empty:
-        return ""
-    blocks = n.counted(int(places["block"].nunique()), "block")
-    kept = "in the planned order" if as_planned(places) else "not quite in the planned order"
-    return (
-        f"Runs were interleaved in {blocks}, each holding every cell once in a random order, and "
-        f"measured {kept}. A drift of the machine would show as a slope."
-    )
+    return f"{n.counted(len(every), 'run')} on {names}, last on {when}"

@@ -1,11 +1,13 @@
-"""Figures over epochs and over the order of measuring."""
+"""Learning curves by epoch, and runs in the order of measuring."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rnnbench.report.figure import Figure
 from rnnbench.report.panels import colour_of
+from rnnbench.report.section import Section
 
 if TYPE_CHECKING:
     import altair as alt
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 230, 180
 LABEL_HEIGHT = 15
 DASH = 9
+
+
+def curves_section(drawn: Sequence[Figure]) -> Section:
+    words = (
+        "Mean over runs; the shade reaches from the least run to the greatest. Where curves "
+        "coincide, their colours alternate.",
+    )
+    chosen = tuple(figure for figure in drawn if figure.kind == "curve")
+    return Section("curves", "Learning curves", words, chosen)
 
 
 def curve_panel(

@@ -1,54 +1,45 @@
-"""All figures of a report, as SVG text."""
+"""The figures of time, learning and order, as SVG text."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rnnbench.report.colours import colours
 from rnnbench.report.curves import curve_panel, order_panel
+from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
-from rnnbench.report.panels import speedup_limits, speedup_panel, time_limits, time_panel
-from rnnbench.report.svg import render
+from rnnbench.report.panels import LOG_FROM, speedup_limits, speedup_panel, time_limits, time_panel
 from rnnbench.tables.curves import curves
-from rnnbench.tables.order import order
-from rnnbench.tables.time import COMPARED, time
+from rnnbench.tables.order import binned, order
+from rnnbench.tables.time import COMPARED
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import altair as alt
     import pandas as pd
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
+PANELS = 12  # of a kind: what a person scrolls through; the tables hold every cell
 
 
-@dataclass(frozen=True)
-class Figure:
-    """`id` is unique in a report and the name of its file; `kind`: ``time``, ``speedup``,
-    ``curve`` or ``order``; `title` says what is shown; `svg` stands in a page as it is."""
-
-    id: str
-    kind: str
-    group: str
-    title: str
-    svg: str
-
-
-def figures(frame: pd.DataFrame, reference: Mapping[str, str]) -> list[Figure]:
-    """Every figure that `frame` has data for."""
-    table = time(frame, reference)
+def figures(frame: pd.DataFrame, table: pd.DataFrame) -> list[Figure]:
+    """Figures of time, speed-up, learning and order that `frame` has data for, of the first
+    `PANELS` places (group and device). `table` is the time table of `frame`."""
     if table.empty:
         return []
     ink = colours(table["implementation"])
+    cells = first_places(with_labels(table))
     return [
-        *_speed(with_labels(table), with_labels(run_values(frame)), ink),
-        *(figure for measure in CURVES for figure in _learning(frame, measure, ink)),
-        *_orders(order(frame), ink),
+        *_speed(cells, with_labels(run_values(frame)), ink),
+        *(one for measure in CURVES for one in _learning(frame, measure, ink)),
+        *_orders(binned(order(frame)), ink),
     ]
+
+
+def first_places(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first `PANELS` pairs of `group_name` and `column_name`."""
+    place = table.groupby(["group_name", "column_name"], sort=False).ngroup()
+    return table[place < PANELS]
 
 
 def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
@@ -58,32 +49,28 @@ def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> I
         compared = cells["words"].isin(COMPARED).any()
         for device, here in cells.groupby("column_name", sort=False):
             dots = of_group[of_group["column_name"] == device]
+            # One axis for all devices, unless it would hide what differs inside one of them.
+            apart = times[0] > 0 and times[1] > LOG_FROM * times[0]
+            limits = time_limits(here, dots) if apart else times
             title = f"Seconds per epoch on {device}"
-            yield _figure("time", str(group), str(device), title,
-                          time_panel(here, dots, ink, times))  # fmt: skip
+            yield figure("time", str(group), str(device), title,
+                         time_panel(here, dots, ink, limits))  # fmt: skip
             if compared and here["speedup"].notna().any():
                 title = f"Speed-up on {device}"
-                yield _figure("speedup", str(group), str(device), title,
-                              speedup_panel(here, ink, ratios))  # fmt: skip
+                yield figure("speedup", str(group), str(device), title,
+                             speedup_panel(here, ink, ratios))  # fmt: skip
 
 
 def _learning(frame: pd.DataFrame, measure: str, ink: Mapping[str, str]) -> Iterator[Figure]:
-    table = with_labels(curves(frame, measure))
+    table = first_places(with_labels(curves(frame, measure)))
     for (group, device), here in table.groupby(["group_name", "column_name"], sort=False):
         title = f"{CURVES[measure].capitalize()} on {device}"
         panel = curve_panel(here, measure, ink)
-        yield _figure("curve", str(group), f"{device}-{measure}", title, panel)
+        yield figure("curve", str(group), f"{device}-{measure}", title, panel)
 
 
 def _orders(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
     for machine, here in table.groupby("machine", sort=False):
         title = "Epoch time of each run against the mean of its cell"
         title += f", {machine}" if table["machine"].nunique() > 1 else ""
-        yield _figure("order", "", str(machine), title, order_panel(here, ink))
-
-
-def _figure(
-    kind: str, group: str, which: str, title: str, chart: alt.LayerChart | alt.FacetChart
-) -> Figure:
-    id = re.sub(r"[^A-Za-z0-9_]+", "-", f"{kind}-{group}-{which}").strip("-")
-    return Figure(id, kind, group, title, render(chart.properties(title=title), id, title))
+        yield figure("order", "", str(machine), title, order_panel(here, ink), wide=True)

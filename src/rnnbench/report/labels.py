@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def group_label(row: Any) -> str:
-    """``digits_rnn · lstm · current · units=512``."""
-    return " · ".join(str(row[name]) for name in GROUP if row[name])
-
-
 def short_group(row: Any, varied: Collection[str]) -> str:
     """The group as a sentence names it: the model and what is `varied` of the rest,
     ``digits_rnn (gru, units=512)``."""
@@ -25,14 +20,17 @@ def short_group(row: Any, varied: Collection[str]) -> str:
 
 
 def with_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with the columns `group_name`, `column_name` (the device, with its machine where
-    there are several) and `shown` (the implementation, with a dagger where a run is suspect).
-    """
+    """`table` with the columns `group_name` (``digits_rnn · lstm · current · units=512``),
+    `column_name` (the device, with its machine where one device has several) and `shown` (the
+    implementation, with a dagger where a run is suspect)."""
     table = table.copy()
-    several = table["machine"].nunique() > 1
-    table["group_name"] = [group_label(row) for _, row in table.iterrows()]
+    several = (table.groupby("device")["machine"].nunique() > 1).to_dict()
+    groups = zip(*(table[name] for name in GROUP), strict=True)
+    table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [
-        f"{device or 'device not named'} on {machine}" if several else device or "device not named"
+        f"{device or 'device not named'} on {machine}"
+        if several[device]
+        else device or "device not named"
         for device, machine in zip(table["device"], table["machine"], strict=True)
     ]
     names = [name or "model" for name in table["implementation"]]

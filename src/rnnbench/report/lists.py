@@ -1,18 +1,22 @@
-"""Sheets that list things: runs, skipped and missing cells, kernels, provenance."""
+"""Sheets that list things: runs, skipped cells, provenance."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import with_labels
 from rnnbench.report.sheet import Column, Row, Sheet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def runs_sheet(table: pd.DataFrame) -> Sheet:
+def runs_sheet(table: pd.DataFrame, many: int) -> Sheet:
+    """Every run; of more than `many`, those that are not clean (the first `many`)."""
+    title = "Every run, in the order of measuring"
+    if len(table) > many:
+        title = f"Runs that are not clean (all {len(table):,} are in tables/runs.csv)"
+        table = table[table["verdict"] != "clean"].head(many)
     rows = [
         Row(
             run["name"] + (f" {n.DAGGER}" if run["verdict"] == "suspect" else ""),
@@ -32,7 +36,7 @@ def runs_sheet(table: pd.DataFrame) -> Sheet:
                 n.moment(run["started"]),
             ),
         )
-        for _, run in table.iterrows()
+        for run in table.to_dict("records")
     ]
     columns = (
         Column("verdict", number=False),
@@ -45,28 +49,13 @@ def runs_sheet(table: pd.DataFrame) -> Sheet:
         ),
         Column("started, UTC", number=False, quiet=True),
     )  # fmt: skip
-    return Sheet("runs", "Every run, in the order of measuring", "run", columns, tuple(rows))
+    return Sheet("runs", title, "run", columns, tuple(rows))
 
 
 def skipped_sheet(table: pd.DataFrame) -> Sheet:
     rows = tuple(Row(cell["name"], (cell["why"],)) for _, cell in table.iterrows())
     columns = (Column("why it cannot exist", number=False),)
     return Sheet("skipped", "Skipped cells", "cell", columns, rows)
-
-
-def kernels_sheet(table: pd.DataFrame) -> Sheet:
-    table = with_labels(table)
-    several = table["group_name"].nunique() > 1
-    rows = tuple(
-        Row(
-            row["shown"],
-            (row["column_name"], row["kernel"], str(row["runs"])),
-            row["group_name"] if several else "",
-        )
-        for _, row in table.iterrows()
-    )
-    columns = (Column("device", number=False), Column("attested", number=False), Column("runs"))
-    return Sheet("kernels", "Kernels", "implementation", columns, rows)
 
 
 def provenance_sheet(table: pd.DataFrame) -> Sheet:

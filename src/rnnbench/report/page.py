@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.report.answer import spans
+from rnnbench.report.beside import Beside
 from rnnbench.report.content import Content, Experiment, content
 from rnnbench.report.raw import EPOCH_HEADS
-from rnnbench.report.sheet import to_html, to_markdown
+from rnnbench.report.sheet import shortened, to_html, to_markdown
 from rnnbench.report.svg import standalone
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+ALWAYS = ("accuracy", "time", "runs")  # declared by the workflow's rule, empty or not
 
 
 def write_report(
@@ -26,6 +30,7 @@ def write_report(
     skipped: Iterable[Mapping[str, str]] = (),
     missing: Iterable[str] = (),
     faults: Iterable[str] = (),
+    beside: Beside = Beside(),  # noqa: B008 (frozen)
 ) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``tables/*.csv`` and ``figures/*.svg`` below
     `out` and returns their paths, the page first.
@@ -37,16 +42,31 @@ def write_report(
     - `skipped`: ``{"name", "why"}`` of cells that cannot exist.
     - `missing`: names of planned runs without a record.
     - `faults`: what could not be read, in words.
+    - `beside`: certificates, prices, published rows, limits.
     """
-    return write_content(content(records, experiment, skipped, missing, faults), out)
+    return write_content(content(records, experiment, skipped, missing, faults, beside), out)
 
 
 def write_content(found: Content, out: Path) -> list[Path]:
     """Writes the files of a report that is already computed."""
     texts = {"report.html": to_page(found), "report.md": to_readme(found)}
-    texts |= {f"tables/{name}.csv": table.to_csv(index=False) for name, table in found.csv.items()}
-    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in found.figures}
+    texts |= {
+        f"tables/{name}.csv": table.to_csv(index=False)
+        for name, table in found.csv.items()
+        if len(table) or name in ALWAYS
+    }
+    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in found.all_figures}
+    return write_texts(texts, out)
+
+
+def write_texts(texts: Mapping[str, str], out: Path, *, clean: bool = True) -> list[Path]:
+    """Writes each text at its path below `out`. With `clean`, figures and tables of an earlier
+    report that are not among them are deleted: a stale figure looks like a fresh one."""
     try:
+        for folder, ending in (("figures", "svg"), ("tables", "csv")):
+            for stale in (out / folder).glob(f"*.{ending}") if clean else ():
+                if f"{folder}/{stale.name}" not in texts:
+                    stale.unlink()
         for name, text in texts.items():
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,19 +82,20 @@ def write_content(found: Content, out: Path) -> list[Path]:
 
 def to_page(found: Content) -> str:
     """The self-contained HTML page."""
-    return _environment(html=True).get_template("report.html.j2").render(page=found)
+    return environment(html=True).get_template("report.html.j2").render(page=found)
 
 
 def to_readme(found: Content) -> str:
     """The same in GitHub's Markdown, with links to the figures' files."""
-    return _environment(html=False).get_template("report.md.j2").render(page=found)
+    return environment(html=False).get_template("report.md.j2").render(page=found)
 
 
-def _environment(*, html: bool) -> Environment:
+def environment(*, html: bool) -> Environment:
+    """Templates with the filters that turn sheets, words and drawings into text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
         autoescape=html,
         undefined=StrictUndefined,
@@ -82,8 +103,11 @@ def _environment(*, html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "spans": spans, "table": to_html if html else to_markdown, "drawn": Markup,
-    }  # fmt: skip
-    environment.globals["epoch_heads"] = EPOCH_HEADS
-    return environment
+    made.filters |= {
+        "spans": spans,
+        "shortened": shortened,
+        "table": to_html if html else to_markdown,
+        "drawn": Markup,
+    }
+    made.globals["epoch_heads"] = EPOCH_HEADS
+    return made

@@ -37,7 +37,7 @@ def time_panel(
     )
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
-    x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~g"), "scale": scale}
+    x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~r"), "scale": scale}
     y = _rows(cells)
     base = alt.Chart(cells)
     colour = colour_of(ink)
@@ -69,7 +69,7 @@ def speedup_panel(
 
     cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
         label=list(map(_speedup_label, _rows_of(cells))),
-        end=cells["speedup_high"].fillna(cells["speedup"]),
+        end=cells["speedup_high"].fillna(cells["speedup"]).fillna(1.0),
     )
     low, high = limits
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
@@ -111,9 +111,8 @@ def time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
 def speedup_limits(cells: pd.DataFrame) -> tuple[float, float]:
     """The ends of the axis of ratios for all panels of a group, 1 and labels included."""
     low = min(1.0, cells[SPEEDUP].min().min()) / 1.02
-    compared = cells[cells["speedup"].notna()]
-    ends = compared["speedup_high"].fillna(compared["speedup"])
-    labels = list(zip(ends, map(_speedup_label, _rows_of(compared)), strict=True))
+    ends = cells["speedup_high"].fillna(cells["speedup"]).fillna(1.0)
+    labels = list(zip(ends, map(_speedup_label, _rows_of(cells)), strict=True))
     high = max(1.0, ends.max()) * 1.02
     return low, math.exp(_reach(math.log(low), labels, math.log, math.log(high)))
 

@@ -1,4 +1,4 @@
-"""Each run down to its raw epochs."""
+"""Each run down to its raw epochs, or, of very many runs, each cell down to its runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from rnnbench.records.record import Epoch, Reason, Record
 from rnnbench.report import numbers as n
+from rnnbench.tables.stats import run_value
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
+MANY = 300  # runs: beyond, raw epochs are in tables/epochs.csv and the page has a line per run
 
 
 @dataclass(frozen=True)
 class RawRun:
-    """One run as text: `place` is its record's path below the results folder."""
+    """One run as text: `place` is its record's path below the results folder; `facts` say
+    which bytes, build and code it used; `rerun` is the command that measures it again."""
 
     name: str
     verdict: str
@@ -21,12 +24,27 @@ class RawRun:
     place: str
     started: str
     machine: str
+    facts: tuple[tuple[str, str], ...]
+    rerun: str
     epochs: tuple[tuple[str, ...], ...]
 
 
-def raw_runs(records: Iterable[Record]) -> list[RawRun]:
-    """All runs in the order they were started."""
-    ordered = sorted(records, key=lambda record: (record.started, record.key))
+@dataclass(frozen=True)
+class RawCell:
+    """The runs of one cell on one machine, one line of text each."""
+
+    name: str
+    machine: str
+    runs: tuple[str, ...]
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """As they were started."""
+    return sorted(records, key=lambda record: (record.started, record.key))
+
+
+def raw_runs(records: Sequence[Record]) -> list[RawRun]:
+    """All runs as they were started."""
     return [
         RawRun(
             record.name,
@@ -35,10 +53,24 @@ def raw_runs(records: Iterable[Record]) -> list[RawRun]:
             f"records/{record.key}.json",
             n.moment(record.started),
             record.machine,
+            _facts(record),
+            f"rnnbench retry {record.experiment} {record.name}",
             tuple(map(_epoch, record.epochs)),
         )
-        for record in ordered
+        for record in in_order(records)
     ]
+
+
+def raw_cells(records: Sequence[Record]) -> list[RawCell]:
+    """All runs by cell: seed and repeat, verdict, median epoch, when, and the record's file."""
+    cells: dict[tuple[str, str], list[str]] = {}
+    for record in in_order(records):
+        end = f"-s{record.seed}-r{record.repeat}"
+        times = [epoch.seconds for epoch in record.epochs]
+        seconds = n.seconds(run_value(times)) if times else n.NOTHING
+        line = f"{end[1:]:8} {record.verdict.status:8} {seconds:>8} s  {record.started}"
+        cells.setdefault((record.name.removesuffix(end), record.machine), []).append(line)
+    return [RawCell(name, machine, tuple(lines)) for (name, machine), lines in cells.items()]
 
 
 def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
@@ -46,6 +78,20 @@ def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
     return sorted(
         (run for run in runs if run.verdict != "clean"), key=lambda r: r.verdict != "void"
     )
+
+
+def _facts(record: Record) -> tuple[tuple[str, str], ...]:
+    identity = record.identity
+    facts = {
+        "build": record.choices.get("build"),
+        "build lock": identity.get("build_lock"),
+        "dataset md5": identity.get("dataset_md5"),
+        "worker code": identity.get("worker"),
+        "code revision": record.environment.get("revision") or record.measured.get("revision"),
+        "digest": record.digest,
+        "MLflow filter": f'tags.`rnnbench.record` = "{record.key}"',
+    }
+    return tuple((name, str(value)) for name, value in facts.items() if value)
 
 
 def _epoch(epoch: Epoch) -> tuple[str, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 if TYPE_CHECKING:
     from great_tables import GT
+
+
+ROWS = 80  # of a table on a page
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,21 @@ class Sheet:
     notes: tuple[str, ...] = ()
 
 
+def shortened(sheet: Sheet) -> Sheet:
+    """The first `ROWS` rows, with a note where there are more: a page of thousands of rows helps
+    nobody, and the CSV tables hold them all."""
+    if len(sheet.rows) <= ROWS:
+        return sheet
+    note = f"The first {ROWS} of {len(sheet.rows):,} rows; all are in the CSV tables."
+    return replace(sheet, rows=sheet.rows[:ROWS], notes=(*sheet.notes, note))
+
+
 def to_html(sheet: Sheet) -> Markup:
     """The table element alone: its looks are the page's, in light and dark."""
     import pandas as pd
     from great_tables import GT
 
+    sheet = shortened(sheet)
     names = [f"c{number}" for number in range(len(sheet.columns))]
     frame = pd.DataFrame([row.cells for row in sheet.rows], columns=names, dtype=object)
     frame.insert(0, "head", [row.head for row in sheet.rows])
@@ -99,6 +112,7 @@ def _table_element(html: str) -> str:
 
 def to_markdown(sheet: Sheet) -> str:
     """A GitHub table. Spanners become part of the labels, groups a column of their own."""
+    sheet = shortened(sheet)
     grouped = any(row.group for row in sheet.rows)
     heads = [sheet.corner, *(" ".join(filter(None, (c.spanner, c.label))) for c in sheet.columns)]
     rules = [":--", *("--:" if column.number else ":--" for column in sheet.columns)]

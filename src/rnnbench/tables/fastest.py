@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.time import IS_REFERENCE, KEY, compare
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.time import IS_REFERENCE, KEY, NOT_EQUAL, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 FASTEST_COLUMNS = [
     *KEY, "contestants", "suspect", "seconds", "speedup", "low", "high", "words", "runner_up",
     "lead", "lead_low", "lead_high", "lead_shown", "lead_is_speedup",
+    "left_out", "equal",
 ]  # fmt: skip
 
 
@@ -26,23 +28,35 @@ def fastest(
     `suspect` (bool: runs of it, the reference or the runner-up are); `seconds` per epoch;
     `speedup`, `low`, `high`, `words` as in the time table; `runner_up` (its name, ``""`` for none)
     and `lead` = runner-up's seconds / own, with `lead_low`, `lead_high`, `lead_shown`
-    and `lead_is_speedup` (the time table shows this ratio already).
+    and `lead_is_speedup` (the time table shows this ratio already); `left_out`: names and reasons
+    of cells that do not compute the reference's function and so are no contestants; `equal`:
+    whether the fastest is certified to compute the reference's.
     """
     import pandas as pd
 
-    values = dict(iter(run_values(frame).groupby(KEY, sort=False)))
+    usable = run_values(frame)
+    values, spreads = dict(iter(usable.groupby(KEY, sort=False))), pooled_spreads(usable, KEY)
     told_by = {"rnn", "alias", *reference}
     same = [name for name in KEY if name not in told_by]
     rows = []
     for _, cells in time_table.groupby(same, sort=False):
-        ranked = [row for _, row in cells.sort_values("epoch_seconds", kind="stable").iterrows()]
-        axes = [axis for axis in told_by - {"rnn", "alias"} if cells[axis].nunique() > 1]
-        rows.append(_contest(ranked, values, sorted(axes)))
+        ordered = cells.sort_values("epoch_seconds", kind="stable").to_dict("records")
+        ranked = [row for row in ordered if row["words"] != NOT_EQUAL]
+        axes = sorted(a for a in told_by - {"rnn", "alias"} if cells[a].nunique() > 1)
+        if not ranked:
+            continue
+        unequal = [row for row in ordered if row["words"] == NOT_EQUAL]
+        left_out = "; ".join(f"`{_name(row, axes)}` ({row['equal_why']})" for row in unequal)
+        spread = shared(spreads, ranked[0], ranked[1]) if len(ranked) > 1 else None
+        rows.append({**_contest(ranked, values, axes, spread), "left_out": left_out})
     return pd.DataFrame(rows, columns=["name", *FASTEST_COLUMNS])
 
 
 def _contest(
-    ranked: list[pd.Series], values: Mapping[Any, pd.DataFrame], axes: list[str]
+    ranked: list[dict[Any, Any]],
+    values: Mapping[Any, pd.DataFrame],
+    axes: list[str],
+    spread: Spread | None,
 ) -> dict[str, Any]:
     first = ranked[0]
     row = {
@@ -55,12 +69,14 @@ def _contest(
         "low": first["speedup_low"],
         "high": first["speedup_high"],
         "words": first["words"],
+        "equal": first["equal"],
         "runner_up": "",
     }
     if len(ranked) < 2:
         return row
     second = ranked[1]
-    lead = compare(values[tuple(first[KEY])], values[tuple(second[KEY])])
+    own, other = (values[tuple(row[name] for name in KEY)] for row in (first, second))
+    lead = compare(own, other, spread)
     return {
         **row,
         "suspect": row["suspect"] or bool(second["suspect"]),
@@ -78,6 +94,6 @@ def extra_ratios(table: pd.DataFrame) -> int:
     return int((table["lead_low"].notna() & ~table["lead_is_speedup"].eq(True)).sum())
 
 
-def _name(cell: pd.Series, axes: list[str]) -> str:
+def _name(cell: Mapping[Any, Any], axes: list[str]) -> str:
     parts = [cell["implementation"], *(cell[axis] for axis in axes)]
     return ", ".join(str(part) for part in parts if part) or str(cell["model"])

@@ -19,6 +19,7 @@ CELL = [*GROUP, "rnn", "alias", "implementation", *COLUMN]
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
+    "why_not_cudnn",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -37,7 +38,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults.
     - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
-    - `peak_memory_bytes`, `parameters`, `kernel` (``""`` where nothing is attested).
+    - `peak_memory_bytes`, `parameters`, `kernel` (what was found in the traced step, ``""`` where
+      nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
 
     Of the row:
 
@@ -58,7 +60,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
             columns[name].extend(row.get(name) for row in rows)
     frame = pd.DataFrame(columns)
     text = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started",
-            "kernel", "phase"}  # fmt: skip
+            "kernel", "why_not_cudnn", "phase"}  # fmt: skip
     for name in frame.columns:
         if name not in text:
             frame[name] = pd.to_numeric(frame[name]).astype("float64")
@@ -106,7 +108,17 @@ def _run_facts(record: Record) -> dict[str, Any]:
         "started": record.started,
         "peak_memory_bytes": record.measured.get("peak_memory_bytes"),
         "parameters": record.measured.get("parameters"),
-        "kernel": facts_in_words(record.measured.get("kernel")),
+        **_kernel(record.measured.get("kernel")),
+    }
+
+
+def _kernel(kernel: Any) -> dict[str, str]:
+    """What ran, from ``measured.kernel`` (see ``ARCHITECTURE.md``, "Kernel")."""
+    if not (isinstance(kernel, Mapping) and "found" in kernel):
+        return {"kernel": facts_in_words(kernel), "why_not_cudnn": ""}
+    return {
+        "kernel": facts_in_words(kernel["found"]),
+        "why_not_cudnn": facts_in_words(kernel.get("why_not_cudnn")),
     }
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell and different attested kernel: the cell, `kernel`, `runs`. Empty where
-    no record attests one. Source: ``measured.kernel`` of runs that are not void."""
+    """One row per cell and different attested kernel: the cell, `kernel`, `why_not_cudnn`, `runs`.
+    Empty where no record attests one. Source: ``measured.kernel`` of runs that are not void."""
     whole = frame[
         (frame["phase"] == "run") & (frame["verdict"] != "void") & (frame["kernel"] != "")
     ]
-    counted = whole.groupby([*CELL, "kernel"], sort=False)["record"].count()
+    counted = whole.groupby([*CELL, "kernel", "why_not_cudnn"], sort=False)["record"].count()
     return counted.rename("runs").reset_index()

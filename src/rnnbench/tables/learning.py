@@ -33,44 +33,57 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     import pandas as pd
 
     epochs = usable_epochs(frame)
-    cells = {key: _curves(rows) for key, rows in epochs.groupby(KEY, sort=False)}
-    names = epochs.drop_duplicates(KEY).set_index(KEY)["implementation"].to_dict()
+    if epochs.empty:
+        return pd.DataFrame(columns=LEARNING_COLUMNS)
     doubted = epochs[epochs["verdict"] == "suspect"]
     suspect = doubted.groupby(KEY)["record"].nunique().to_dict()
+    names = epochs.drop_duplicates(KEY).set_index(KEY)["implementation"].to_dict()
+    both = _beside(epochs, reference)
+    both["val_acc_gap"] = both["val_acc"] - both["val_acc_base"]
+    both["loss_gap"] = (both["loss"] - both["loss_base"]).abs()
     rows = []
-    for key, curves in cells.items():
-        cell = dict(zip(KEY, key, strict=True))
-        wanted = reference_key(cell, reference)
-        base = cells.get(wanted)
-        if base is not None:
-            facts = {
+    for key, cell in both.groupby(KEY, sort=False):
+        wanted = reference_key(dict(zip(KEY, key, strict=True)), reference)
+        rows.append(
+            {
+                **dict(zip(KEY, key, strict=True)),
                 "implementation": names[key],
+                "is_reference": wanted == key,
                 "suspect": suspect.get(key, 0) + suspect.get(wanted, 0),
+                **_difference(cell),
             }
-            rows.append({**cell, **facts, "is_reference": base is curves,
-                         **_difference(curves, base)})  # fmt: skip
-    table = pd.DataFrame(rows, columns=LEARNING_COLUMNS)
-    return table[table["seeds"] > 0].reset_index(drop=True)
+        )
+    found = pd.DataFrame(rows, columns=LEARNING_COLUMNS)
+    # A model without an accuracy (a regression) has None there, which is no number to pandas.
+    numbers = LEARNING_COLUMNS[LEARNING_COLUMNS.index("val_acc") : -1]
+    found[numbers] = found[numbers].astype("float64")
+    return found
 
 
-def _curves(epochs: pd.DataFrame) -> pd.DataFrame:
-    """Loss and validation accuracy by seed and epoch, runs of one seed averaged."""
-    return epochs.groupby(["seed", "epoch"])[["loss", "val_acc"]].mean()
+def _beside(epochs: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
+    """Loss and validation accuracy by cell, seed and epoch (runs of one seed averaged), with the
+    reference's of the same seed and epoch as `loss_base` and `val_acc_base`."""
+    by = [*KEY, "seed", "epoch"]
+    means = epochs.groupby(by, sort=False)[["loss", "val_acc"]].mean().reset_index()
+    wanted = means[by].assign(alias="", **reference)
+    base = wanted.merge(means.assign(there=True), on=by, how="left")
+    means["loss_base"], means["val_acc_base"] = base["loss"], base["val_acc"]
+    return means[base["there"].eq(True)].copy()
 
 
-def _difference(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
-    own, base = own.align(base, join="inner")
-    gap = own - base
-    last = gap["val_acc"].groupby("seed").last().dropna()
-    interval = difference_interval(last.tolist()) if len(last) else None
+def _difference(cell: pd.DataFrame) -> dict[str, Any]:
+    """`cell`: rows of `_beside` of one cell, its epochs in order."""
+    last = cell.drop_duplicates("seed", keep="last")
+    gaps = last["val_acc_gap"].dropna().tolist()
+    interval = difference_interval(gaps) if gaps else None
     low, high = (interval.low, interval.high) if interval else (None, None)
     return {
-        "seeds": gap.index.get_level_values("seed").nunique(),
-        "val_acc": own["val_acc"].groupby("seed").last().mean(),
+        "seeds": len(last),
+        "val_acc": last["val_acc"].mean(),
         "val_acc_difference": interval.estimate if interval else None,
         "val_acc_low": low,
         "val_acc_high": high,
-        "val_acc_largest": gap["val_acc"].abs().max(),
-        "loss_largest": gap["loss"].abs().max(),
+        "val_acc_largest": cell["val_acc_gap"].abs().max(),
+        "loss_largest": cell["loss_gap"].max(),
         "shown_different": low is not None and high is not None and not low <= 0 <= high,
     }

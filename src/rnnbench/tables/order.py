@@ -10,6 +10,8 @@ from rnnbench.tables.usable import run_values
 if TYPE_CHECKING:
     import pandas as pd
 
+DRAWN = 600
+
 
 def order(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run that is not void, as started on its machine.
@@ -24,6 +26,24 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
     values["planned"] = values["order"]
     return values[["place", "implementation", "device", "machine", "block", "planned",
                    "relative", "suspect", "name"]]  # fmt: skip
+
+
+def binned(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` thinned for drawing: where a machine has more than `DRAWN` runs, the medians of
+    that many stretches of equal length, one implementation each at a time."""
+    import pandas as pd
+
+    thin = []
+    for machine, runs in table.groupby("machine", sort=False):
+        if len(runs) <= DRAWN:
+            thin.append(runs)
+            continue
+        stretch = (runs["place"] - 1) * (DRAWN // runs["implementation"].nunique()) // len(runs)
+        medians = runs.groupby([stretch, "implementation"], sort=False).agg(
+            place=("place", "median"), relative=("relative", "median"), suspect=("suspect", "any")
+        )
+        thin.append(medians.reset_index(level="implementation").assign(machine=machine))
+    return pd.concat(thin, ignore_index=True) if thin else table
 
 
 def as_planned(table: pd.DataFrame) -> bool:

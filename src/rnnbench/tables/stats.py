@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 ONE_RUN = "one run: no interval"
 
@@ -29,7 +30,8 @@ class Interval:
 class Ratio:
     """A ratio a / b with its interval.
 
-    `method` is ``paired``, ``welch`` or the words ``one run: no interval``;
+    `method` is ``paired``, ``welch``, ``pooled over cells, … degrees of freedom`` or the words
+    ``one run: no interval``;
     `shown_different` says that the interval exists and leaves out 1.
     """
 
@@ -47,11 +49,12 @@ def run_value(seconds: Sequence[float]) -> float:
     return statistics.median(seconds)
 
 
+@lru_cache(maxsize=4096)
 def student(confidence: float, freedom: float) -> float:
     """The two-sided quantile of Student's t with `freedom` degrees of freedom."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return float(t.ppf(0.5 + confidence / 2, freedom))
+    return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def difference_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -94,10 +97,9 @@ def ratio_interval(
     difference = statistics.fmean(logs_a) - statistics.fmean(logs_b)
     if min(n_a, n_b) < 2:
         return Ratio(math.exp(difference), None, None, n_a, n_b, ONE_RUN, False)
-    if _complete(blocks_a, blocks_b, n_a, n_b):
+    if complete(blocks_a, blocks_b, n_a, n_b):
         assert blocks_a is not None and blocks_b is not None
-        by_block = dict(zip(blocks_b, logs_b, strict=True))
-        pairs = [x - by_block[block] for block, x in zip(blocks_a, logs_a, strict=True)]
+        pairs = block_differences(a, b, blocks_a, blocks_b)
         method, half = (
             "paired",
             _half(statistics.stdev(pairs) / math.sqrt(n_a), n_a - 1, confidence),
@@ -108,7 +110,15 @@ def ratio_interval(
     return Ratio(math.exp(difference), low, high, n_a, n_b, method, not low <= 1 <= high)
 
 
-def _complete(a: Sequence[int] | None, b: Sequence[int] | None, n_a: int, n_b: int) -> bool:
+def block_differences(
+    a: Sequence[float], b: Sequence[float], blocks_a: Sequence[int], blocks_b: Sequence[int]
+) -> list[float]:
+    """log a - log b, one value per block."""
+    by_block = dict(zip(blocks_b, b, strict=True))
+    return [math.log(x) - math.log(by_block[block]) for block, x in zip(blocks_a, a, strict=True)]
+
+
+def complete(a: Sequence[int] | None, b: Sequence[int] | None, n_a: int, n_b: int) -> bool:
     """Whether both sides have exactly one run in each of the same blocks."""
     if a is None or b is None:
         return False

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval, ratio_interval
+from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
+from rnnbench.tables.ranks import bootstrap_interval, rank_p
+from rnnbench.tables.stats import (
+    ONE_RUN,
+    Ratio,
+    block_differences,
+    complete,
+    mean_interval,
+    ratio_interval,
+)
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -15,6 +26,7 @@ if TYPE_CHECKING:
 NO_DIFFERENCE = "no difference shown"
 IS_REFERENCE = "reference"
 NO_REFERENCE = "no reference run"
+NOT_EQUAL = "not the same function"
 
 FASTER, SLOWER = "faster", "slower"
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
@@ -23,7 +35,11 @@ COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 KEY = [name for name in CELL if name != "implementation"]
 
 
-def time(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
+def time(
+    frame: pd.DataFrame,
+    reference: Mapping[str, str],
+    certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
+) -> pd.DataFrame:
     """One row per cell on one machine, from runs that are not void.
 
     Columns: the cell (`model`, `cell`, `build`, `dataset`, `variant`, `rnn`, `alias`,
@@ -32,25 +48,38 @@ def time(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     (95 %); `ms_per_step`, `us_per_sample`; `evaluate_seconds`, `predict_seconds` (median
     later call, geometric mean over runs); `speedup` = reference's seconds / own seconds on
     the same machine, with `speedup_low`, `speedup_high`, `method`, `shown_different`,
-    `words`, `speedup_suspect` (bool: own or the reference's runs are). Source: the records' epochs.
+    `words`, `speedup_suspect` (bool: own or the reference's runs are); `boot_low`, `boot_high`
+    (bootstrap, from ten runs on), `rank_p` (Mann and Whitney, from five); `equal` (``certified``,
+    ``not certified``, ``not equal``, ``""``) and `equal_why`. Source: the records' epochs.
 
     `reference` (axis → choice) is what a speed-up is relative to: the cell with the same
-    choices but these, without an alias unless `reference` names one.
+    choices but these, without an alias unless `reference` names one. A cell that by its
+    certificate does not compute the reference's function has no speed-up at all.
     """
     import pandas as pd
 
-    cells = dict(iter(run_values(frame).groupby(KEY, sort=False)))
+    values = run_values(frame)
+    spreads = pooled_spreads(values, KEY)
+    cells = dict(iter(values.groupby(KEY, sort=False)))
     rows = []
     for key, runs in cells.items():
-        wanted = reference_key(dict(zip(KEY, key, strict=True)), reference)
-        rows.append(_row(runs, cells.get(wanted), is_reference=wanted == key))
+        cell = dict(zip(KEY, key, strict=True))
+        wanted = reference_key(cell, reference)
+        base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
+        equal = ("", "")
+        if base is not None and wanted != key:
+            equal = certificates.judge(cell, other)
+        spread = shared(spreads, cell, other)
+        rows.append({**_row(runs, base, wanted == key, equal, spread),
+                     "equal": equal[0], "equal_why": equal[1]})  # fmt: skip
     return pd.DataFrame(rows, columns=TIME_COLUMNS)
 
 
 TIME_COLUMNS = [
     *CELL, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
     "us_per_sample", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
-    "speedup_high", "method", "shown_different", "words", "speedup_suspect",
+    "speedup_high", "method", "shown_different", "words", "speedup_suspect", "boot_low",
+    "boot_high", "rank_p", "equal", "equal_why",
 ]  # fmt: skip
 
 
@@ -59,14 +88,15 @@ def reference_key(cell: Mapping[str, Any], reference: Mapping[str, str]) -> tupl
     return tuple({**cell, "alias": "", **reference}[name] for name in KEY)
 
 
-def compare(runs: pd.DataFrame, base: pd.DataFrame) -> Ratio:
-    """The speed-up of `runs` against `base`: base's seconds / own seconds."""
-    return ratio_interval(
-        base["seconds"].tolist(),
-        runs["seconds"].tolist(),
-        base["block"].astype(int).tolist(),
-        runs["block"].astype(int).tolist(),
-    )
+def compare(runs: pd.DataFrame, base: pd.DataFrame, spread: Spread | None = None) -> Ratio:
+    """The speed-up of `runs` against `base`: base's seconds / own seconds. Paired by block and
+    with the pooled `spread` of the device where there is one and the blocks are complete."""
+    a, b = base["seconds"].tolist(), runs["seconds"].tolist()
+    blocks_a, blocks_b = base["block"].astype(int).tolist(), runs["block"].astype(int).tolist()
+    ratio = ratio_interval(a, b, blocks_a, blocks_b)
+    if spread is None or len(a) < 2 or not complete(blocks_a, blocks_b, len(a), len(b)):
+        return ratio
+    return pooled(ratio, block_differences(a, b, blocks_a, blocks_b), spread)
 
 
 def in_words(ratio: Ratio) -> str:
@@ -82,17 +112,23 @@ def ratios_shown(table: pd.DataFrame) -> int:
     return int(table["speedup_low"].notna().sum())
 
 
-def _row(runs: pd.DataFrame, base: pd.DataFrame | None, is_reference: bool) -> dict[str, Any]:
+def _row(
+    runs: pd.DataFrame,
+    base: pd.DataFrame | None,
+    is_reference: bool,
+    equal: tuple[str, str],
+    spread: Spread | None,
+) -> dict[str, Any]:
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
-        **runs.iloc[0][CELL].to_dict(),
+        **{name: runs[name].iat[0] for name in CELL},
         "runs": len(runs),
         "suspect": int(runs["suspect"].sum()),
         "epoch_seconds": seconds.estimate,
         "epoch_low": seconds.low,
         "epoch_high": seconds.high,
-        "ms_per_step": 1e3 * seconds.estimate / runs["steps"].median(),
-        "us_per_sample": 1e6 * seconds.estimate / runs["samples"].median(),
+        "ms_per_step": 1e3 * seconds.estimate / statistics.median(runs["steps"].tolist()),
+        "us_per_sample": 1e6 * seconds.estimate / statistics.median(runs["samples"].tolist()),
         "evaluate_seconds": _mean(runs["evaluate"]),
         "predict_seconds": _mean(runs["predict"]),
         "speedup_suspect": bool(runs["suspect"].any()),
@@ -102,9 +138,16 @@ def _row(runs: pd.DataFrame, base: pd.DataFrame | None, is_reference: bool) -> d
                 "words": IS_REFERENCE}  # fmt: skip
     if base is None:
         return {**row, "method": "", "shown_different": False, "words": NO_REFERENCE}
-    ratio = compare(runs, base)
+    if equal[0] == UNEQUAL:
+        return {**row, "method": "", "shown_different": False, "words": NOT_EQUAL}
+    ratio = compare(runs, base, spread)
+    times = base["seconds"].tolist(), runs["seconds"].tolist()
+    boot = bootstrap_interval(*times) or (None, None)
     return {
         **row,
+        "boot_low": boot[0],
+        "boot_high": boot[1],
+        "rank_p": rank_p(*times),
         "speedup": ratio.estimate,
         "speedup_low": ratio.low,
         "speedup_high": ratio.high,

@@ -1,0 +1,22 @@
+"""What a report needs beside the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rnnbench.sources.price import PriceList
+from rnnbench.sources.published import PublishedRow
+from rnnbench.tables.certificates import Certificates
+
+
+@dataclass(frozen=True)
+class Beside:
+    """`certificates` of the experiment; `prices`, the list in use (None: no cost is shown);
+    `published` rows that may stand beside measured ones; `deadline` in seconds per training and
+    `budget` in USD per training, for the recommendation (None: none is given)."""
+
+    certificates: Certificates = field(default_factory=Certificates)
+    prices: PriceList | None = None
+    published: tuple[PublishedRow, ...] = ()
+    deadline: float | None = None
+    budget: float | None = None

@@ -1,0 +1,81 @@
+"""The same words and numbers in a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rnnbench.records.record import Record
+from rnnbench.report import numbers as n
+from rnnbench.tables.stats import run_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
+    """One line per pair; below, how many ratios were looked at."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=SIMPLE_HEAD, title=f"{a} against {b}", title_justify="left")
+    several = table["same"].ne("").any()
+    for label in [*([""] if several else []), "A", "B", "A is faster by (95 %)", "runs"]:
+        shown.add_column(label)
+    for row in table.to_dict("records"):
+        dagger = f" {n.DAGGER}" if row["suspect"] else ""
+        span = n.ratio_span(row["low"], row["high"], row["ratio"])
+        shown.add_row(
+            *([row["same"]] if several else []),
+            f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
+            f"{row['b']}\n{n.seconds(row['seconds_b'])} s per epoch",
+            f"{n.ratio(row['ratio'])}{dagger} ({span})\n{row['words']}",
+            f"{row['runs_a']}, {row['runs_b']}",
+        )
+    console = Console()
+    console.print(shown)
+    if table["suspect"].any():
+        console.print(f"{n.DAGGER} a suspect run is part of it: rnnbench show RUN says why.")
+    if len(table) > 1:
+        console.print(f"{len(table)} ratios: about {0.05 * len(table):.2g} would look different "
+                      "by chance if nothing differed.")  # fmt: skip
+    if faults:
+        console.print(f"{n.counted(faults, 'pointer')} could not be read.")
+
+
+def print_run(record: Record, place: str) -> None:
+    """One run: verdict with reasons, phases, epochs, where it comes from."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"[bold]{record.name}[/bold]  {record.verdict.status}", highlight=False)
+    for reason in record.verdict.reasons:
+        console.print(f"  {reason.text} Remedy: {reason.remedy}", markup=False, highlight=False)
+    phases = Table(box=SIMPLE_HEAD)
+    for label in ("phase", "seconds"):
+        phases.add_column(label, justify="right" if label == "seconds" else "left")
+    for phase in record.phases:
+        phases.add_row(phase.name, n.seconds(phase.seconds))
+    console.print(phases)
+    if record.epochs:
+        epochs = Table(box=SIMPLE_HEAD)
+        for label in ("epoch", "seconds", "loss", "acc", "val loss", "val acc"):
+            epochs.add_column(label, justify="right")
+        for epoch in record.epochs:
+            values = (epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc)
+            epochs.add_row(
+                str(epoch.epoch), f"{epoch.seconds:.4f}", *(n.plain(v, 4) for v in values)
+            )
+        console.print(epochs)
+        median = run_value([epoch.seconds for epoch in record.epochs])
+        console.print(f"median epoch {n.seconds(median)} s", highlight=False)
+    for line in (
+        f"started {n.moment(record.started)} UTC on {record.machine}",
+        f"build {record.choices.get('build', '')}, "
+        f"dataset md5 {record.identity.get('dataset_md5', '')}",
+        f"record {place}",
+        f"measure again: rnnbench retry {record.experiment} {record.name}",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

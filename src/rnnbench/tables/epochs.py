@@ -1,0 +1,20 @@
+"""Every raw epoch, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = [
+    "record", "verdict", "epoch", "start", "seconds", "samples", "steps", "loss", "acc",
+    "val_loss", "val_acc", "val_seconds",
+]  # fmt: skip
+
+
+def epochs(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per timed epoch of every run, void ones too: `record`, `verdict`, `epoch`, `start`
+    (host's monotonic seconds), `seconds`, `samples`, `steps`, losses and accuracies,
+    `val_seconds`. Source: the records."""
+    return frame.loc[frame["phase"] == "epoch", COLUMNS].reset_index(drop=True)

@@ -1,0 +1,89 @@
+"""Thread scaling: speed-up over one implementation's fewest threads, and Amdahl's law."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.tables.time import KEY, compare
+from rnnbench.tables.usable import run_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_COUNTS = 3  # a line through two points fits anything
+FAMILY = [name for name in KEY if name != "device"]
+SCALING_COLUMNS = [
+    *FAMILY, "implementation", "device", "threads", "runs", "suspect", "speedup", "speedup_low",
+    "speedup_high", "ideal", "efficiency", "serial_fraction", "fitted",
+]  # fmt: skip
+
+
+def threads_of(device: str) -> int | None:
+    """``cpu_16`` → 16; None for a device without a number of threads."""
+    found = re.fullmatch(r"cpu_(\d+)", device)
+    return int(found.group(1)) if found else None
+
+
+def scaling(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell and thread count, where an implementation was measured with more than
+    two; else empty.
+
+    Columns: the cell without its device, `device`, `threads`, `runs`, `suspect`; `speedup` over
+    the fewest threads with 95 % interval; `ideal` (threads / fewest); `efficiency` = speedup /
+    ideal; `serial_fraction` of the fit (the same in all rows of a family) and `fitted` speed-up.
+    Source: runs that are not void on devices named ``cpu_N``.
+    """
+    import pandas as pd
+
+    values = run_values(frame)
+    values["threads"] = values["device"].map(threads_of)
+    values = values.dropna(subset=["threads"])
+    rows: list[dict[str, Any]] = []
+    for _, family in values.groupby(FAMILY, sort=False):
+        by_count = dict(iter(family.groupby("threads", sort=True)))
+        counts = list(by_count)
+        if len(counts) < LEAST_COUNTS:
+            continue
+        base = by_count[counts[0]]
+        found = [_row(by_count[count], base) for count in counts]
+        serial = serial_fraction(
+            [row["threads"] / counts[0] for row in found], [row["speedup"] for row in found]
+        )
+        for row in found:
+            row["serial_fraction"], row["fitted"] = serial, amdahl(row["ideal"], serial)
+        rows += found
+    return pd.DataFrame(rows, columns=SCALING_COLUMNS)
+
+
+def amdahl(threads: float, serial: float) -> float:
+    """The speed-up of `threads` where a share `serial` of the work stays serial (Amdahl, AFIPS
+    1967): 1 / (s + (1 - s) / n)."""
+    return 1 / (serial + (1 - serial) / threads)
+
+
+def serial_fraction(threads: list[float], speedups: list[float]) -> float:
+    """The s of Amdahl's law that fits best: 1 / speed-up is linear in s,
+    1/S = 1/n + s (1 - 1/n), so least squares has a closed form. Kept within 0 and 1."""
+    parts = [(1 - 1 / n, 1 / speedup - 1 / n) for n, speedup in zip(threads, speedups, strict=True)]
+    weight = sum(x * x for x, _ in parts)
+    return min(1.0, max(0.0, sum(x * y for x, y in parts) / weight)) if weight else 0.0
+
+
+def _row(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
+    first = {name: own[name].iat[0] for name in (*FAMILY, "implementation", "device")}
+    threads, least = (float(side["threads"].median()) for side in (own, base))
+    is_base = own is base
+    ratio = compare(own, base)
+    ideal = threads / least
+    return {
+        **first,
+        "threads": int(threads),
+        "runs": len(own),
+        "suspect": int(own["suspect"].sum()),
+        "speedup": ratio.estimate,
+        "speedup_low": None if is_base else ratio.low,
+        "speedup_high": None if is_base else ratio.high,
+        "ideal": ideal,
+        "efficiency": ratio.estimate / ideal,
+    }

@@ -1,0 +1,75 @@
+"""Any two selections of cells against each other, cell by cell."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rnnbench.tables.pooling import pooled_spreads, shared
+from rnnbench.tables.time import KEY, compare, in_words
+from rnnbench.tables.usable import run_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERSUS_COLUMNS = [
+    "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
+    "method", "words", "suspect",
+]  # fmt: skip
+
+
+def versus(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> pd.DataFrame:
+    """One row per pair of cells, one that all words of `a` choose and one of `b`, alike in every
+    axis but those in which the words of `a` and `b` differ.
+
+    Columns: `same` (what they share), `a`, `b` (what tells them apart), `runs_a`, `runs_b`,
+    `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = b's seconds / a's (how
+    much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool).
+    """
+    import numpy as np
+    import pandas as pd
+
+    values = run_values(frame)
+    mine = values[[_chosen(row, a) for row in values.to_dict("records")]]
+    theirs = values[[_chosen(row, b) for row in values.to_dict("records")]]
+    if mine.empty or theirs.empty:
+        return pd.DataFrame(columns=VERSUS_COLUMNS)
+    apart = [axis for axis in KEY if set(mine[axis]) & set(theirs[axis]) == set()]
+    alike = [axis for axis in KEY if axis not in apart]
+    spreads = pooled_spreads(values, KEY)
+    others = dict(iter(theirs.groupby(alike, sort=False)))
+    rows = []
+    for key, own in mine.groupby(alike, sort=False):
+        for _, one in own.groupby(apart, sort=False) if apart else [((), own)]:
+            found = others.get(key)
+            for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
+                spread = shared(spreads, one.iloc[0].to_dict(), other.iloc[0].to_dict())
+                ratio = compare(one, other, spread)
+                varied = [name for name in alike if values[name].nunique() > 1]
+                rows.append(
+                    {
+                        "same": " ".join(str(one[name].iat[0]) for name in varied),
+                        "a": " ".join(filter(None, (str(one[name].iat[0]) for name in apart))),
+                        "b": " ".join(filter(None, (str(other[name].iat[0]) for name in apart))),
+                        "runs_a": len(one),
+                        "runs_b": len(other),
+                        "seconds_a": float(np.exp(np.log(one["seconds"]).mean())),
+                        "seconds_b": float(np.exp(np.log(other["seconds"]).mean())),
+                        "ratio": ratio.estimate,
+                        "low": ratio.low,
+                        "high": ratio.high,
+                        "method": ratio.method,
+                        "words": in_words(ratio),
+                        "suspect": bool(one["suspect"].any() or other["suspect"].any()),
+                    }
+                )
+    return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
+
+
+def _chosen(row: dict[object, object], words: Sequence[str]) -> bool:
+    """Whether every word is a choice, a machine or an override of the run, or fits its name."""
+    facts = {str(row[axis]) for axis in KEY} | set(str(row["variant"]).split(", "))
+    return all(
+        word in facts or fnmatch.fnmatchcase(str(row["name"]), word) for word in words if word
+    )

@@ -1,0 +1,118 @@
+"""A made-up experiment on six devices that fills every section. Nothing here was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from datetime import timedelta
+from pathlib import Path
+
+from rnnbench.records.record import Record
+from rnnbench.report.beside import Beside
+from rnnbench.report.content import Experiment
+from rnnbench.sources.price import Price, PriceList
+from rnnbench.sources.published import read_published
+from rnnbench.tables.certificates import Certificates
+from tests.conftest import ROOT
+from tests.factory import BEGINNING, make_record
+
+EXPERIMENT = Experiment(
+    "six",
+    "Six devices (made-up numbers, for tests only)",
+    "Four implementations of `mnist_rnn` on six devices and two builds. Nothing was measured.",
+    {"rnn": "keras"},
+)
+DEVICES = {
+    "k80": 9.1, "p100": 4.6, "rtx_2070": 3.9, "h200": 1.3,
+    "cpu_1": 61.0, "cpu_4": 19.0, "cpu_16": 8.2, "cpu_64": 6.9,
+}  # fmt: skip
+SHARE = {"keras": 1.0, "unrolled": 0.82, "block": 0.9, "cudnn": 0.11, "cell": 1.04}
+BUILDS = {"tf_2_21": 1.0, "tf_1_15": 2.4}
+SKIPPED = [
+    {"name": f"mnist_rnn-lstm-cudnn-{device}-tf_2_21", "why": "cuDNN runs on NVIDIA GPUs only"}
+    for device in ("cpu_16", "cpu_64")
+]
+PRICES = PriceList(
+    "made_up", "Made-up prices", "2026-11", "nobody: for tests only",
+    tuple(
+        Price(device, "on_demand", usd)
+        for device, usd in {
+            "k80": 0.45, "p100": 1.46, "rtx_2070": 0.35, "h200": 4.0,
+            "cpu_1": 0.05, "cpu_4": 0.19, "cpu_16": 0.76, "cpu_64": 3.0,
+        }.items()
+    ),
+    note="The numbers are invented.", reference="k80",
+)  # fmt: skip
+
+
+def certificate(build: str) -> dict:
+    """`cell` fails in tf_1_15 by its gradients; all others are equal."""
+    fails = build == "tf_1_15"
+    names = ["keras", "unrolled", "block", "cudnn", "cell"]
+    return {
+        "schema": 1, "key": f"mnist_rnn-lstm-{build}", "model": "mnist_rnn", "cell": "lstm",
+        "build": build, "overrides": {}, "machine": "gpu-box", "precision": "float32",
+        "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
+        "implementations": {
+            name: {"status": "certified", "why": None, "kernel": ["while"], "outputs": 3e-7,
+                   "gradients": 2e-6, "loss_curve": [], "round_trip": True}
+            for name in names
+        },
+        "pairs": [
+            {"a": "keras", "b": name, "outputs": 2e-7, "loss_curve": 1e-6,
+             "gradients": 3e-2 if name == "cell" and fails else 3e-6,
+             "equal": not (name == "cell" and fails)}
+            for name in names[1:]
+        ],
+        "portability": [
+            {"trained": a, "served": b, "accuracy": 0.971, "difference": 0.0 if a == b else 2e-7}
+            for a in names for b in names
+        ],
+    }  # fmt: skip
+
+
+def six() -> list[Record]:
+    """Three interleaved repeats of every cell that can exist; one suspect run, one void."""
+    generator, records, place = random.Random(11), [], 0
+    cells = [
+        (rnn, device, build)
+        for build in BUILDS
+        for device in DEVICES
+        for rnn in SHARE
+        if rnn != "cudnn" or not device.startswith("cpu")
+    ]
+    for repeat in range(3):
+        generator.shuffle(cells)
+        for rnn, device, build in cells:
+            place += 1
+            cpu = device.startswith("cpu")
+            level = DEVICES[device] * SHARE[rnn] * BUILDS[build] * generator.gauss(1, 0.012)
+            if rnn == "unrolled" and build == "tf_1_15":
+                level *= 1.5
+            record = make_record(
+                rnn=rnn, device=device, repeat=repeat, order=place, acc=0.971,
+                machine="cpu-box" if cpu else f"{device}-box",
+                verdict={50: "suspect", 90: "void"}.get(place, "clean"),
+                epoch_seconds=[level * generator.gauss(1, 0.006) * (1.2 if e == 0 and
+                               build == "tf_1_15" else 1) for e in range(6)],
+                started=BEGINNING + timedelta(seconds=30 * place),
+            )  # fmt: skip
+            kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None,
+                      "why_not_cudnn": ["the device is a CPU"] if cpu else []}  # fmt: skip
+            choices = {**record.choices, "model": "mnist_rnn", "build": build}
+            records.append(
+                dataclasses.replace(
+                    record, experiment="six", choices=choices,
+                    name=f"{'-'.join(choices.values())}-s0-r{repeat}",
+                    measured={**record.measured, "kernel": kernel},
+                )
+            )  # fmt: skip
+    return records
+
+
+def beside() -> Beside:
+    """Certificates of both builds, made-up prices, the real published rows, both limits."""
+    return Beside(
+        Certificates(tuple(map(certificate, BUILDS))), PRICES,
+        tuple(read_published(Path(ROOT) / "reports" / "published")), deadline=60.0, budget=0.01,
+    )  # fmt: skip

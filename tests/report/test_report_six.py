@@ -1,0 +1,133 @@
+"""A made-up page on six devices with every section: complete, honest, accessible in a browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+
+import pandas as pd
+import pytest
+
+from rnnbench.report.index import write_index
+from rnnbench.report.page import write_report
+from rnnbench.report.published import write_published
+from rnnbench.sources.published import read_published
+from tests.conftest import ROOT
+from tests.report.six import EXPERIMENT, SKIPPED, beside, six
+from tests.report.test_report_browser import CHROMIUM, FLAGS
+
+SECTIONS = ("speed", "learnt", "money", "builds", "threads", "ran", "curves", "target",
+            "beside", "trust", "origin")  # fmt: skip
+SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =>
+  found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
+    .map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)).join(' | ')))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("six")
+    write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=beside())
+    write_published(read_published(ROOT / "reports" / "published"), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def html(site):
+    return (site / "six" / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        command = ["npm", "pack", "axe-core@4", "--silent"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"axe-core cannot be had from npm: {type(error).__name__}")
+    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+        source = archive.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+def test_every_section_is_filled(html):
+    for section in SECTIONS:
+        assert f'<section id="{section}"' in html
+    assert "made-up numbers" in html and "Made-up prices" in html
+
+
+def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
+    table = pd.read_csv(site / "six/tables/time.csv")
+    cell = table[(table["rnn"] == "cell") & (table["build"] == "tf_1_15")]
+    assert cell["speedup"].isna().all() and set(cell["words"]) == {"not the same function"}
+    assert "gradients differ by 0.03 (allowed 0.0001)" in html
+    compared = pd.read_csv(site / "six/tables/builds.csv")
+    other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
+    # Both are certified against float64 in their own build, so their times may be compared.
+    assert other["change"].notna().all()
+
+
+def test_the_recommendation_keeps_to_its_limits(site):
+    text = (site / "six/report.md").read_text()
+    assert "Cheapest to train mnist_rnn within 60.0 s: `cudnn` on rtx_2070" in text
+    assert "Fastest to train mnist_rnn for at most 0.0100 USD: `cudnn` on h200" in text
+
+
+def test_published_numbers_enter_no_table_of_measurements(site):
+    for table in ("time", "accuracy", "cost"):
+        assert "Tesla" not in (site / f"six/tables/{table}.csv").read_text()
+    assert "ASH1998/mnist-CuDNNLSTM" in (site / "six/report.md").read_text()
+
+
+def test_stale_figures_and_tables_go(tmp_path):
+    for name in ("figures/old.svg", "tables/old.csv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    (tmp_path / "notes.txt").write_text("mine")
+    write_report(six()[:4], tmp_path, experiment=EXPERIMENT)
+    assert (
+        not (tmp_path / "figures/old.svg").exists() and not (tmp_path / "tables/old.csv").exists()
+    )
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_the_published_page_shows_the_articles_figures(site):
+    page = (site / "published.html").read_text()
+    for ratio in ("7.52×", "12.5×", "14.7×", "54.4×"):
+        assert ratio in page
+    assert "warm-started" in page and "preemptible" in page
+
+
+def test_the_index_lists_reports_and_skips_broken_cards(site):
+    for name, card in (("good", {"name": "good", "title": "<T>", "summary": "s",
+                                 "answers": ["`a` wins"]}), ("bad", [])):  # fmt: skip
+        folder = site / name
+        folder.mkdir()
+        (folder / "card.json").write_text(json.dumps(card))
+        (folder / "report.html").write_text("x")
+    text = write_index(site).read_text()
+    assert '<a href="good/report.html">&lt;T&gt;</a>' in text and "bad/" not in text
+    assert "<code>a</code> wins" in text and "published.html" in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["six/report.html", "published.html"])
+def test_pages_open_alone_and_are_accessible(site, axe, name, width, scheme):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        complaints, asked = [], []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / name).as_uri())
+        assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate(axe)
+        assert page.evaluate(SERIOUS) == []
+        browser.close()

@@ -1,0 +1,112 @@
+"""Price lists and published rows: read, checked, and equal to what their sources say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from rnnbench.commands.publish import main as publish
+from rnnbench.errors import ConfigError
+from rnnbench.sources.price import choose_prices, read_prices
+from rnnbench.sources.published import COLUMNS, parse_row, read_published
+from rnnbench.tables.articles import (
+    CPU_GPU,
+    cudnn_speedups,
+    published_frame,
+    relative_to_k80,
+    step_table,
+)
+from tests.conftest import ROOT
+
+FOLDER = Path(ROOT) / "reports" / "published"
+ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
+       "caveat": "one run", "epochs": "3", "acc": "0.97", "device": "H200"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table():
+    return published_frame([r for r in read_published(FOLDER) if r.source != "me"])
+
+
+def test_every_row_is_there_and_has_a_caveat(table):
+    assert len(table) == 105 and (table["caveat"] != "").all()
+
+
+def test_the_ratios_of_the_sources(table):
+    speedup = cudnn_speedups(table).set_index(["device", "implementation"])["speedup"]
+    assert round(speedup["Tesla K80", "CuDNNLSTM"], 1) == 7.5  # 984.2 / 130.84
+    assert round(speedup["Tesla P100", "CuDNNLSTM"], 1) == 12.5  # 496.82 / 39.82
+    steps = step_table(table)
+    (cudnn,) = steps[steps["implementation"] == "CuDNNLSTM"].to_dict("records")
+    assert round(cudnn["speedup_generic"], 1) == 14.7  # 1012 / 69
+    assert round(cudnn["speedup_cpu"], 1) == 54.4  # 3755 / 69
+    assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235) and len(steps) == 5
+
+
+def test_relative_to_the_k80_by_hand(table):
+    found = relative_to_k80(table)
+    mlp = found[
+        (found["source"] == CPU_GPU[0]) & (found["workload"] == "mnist_mlp")
+        & (found["vcpus"] == 8) & (found["build"] == "pip")
+    ].iloc[0]  # fmt: skip
+    assert mlp["relative"] == pytest.approx(138.46 / 65.1)
+    assert mlp["relative_usd"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
+    assert len(found) == 63 + 31
+
+
+def test_the_price_lists_say_what_the_published_rows_say(table):
+    prices = read_prices(Path(ROOT) / "conf/price/gce_2017.yaml")
+    own = table[table["source"] == CPU_GPU[0]]
+    said = {
+        "k80" if row["device"] == "Tesla K80" else f"cpu_{int(row['vcpus'])}":
+        row["price_usd_per_hour"] for row in own.to_dict("records")
+    }  # fmt: skip
+    assert {price.device: price.usd_per_hour for price in prices.prices} == said
+
+
+def test_the_list_that_fits_is_chosen_and_a_users_own_overrides(tmp_path):
+    folder = Path(ROOT) / "conf/price"
+    assert choose_prices(None, folder, {"p100"}).name == "gce_2017_v2"
+    assert choose_prices(None, folder, {"cpu_3"}) is None
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("title: T\ndate: 2026\nsource: S\n"
+                    "prices: [{device: p100, kind: owned, usd_per_hour: 0.5}]\n")  # fmt: skip
+    assert choose_prices(str(mine), folder, {"p100"}).of("p100").usd_per_hour == 0.5
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "title: x", "a: {", "title: T\ndate: d\nsource: S\nprices: [{device: a}]",
+             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: rent, usd_per_hour: 1}]",
+             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: owned, usd_per_hour: -1}]"],
+)  # fmt: skip
+def test_a_broken_price_list_is_one_line(tmp_path, text):
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"p\.yaml") as caught:
+        read_prices(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"caveat": ""}, "caveat is missing"), ({"train_seconds": "-1"}, "not above 0"),
+     ({"acc": "97"}, "share"), ({"epochs": "x"}, "not a number"), ({"year": "20"}, "year"),
+     ({"train_seconds": "nan"}, "nan"), ({"speed": "1"}, "unknown columns")],
+)  # fmt: skip
+def test_a_wrong_row_names_its_column(change, word):
+    with pytest.raises(ConfigError, match=word):
+        parse_row({**ROW, **change}, "here")
+
+
+def test_publish_appends_once_and_keeps_what_is_there(tmp_path, capsys):
+    file = tmp_path / "published" / "own.csv"
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in ROW.items()]
+    assert publish([*given, "--file", str(file)]) == 0 and "12.5 s" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="there already"):
+        publish([*given, "--file", str(file)])
+    publish([*given, "--file", str(file), "--build", 'a, "b"'])
+    rows = list(csv.reader(file.open()))
+    assert rows[0] == list(COLUMNS) and len(rows) == 3 and rows[2][6] == 'a, "b"'
+    assert read_published(file.parent)[0].train_seconds == 12.5

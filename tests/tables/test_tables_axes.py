@@ -1,0 +1,160 @@
+"""Cost, builds, threads, targets, warm-up and certificates against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from rnnbench.sources.price import Price, PriceList
+from rnnbench.tables.builds import builds
+from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnbench.tables.cost import cheapest_within, cost, fastest_under
+from rnnbench.tables.fastest import fastest
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
+from rnnbench.tables.target import curves_by_second, target
+from rnnbench.tables.time import NOT_EQUAL, time
+from rnnbench.tables.versus import versus
+from rnnbench.tables.warmup import change_point, warmup
+from tests.factory import make_record
+from tests.report.six import certificate
+
+REFERENCE = {"rnn": "keras"}
+PRICES = PriceList("x", "X", "2026", "me", (
+    Price("cpu_1", "on_demand", 0.36), Price("cpu_2", "on_demand", 1.8),
+    Price("cpu_2", "preemptible", 0.1)), reference="cpu_1")  # fmt: skip
+
+
+def in_build(build, **changes):
+    record = make_record(**changes)
+    return dataclasses.replace(
+        record,
+        choices={**record.choices, "build": build},
+        name=record.name.replace("current", build),
+    )
+
+
+def test_cost_by_hand():
+    frame = tidy([make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)])
+    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
+    one, two = table.to_dict("records")
+    # Five epochs: 100 s at 0.36 USD/h = 0.01 USD; 25 s at 1.8 USD/h = 0.0125 USD.
+    assert (one["seconds"], one["usd"]) == (pytest.approx(100), pytest.approx(0.01))
+    assert (two["relative"], two["relative_usd"]) == (pytest.approx(0.25), pytest.approx(1.25))
+    assert two["break_even_usd_per_hour"] == pytest.approx(1.44)
+    assert one["reference"] and one["on_front"] and two["on_front"]
+    assert cheapest_within(table, 120)["device"] == "cpu_1"
+    assert cheapest_within(table, 30)["device"] == "cpu_2"
+    assert cheapest_within(table, 1) is None
+    assert fastest_under(table, 0.011)["device"] == "cpu_1"
+    assert PRICES.of("cpu_2", "preemptible").usd_per_hour == 0.1
+
+
+def test_without_a_price_there_is_no_cost():
+    frame = tidy([make_record(), make_record(device="cpu_2", epoch_seconds=0.25)])
+    table = cost(frame, time(frame, REFERENCE), None, REFERENCE)
+    assert table["usd"].isna().all() and table["relative"].tolist() == pytest.approx([1, 0.5])
+    assert not table["on_front"].any()
+
+
+def test_builds_by_hand():
+    records = [
+        in_build(build, repeat=repeat, epoch_seconds=level * noise)
+        for repeat, noise in enumerate((1.0, 1.01, 1.02))
+        for build, level in (("new", 1.0), ("old", 3.0))
+    ]
+    new, old = builds(tidy(records), {"build": "new"}).to_dict("records")
+    assert new["change"] == 1 and old["change"] == pytest.approx(3)
+    assert old["regression"] and old["words"] == "slower"
+    logs = [math.log(x) for x in (1.0, 1.01, 1.02)]
+    spread = math.sqrt(sum((x - sum(logs) / 3) ** 2 for x in logs) / 2)
+    assert old["effect"] == pytest.approx(math.log(3) / spread)
+    assert builds(tidy(records[::2]), {}).empty
+
+
+def test_amdahl_is_found_again():
+    counts = [1, 2, 4, 8]
+    assert serial_fraction(counts, [amdahl(n, 0.1) for n in counts]) == pytest.approx(0.1)
+    # 1 / (0.5 + 0.5 / 2) = 4/3.
+    assert amdahl(2, 0.5) == pytest.approx(4 / 3)
+    records = [
+        make_record(device=f"cpu_{n}", epoch_seconds=1 / amdahl(n, 0.1)) for n in counts
+    ]  # fmt: skip
+    table = scaling(tidy(records))
+    assert table["speedup"].tolist() == pytest.approx([amdahl(n, 0.1) for n in counts])
+    assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
+    assert scaling(tidy(records[:2])).empty
+
+
+def test_time_to_target_by_hand():
+    # Accuracy grows 0.6, 0.7, 0.8, 0.9, 1.0 of `acc`: the worst best is 0.9, its 99 % 0.891.
+    frame = tidy([make_record(acc=0.9, epoch_seconds=2.0), make_record(rnn="cell", acc=1.0)])
+    keras, other = target(frame).to_dict("records")
+    assert keras["target"] == pytest.approx(0.891) and keras["seconds"] == pytest.approx(10)
+    assert other["seconds"] == pytest.approx(2.0) and other["epochs"] == 4
+    assert curves_by_second(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "found"),
+    [
+        ([2.0, 1.0, 1.01, 0.99, 1.0, 1.0], 1),
+        ([1.5, 1.4, 1.0, 1.01, 0.99, 1.0], 2),
+        ([1.0, 1.01, 0.99, 1.0, 1.0], 0),
+        ([1.03, 1.0, 1.0, 1.0, 1.0], 0),  # slower by less than 5 %
+        ([1.0, 1.0, 1.0, 1.0, 5.0], 0),  # slow at the end is no warm-up
+        ([9.0, 1.0, 1.0, 1.0], 0),  # too short to tell
+    ],
+)
+def test_warmup_is_a_change_point(seconds, found):
+    assert change_point(seconds) == found
+    if len(seconds) > 4:
+        table = warmup(tidy([make_record(epoch_seconds=seconds)]))
+        assert table["still_warm"].tolist() == [int(found > 0)]
+
+
+def cells(rnn, build="tf_2_21"):
+    return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "variant": ""}
+
+
+def test_certificates_decide():
+    both = Certificates((certificate("tf_2_21"), certificate("tf_1_15")))
+    assert both.judge(cells("block"), cells("keras"))[0] == CERTIFIED
+    word, why = both.judge(cells("cell", "tf_1_15"), cells("keras", "tf_1_15"))
+    assert word == UNEQUAL and "gradients differ by 0.03" in why
+    assert both.judge(cells("block", "tf_1_15"), cells("keras"))[0] == CERTIFIED
+    assert both.judge(cells("mine"), cells("keras"))[0] == UNKNOWN
+    assert Certificates().judge(cells("block"), cells("keras"))[0] == UNKNOWN
+    failed = certificate("tf_2_21")
+    failed["implementations"]["block"] |= {"status": "failed", "why": "outputs are NaN"}
+    word, why = Certificates((failed,)).judge(cells("block"), cells("keras"))
+    assert word == UNEQUAL and "outputs are NaN" in why
+
+
+def test_an_unequal_cell_has_no_speedup_and_wins_nothing():
+    unequal = certificate("current") | {"model": "digits_rnn"}
+    unequal["pairs"] = [{"a": "cell", "b": "keras", "gradients": 0.5, "equal": False}]
+    levels = {"keras": 0.5, "block": 0.45, "cell": 0.01}
+    frame = tidy([make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()])
+    table = time(frame, REFERENCE, Certificates((unequal,)))
+    cell = table[table["rnn"] == "cell"].iloc[0]
+    assert cell["words"] == NOT_EQUAL and math.isnan(cell["speedup"])
+    winner = fastest(frame, table, REFERENCE).iloc[0]
+    assert winner["name"] == "block" and "gradients differ by 0.5" in winner["left_out"]
+
+
+def test_versus_pairs_what_is_alike():
+    records = [
+        make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)
+        for repeat in (0, 1)
+        for device in ("cpu_1", "cpu_2")
+        for rnn, level in (("keras", 0.6), ("block", 0.3))
+    ]
+    table = versus(tidy(records), ["block"], ["keras"])
+    assert table["same"].tolist() == ["cpu_1", "cpu_2"]
+    assert table["ratio"].tolist() == pytest.approx([2, 2])
+    one = versus(tidy(records), ["cpu_1", "keras"], ["cpu_2", "keras"])
+    assert len(one) == 1 and one["ratio"].iloc[0] == pytest.approx(1)
+    assert versus(tidy(records), ["nothing"], ["keras"]).empty
