@@ -1,9 +1,22 @@
 """What ran: names the recurrent kernel from the ops that one training step executed.
 
-The kernels: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell`` (a fused op for one
-time step), ``while`` (a loop of matrix products), ``unrolled`` (the products of every time step
+In TensorFlow: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell`` (a fused op for
+one time step), ``while`` (a loop of matrix products), ``unrolled`` (the products of every time step
 apart), ``xla`` (the step was compiled: what is inside is not seen).
+
+In torch, by its profiler: ``torch:cudnn``, ``torch:native`` (torch's own op over the sequence),
+``torch:loop`` (a product for every time step, started one by one from Python; also where Keras
+unrolls, which is the same thing there). In jax, by the primitives of the step as it is traced:
+``jax:cudnn``, ``jax:scan`` (a loop with products in it), ``unrolled``.
 """
+
+# What a label says → what the framework calls it.
+NAMES = {
+    "keras3_torch": {"while": "torch:loop", "unrolled": "torch:loop", "cudnn": "torch:cudnn"},
+    "keras3_jax": {"while": "jax:scan", "cudnn": "jax:cudnn"},
+}
+TORCH_CUDNN = ("aten::_cudnn_rnn", "aten::miopen_rnn")
+TORCH_NATIVE = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "aten::mkldnn_rnn")
 
 FUSED = (
     ("cudnn", "CudnnRNN"),
@@ -42,15 +55,53 @@ def found(ops, steps):
     return sorted(kernels)
 
 
+def found_in_torch(counts, steps):
+    """As `found`, from {op: how often the profiler saw it} of one training step. The op over a
+    whole sequence calls cuDNN's where it is taken; ``aten::matmul`` is called in the forward pass
+    only, by a layer."""
+    if any(counts.get(op) for op in TORCH_CUDNN):
+        return ["torch:cudnn"]
+    if any(counts.get(op) for op in TORCH_NATIVE):
+        return ["torch:native"]
+    products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
+    # One for each time step at least: Keras may multiply all steps' inputs at once before its loop.
+    return ["torch:loop"] if steps and steps > 1 and products >= steps else []
+
+
+def found_in_jax(primitives, steps):
+    """As `found`, from the primitives of a traced training step: (names of the loops around it,
+    its name)."""
+    kernels = set()
+    if any(name in ("rnn_fwd", "rnn_bwd") for _, name in primitives):
+        kernels.add("jax:cudnn")
+    products = [loops for loops, name in primitives if name == "dot_general"]
+    if any(products):
+        kernels.add("jax:scan")
+    # At each time step inputs and state are multiplied, and both matrices get their gradients.
+    if steps and steps > 1 and sum(not loops for loops in products) >= 4 * steps:
+        kernels.add("unrolled")
+    return sorted(kernels)
+
+
 def expected(config):
     """The kernels that the label promises, or None where any will do. ``rnn.kernels`` is a list, or
-    a mapping with one list per ``device.kind``."""
+    a mapping with one list per ``rnn.options.class``, per cell or per ``device.kind``, looked for
+    in this order. They have TensorFlow's names in it, and the framework's own in what is returned.
+    """
     kernels = config["rnn"].get("kernels")
     if isinstance(kernels, dict):
-        kernels = kernels.get(config["device"]["kind"])
+        options = config["rnn"].get("options") or {}
+        keys = (options.get("class"), config.get("cell", {}).get("name"), config["device"]["kind"])
+        kernels = next((kernels[key] for key in keys if key in kernels), None)
     if kernels is None:
         return None
-    return ["xla"] if config["build"].get("jit_compile") else sorted(kernels)
+    framework = config["build"].get("framework")
+    # jax compiles every step: its loop is seen in the step before that.
+    if config["build"].get("jit_compile") and framework != "keras3_jax":
+        # What torch compiled does not say which ops it was.
+        return None if framework == "keras3_torch" else ["xla"]
+    names = NAMES.get(framework, {})
+    return sorted(names.get(kernel, kernel) for kernel in kernels)
 
 
 def as_expected(kernel):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rnnworker import attest
+from rnnworker.frameworks.keras3_jax import primitives
 from rnnworker.frameworks.tensorflow_profile import _ops
 
 STEPS = 8
@@ -50,6 +51,61 @@ def test_without_time_steps_nothing_is_unrolled() -> None:
     assert attest.found(DENSE, 1) == []
 
 
+@pytest.mark.parametrize(
+    ("counts", "kernels"),
+    [
+        ({"aten::matmul": 2 * STEPS + 1, "aten::mm": 6 * STEPS}, ["torch:loop"]),
+        ({"aten::linear": STEPS + 2}, ["torch:loop"]),
+        ({"aten::matmul": 2}, []),
+        ({"aten::lstm": 1, "aten::matmul": 2 * STEPS}, ["torch:native"]),
+        ({"aten::gru": 1, "aten::_cudnn_rnn": 1, "aten::matmul": 1}, ["torch:cudnn"]),
+        ({}, []),
+    ],
+)
+def test_kernels_in_torch(counts: dict, kernels: list[str]) -> None:
+    assert attest.found_in_torch(counts, STEPS) == kernels
+
+
+DENSE_IN_JAX = [((), "dot_general")] * 3
+SCAN = [((), "scan"), (("scan",), "dot_general"), (("scan",), "tanh")]
+
+
+@pytest.mark.parametrize(
+    ("primitives", "kernels"),
+    [
+        (DENSE_IN_JAX, []),
+        (DENSE_IN_JAX + SCAN, ["jax:scan"]),
+        (DENSE_IN_JAX + [((), "while"), (("while",), "add")], []),
+        (DENSE_IN_JAX + [((), "dot_general")] * (5 * STEPS - 1), ["unrolled"]),
+        (DENSE_IN_JAX + [((), "rnn_fwd"), ((), "rnn_bwd")], ["jax:cudnn"]),
+        (DENSE_IN_JAX + [((), "rnn_fwd")] + SCAN, ["jax:cudnn", "jax:scan"]),
+    ],
+)
+def test_kernels_in_jax(primitives: list, kernels: list[str]) -> None:
+    assert attest.found_in_jax(primitives, STEPS) == kernels
+
+
+def test_primitives_are_found_inside_loops_and_calls() -> None:
+    def equation(name: str, **params) -> SimpleNamespace:
+        return SimpleNamespace(primitive=SimpleNamespace(name=name), params=params)
+
+    def jaxpr(*equations) -> SimpleNamespace:
+        return SimpleNamespace(eqns=equations)
+
+    body = SimpleNamespace(jaxpr=jaxpr(equation("dot_general")))
+    called = jaxpr(equation("scan", jaxpr=body, length=8), equation("add"))
+    outer = jaxpr(equation("pjit", jaxpr=called), equation("cond", branches=(body, body)))
+    assert list(primitives(outer)) == [
+        ((), "pjit"),
+        ((), "scan"),
+        (("scan",), "dot_general"),
+        ((), "add"),
+        ((), "cond"),
+        ((), "dot_general"),
+        ((), "dot_general"),
+    ]
+
+
 def config(kernels, kind: str = "cpu", **build) -> dict:
     return {"rnn": {"kernels": kernels}, "device": {"kind": kind}, "build": build}
 
@@ -64,6 +120,22 @@ def config(kernels, kind: str = "cpu", **build) -> dict:
         (config({"gpu": ["cudnn"]}), None),
         (config(["while"], jit_compile=True), ["xla"]),
         (config(None, jit_compile=True), None),
+        (config(["while"], framework="keras3_torch"), ["torch:loop"]),
+        (config(["unrolled"], framework="keras3_torch"), ["torch:loop"]),
+        (config(["cudnn"], "gpu", framework="keras3_torch"), ["torch:cudnn"]),
+        (config(["while"], framework="keras3_torch", jit_compile=True), None),
+        (config(["while"], framework="keras3_jax", jit_compile=True), ["jax:scan"]),
+        (config(["unrolled"], framework="keras3_jax", jit_compile=True), ["unrolled"]),
+        (config(["cudnn"], "gpu", framework="keras3_jax"), ["jax:cudnn"]),
+        ({**config({"lstm": ["block"]}), "cell": {"name": "lstm"}}, ["block"]),
+        (
+            {
+                **config(None),
+                "cell": {"name": "lstm"},
+                "rnn": {"kernels": {"lstm": ["block"], "A": ["while"]}, "options": {"class": "A"}},
+            },
+            ["while"],
+        ),
     ],
 )
 def test_what_the_label_promises(given: dict, expected: list[str] | None) -> None:

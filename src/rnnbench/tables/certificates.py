@@ -22,21 +22,30 @@ class Certificates:
     every: tuple[Mapping[str, Any], ...] = ()
 
     def of(self, cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The one for the model, cell type, build and machine; of several, the one that shares
-        most of the cell's overrides and demands no other."""
+        """The one for the model, cell type and build; of several, the one that shares most of
+        the cell's overrides and demands no other, rather one of the cell's own machine."""
         overrides = set(filter(None, str(cell.get("variant", "")).split(", ")))
         best, most = None, -1
         for one in self.every:
             if any(str(one.get(axis, "")) != str(cell[axis]) for axis in WHERE[:3]):
                 continue
-            if one.get("machine") and one["machine"] != cell.get("machine", one["machine"]):
-                continue
             needed = set(filter(None, variant_of(one.get("overrides") or {}).split(", ")))
-            if needed <= overrides and len(needed) > most:
-                best, most = one, len(needed)
+            worth = 2 * len(needed) + _is_of(one, cell)
+            if needed <= overrides and worth > most:
+                best, most = one, worth
         return best
 
     def judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
+        """As `_judge`, but what is certified on one machine is not on another: a failure
+        counts everywhere, a certificate only where it was made."""
+        verdict, why = self._judge(a, b)
+        for cell in (a, b):
+            one = self.of(cell)
+            if verdict == CERTIFIED and one is not None and not _is_of(one, cell):
+                return UNKNOWN, f"they were certified on another machine, {one['machine']}"
+        return verdict, why
+
+    def _judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
         """(``certified`` | ``not equal`` | ``not certified``, why) of two cells. Inside one
         build the certified pair decides; across builds, that both agree with the reference."""
         if a["rnn"] == b["rnn"] and a["build"] == b["build"]:
@@ -59,6 +68,11 @@ class Certificates:
                     return CERTIFIED, "the same function within tolerance"
                 return UNEQUAL, _gap(pair, one.get("tolerance") or {})
         return CERTIFIED, "both agree with the float64 reference"
+
+
+def _is_of(one: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:
+    """Whether a certificate is of the cell's machine, as far as either says."""
+    return not one.get("machine") or one["machine"] == cell.get("machine", one["machine"])
 
 
 def _gap(pair: Mapping[str, Any], tolerance: Mapping[str, Any]) -> str:

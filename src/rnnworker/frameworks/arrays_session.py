@@ -14,6 +14,8 @@ from rnnworker.frameworks.epoch_clock import short_name
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.shuffle import shuffled_as
 
+_MADE = {}
+
 
 class ArraysSession(KerasSession):
     """Subclasses provide ``import_keras``, which imports both."""
@@ -26,11 +28,7 @@ class ArraysSession(KerasSession):
         with tensorflow_facts.heard() as said:
             import tensorflow
 
-            settings = tensorflow.ConfigProto(
-                intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-            )
-            settings.gpu_options.allow_growth = True
-            self.session = tensorflow.Session(config=settings)
+            self.session = _session(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
             # A user's ~/.keras/keras.json may say otherwise.
@@ -137,6 +135,18 @@ class ArraysSession(KerasSession):
 
     def finish_device(self):
         """Nothing: ``Session.run`` returns what was computed, and Keras fetches each step."""
+
+
+def _session(tensorflow, threads):
+    """The one session of this process: all models are in one graph, and a variable has its value
+    in the session that it was initialised in only."""
+    if not _MADE:
+        settings = tensorflow.ConfigProto(
+            intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+        )
+        settings.gpu_options.allow_growth = True
+        _MADE["session"] = tensorflow.Session(config=settings)
+    return _MADE["session"]
 
 
 def traced_ops(stats):

@@ -5,7 +5,8 @@
     import_seconds, build_seconds, first_step_seconds, step_seconds (warm-up),
     epoch_seconds, validation_seconds, evaluate_seconds, predict_seconds,
     spread (relative, of the epochs, seeded by seed and repeat),
-    fault: null | not_finite | raise | crash | hang | memory | garbage, fault_epoch
+    fault: null | not_finite | raise | crash | hang | memory | eat | eat_native | garbage,
+    fault_epoch
 """
 
 import os
@@ -30,7 +31,17 @@ DEFAULTS = {
 }
 
 
-FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory", "garbage")
+FAULTS = (
+    None,
+    "not_finite",
+    "raise",
+    "crash",
+    "hang",
+    "memory",
+    "eat",
+    "eat_native",
+    "garbage",
+)
 
 
 class Session:
@@ -145,3 +156,20 @@ def _fault(fault):
         sys.stdout.write("\x00garbage\n")
     if fault == "memory":
         raise MemoryError("made-up: out of memory")
+    if fault == "eat":
+        _eat()
+    if fault == "eat_native":
+        try:
+            _eat()
+        except MemoryError:
+            # What C++ does whose allocation nobody catches.
+            os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+            os.abort()
+
+
+def _eat():
+    """All the memory it may have; gives up at 4 GiB, where no limit was set."""
+    eaten = []
+    for _ in range(256):
+        eaten.append(bytearray(b"x") * 2**24)
+    raise RuntimeError("ate 4 GiB and nobody minded")

@@ -4,6 +4,7 @@ import os
 
 import numpy
 
+from rnnworker import attest
 from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.packages import installed
@@ -68,6 +69,32 @@ class Session(KerasSession):
         found = self.recurrent.gradients_to_canonical(layer, gradients)
         return numpy.asarray(outputs), dict(found, x=numpy.asarray(x_gradient))
 
+    def kernels(self, steps):
+        """From the step that ``fit`` compiles, traced once more: nothing in it is run."""
+        model, batch = self.model, self.config["model"]["batch"]
+        x, y = (self.arrays[name][:batch] for name in ("x_train", "y_train"))
+        parts = ("trainable", "non_trainable", "optimizer", "metrics")
+        state = model._get_jax_state(**{part + "_variables": True for part in parts})
+        traced = self.jax.make_jaxpr(model.train_step)(state, (x, y, None))
+        return attest.found_in_jax(list(primitives(traced.jaxpr)), steps)
+
+    def cudnn_facts(self):
+        gpus = sum(device.platform == "gpu" for device in self.jax.devices())
+        return {"gpus": gpus}
+
     def finish_device(self):
         for array in self.jax.live_arrays():
             array.block_until_ready()
+
+
+def primitives(jaxpr, loops=()):
+    """(names of the loops around it, name) of every primitive in a jaxpr and those inside it."""
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        yield loops, name
+        inside = loops + (name,) if name in ("scan", "while") else loops
+        for value in equation.params.values():
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                one = getattr(one, "jaxpr", one)
+                if hasattr(one, "eqns"):
+                    yield from primitives(one, inside)

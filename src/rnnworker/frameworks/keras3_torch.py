@@ -4,6 +4,7 @@ import os
 
 import numpy
 
+from rnnworker import attest
 from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.packages import installed
@@ -20,7 +21,8 @@ class Session(KerasSession):
         import torch
 
         torch.set_num_threads(threads)
-        torch.set_num_interop_threads(threads)
+        if torch.get_num_interop_threads() != threads:  # torch takes it once in a process
+            torch.set_num_interop_threads(threads)
         import keras
 
         self.torch, self.keras = torch, keras
@@ -82,6 +84,18 @@ class Session(KerasSession):
         x_gradient, *gradients = (one.numpy() for one in torch.autograd.grad(loss, wanted))
         found = self.recurrent.gradients_to_canonical(layer, gradients)
         return outputs.detach().numpy(), dict(found, x=x_gradient)
+
+    def kernels(self, steps):
+        """By torch's profiler, over one training step."""
+        profiler = self.torch.profiler
+        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
+            self.train_steps(1)
+        counts = {event.key: event.count for event in profile.key_averages()}
+        return attest.found_in_torch(counts, steps)
+
+    def cudnn_facts(self):
+        torch = self.torch
+        return {"gpus": torch.cuda.device_count(), "cuda_build": torch.version.cuda is not None}
 
     def finish_device(self):
         if self.torch.cuda.is_available():

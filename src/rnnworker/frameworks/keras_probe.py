@@ -5,7 +5,7 @@ from rnnworker import attest
 
 class KerasProbe:
     """A part of `KerasSession`. A framework adds ``layer_gradients(layer, x, upstream)`` and
-    ``executed_ops(run)``; without the latter nothing is attested."""
+    ``executed_ops(run)`` or ``kernels(steps)``; without these nothing is attested."""
 
     def train_batch(self, x, y):
         """One training step; the loss before it."""
@@ -35,16 +35,22 @@ class KerasProbe:
         layer, or where this framework cannot say what it executed."""
         if not self.recurrent.layers:
             return None
-        ops = self.executed_ops(lambda: self.train_steps(1))
-        if ops is None:
-            return None
         times = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        found = attest.found(ops, min(times))
+        found = self.kernels(min(times))
+        if found is None:
+            return None
+        cudnn = any(name.endswith("cudnn") for name in found)
         return {
             "found": found,
             "expected": attest.expected(self.config),
-            "why_not_cudnn": [] if "cudnn" in found else self._why_not_cudnn(),
+            "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
+
+    def kernels(self, steps):
+        """The kernels that one training step ran, where its sequences have `steps` time steps or
+        more; None where nobody can say."""
+        ops = self.executed_ops(lambda: self.train_steps(1))
+        return None if ops is None else attest.found(ops, steps)
 
     def cudnn_facts(self):
         """What the framework says about cuDNN: ``gpus`` and ``cuda_build``."""

@@ -31,11 +31,16 @@ def facts(tensorflow, keras, said):
         "tensorflow_git": getattr(tensorflow, "__git_version__", None),
         "compiler": getattr(tensorflow, "__compiler_version__", None),
         "build_info": _build_info(tensorflow),
-        "compile_flags": _called(sysconfig, "get_compile_flags"),
+        "compile_flags": _flags(_called(sysconfig, "get_compile_flags")),
         "instructions_not_compiled_for": unused_instructions(said),
         "onednn_on": onednn_on(said),
         "packages": installed(),
     }
+
+
+def _flags(flags):
+    """Without the folders of this machine, which say nothing of the build."""
+    return [flag for flag in flags or [] if not flag.startswith(("-I", "-L"))]
 
 
 def keras_version(keras):

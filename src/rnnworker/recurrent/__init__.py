@@ -23,6 +23,8 @@ IMPLEMENTATIONS = (
     "cudnn_raw",
     "cudnn_compatible",
     "legacy_cudnn",
+    "contrib",
+    "contrib_cudnn",
     "none",
     "fake",
 )
