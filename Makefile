@@ -1,4 +1,4 @@
-# make run | test | check | ui | env | lock.  PYTHON=… picks the interpreter (3.11 to 3.13).
+# make run | test | check | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -7,7 +7,7 @@ BIN := .venv/bin
 MADE := .venv/.made
 PYTHON_FILES := src tests
 
-.PHONY: run test check ui env lock format
+.PHONY: run test check ui env lock lock-builds format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
@@ -35,6 +35,10 @@ lock: $(MADE)
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
 		--upgrade -o requirements.lock
+
+# What the builds of conf/build are made from: workflow/envs/*.in, hashes and no index.
+lock-builds: $(MADE)
+	$(BIN)/python -m rnnbench lock
 
 check: $(MADE)
 	$(BIN)/ruff check $(PYTHON_FILES)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 from rnnbench.errors import RnnbenchError
@@ -14,11 +16,25 @@ from rnnbench.intervals import noted
 
 COMMANDS = {
     "cells": "print an experiment's cells: name, choices, run or skip, why",
+    "plan": "how many runs, how long, how much disk, how many repeats are enough",
     "dataset": "provide or check datasets in data/",
+    "convert": "write a dataset of your own without pickles",
+    "environment": "make the environment of a locked build (Snakemake calls this)",
+    "lock": "resolve the builds' packages to lock files with hashes",
+    "certify": "compare a model's implementations (Snakemake calls this)",
     "train": "measure one run of a plan (Snakemake calls this)",
     "retry": "measure chosen runs again at the next snakemake",
     "track": "log records to MLflow (Snakemake calls this)",
+    "export": "write an experiment's records to one file, for another machine",
+    "import": "take over what another machine exported, or what a bundle left",
+    "pull": "take over the records that the MLflow server has",
+    "bundle": "write a folder that measures an experiment with Python alone",
     "report": "write an experiment's report from its records",
+    "compare": "compare any two cells, builds, devices or machines in the terminal",
+    "show": "show one run in the terminal",
+    "published": "make a page of the published comparisons",
+    "publish": "add a published result of your own",
+    "gc": "remove environments and leftovers that nothing refers to (asks first)",
 }
 INTERRUPTED = 130
 
@@ -38,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         with noted(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
-            return importlib.import_module(f"rnnbench.commands.{command}").main(rest)
+            return _module(command).main(rest)
     except RnnbenchError as error:
         _say(str(error))
         return error.exit_code
@@ -48,6 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _module(command: str) -> ModuleType:
+    name = f"{command}_" if keyword.iskeyword(command) else command
+    return importlib.import_module(f"rnnbench.commands.{name}")
 
 
 class _Tee:

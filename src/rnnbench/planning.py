@@ -14,12 +14,15 @@ from typing import Any
 
 from rnnbench.builds.lock import lock_of
 from rnnbench.builds.missing import missing
+from rnnbench.builds.pins import Pins, pins_of
 from rnnbench.cells.catalogue import shown
 from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import Experiment, load_experiment
+from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.here import obstacles
 from rnnbench.cells.identity import digest_of, identity_of
 from rnnbench.cells.plan import plan_order
+from rnnbench.certificates import Certificate, certificates_of
 from rnnbench.datasets.own import own_file_md5
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError
@@ -49,19 +52,24 @@ class Run:
 
     def line(self) -> str:
         """``{"name": …`` first, so that a line is found without parsing the others."""
-        return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
+        return json.dumps(self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
 class Plan:
     """An experiment on this site. `datasets`: the path of each pinned file that is needed →
-    the name of the choice."""
+    the name of the choice. `certificates`: by key. `environments`: by key, those to be made."""
 
     experiment: Experiment
     site: str
     runs: Mapping[str, Run]
     skipped: tuple[tuple[str, str], ...]
     datasets: Mapping[str, str]
+    certificates: Mapping[str, Certificate]
+    environments: Mapping[str, Pins]
 
     def batches(self) -> list[list[str]]:
         """The runs in the order of measuring, in the groups that are logged together."""
@@ -70,7 +78,14 @@ class Plan:
         return [names[i : i + size] for i in range(0, len(names), size)]
 
 
-def make_plan(name: str, conf: Sequence[Path], root: Path, *, site: str | None = None) -> Plan:
+def make_plan(
+    name: str,
+    conf: Sequence[Path],
+    root: Path,
+    *,
+    site: str | None = None,
+    overrides: str = "",
+) -> Plan:
     """Reads the experiment and everything that decides about its runs.
 
     **Arguments:**
@@ -80,17 +95,20 @@ def make_plan(name: str, conf: Sequence[Path], root: Path, *, site: str | None =
     - `root`: the project's folder.
     - `site`: a cluster's name; None is this machine, and only then do this machine's cores
       and GPUs decide what can run.
+    - `overrides`: of the command line; each replaces what the grids say about the same key.
     """
     experiment = load_experiment(name, conf)
-    cells = expand(experiment, conf, obstacles=None if site else _obstacles(root))
+    cells = expand(experiment, conf, split_overrides(overrides), None if site else _obstacles(root))
     pins = pinned(root)
     skipped = tuple((cell.name, cell.skip) for cell in cells if cell.skip)
-    runs, datasets = {}, {}
+    runs, datasets, environments = {}, {}, {}
     for planned in plan_order([cell for cell in cells if not cell.skip], experiment.order_seed):
         cell = planned.cell
         path = cell.config["dataset"].get("path")
         if path in pins:
             datasets[path] = cell.config["dataset"]["name"]
+        if own := pins_of(cell.config["build"], root):
+            environments[own.key] = own
         identity = identity_of(
             cell.config,
             _dataset_md5(cell.config, pins, root),
@@ -117,7 +135,13 @@ def make_plan(name: str, conf: Sequence[Path], root: Path, *, site: str | None =
             where=f"{shown(experiment.file)}: grids",
             remedy="choose other devices or builds, or run it where these exist.",
         )
-    return Plan(experiment, site or machine.fingerprint()["machine"], runs, skipped, datasets)
+    certificates = certificates_of(
+        cells,
+        lambda config: _dataset_md5(config, pins, root),
+        lambda build: lock_of(build, root),
+    )
+    site = site or machine.fingerprint()["machine"]
+    return Plan(experiment, site, runs, skipped, datasets, certificates, environments)
 
 
 def write_plan(plan: Plan, results: Path) -> None:
@@ -129,15 +153,21 @@ def write_plan(plan: Plan, results: Path) -> None:
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
     temporary.replace(folder / "plan.jsonl")
     write_json(
-        folder / "experiment.json",
-        {
-            "name": plan.experiment.name,
-            "title": plan.experiment.title,
-            "about": plan.experiment.about,
-            "reference": dict(plan.experiment.reference),
-            "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
-        },
+        folder / "certificates.json",
+        {key: certificate.line() for key, certificate in plan.certificates.items()},
     )
+    write_json(folder / "experiment.json", facts_of(plan))
+
+
+def facts_of(plan: Plan) -> dict[str, Any]:
+    """What a report needs to know of the experiment beside its runs."""
+    return {
+        "name": plan.experiment.name,
+        "title": plan.experiment.title,
+        "about": plan.experiment.about,
+        "reference": dict(plan.experiment.reference),
+        "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
+    }
 
 
 def _obstacles(root: Path):

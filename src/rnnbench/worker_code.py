@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,41 @@ from typing import Any
 import rnnworker
 
 _ROOT = Path(rnnworker.__file__).parent
+# What certifies or bundles has no part in a run.
+_CERTIFIER = ("certify.py", "reference.py")
+_NO_PART = (*_CERTIFIER, "bundle.py", "affinity.py")
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:
     """SHA-256 over the syntax trees of the modules that a run with `config` may use: the
     worker's common modules, its framework's, its implementation's, its model's file."""
+    data = config["model"]["data"]
+    functions = {config["model"]["function"], data["prepare"], data.get("augment")} - {None}
+    return _digest(
+        config["build"]["framework"], config["rnn"].get("implementation"), frozenset(functions)
+    )
+
+
+@cache
+def _digest(framework: str, implementation: str | None, functions: frozenset[str]) -> str:
+    """Of thousands of runs a few differ in these, and no file changes while a plan is made."""
     files = [
-        *sorted(_ROOT.glob("*.py")),
-        *_family("frameworks", _framework_files(config["build"]["framework"])),
-        *_family("recurrent", ("__init__", "cells", config["rnn"].get("implementation"))),
+        *sorted(file for file in _ROOT.glob("*.py") if file.name not in _NO_PART),
+        *_family("frameworks", _framework_files(framework)),
+        *_family("recurrent", ("__init__", "cells", implementation)),
+        *sorted({_file_of(reference) for reference in functions}),
     ]
-    functions = {config["model"]["function"], config["model"]["data"]["prepare"]}
-    files += sorted({_file_of(reference) for reference in functions})
     state = hashlib.sha256()
-    for file in files:
+    for file in _reached(files):
         state.update(_tree(file).encode("utf-8"))
     return state.hexdigest()
+
+
+def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
+    """The same over what certifying the runs with `configs` uses."""
+    parts = [worker_digest(config) for config in configs]
+    parts += [_tree(_ROOT / name) for name in _CERTIFIER]
+    return hashlib.sha256("\n".join(parts).encode("utf-8")).hexdigest()
 
 
 def _framework_files(framework: str) -> tuple[str, ...]:
@@ -45,6 +64,27 @@ def _file_of(reference: str) -> Path:
     if place.endswith(".py"):
         return Path(place)
     return _ROOT.parent.joinpath(*place.split(".")).with_suffix(".py")
+
+
+def _reached(files: list[Path]) -> list[Path]:
+    """`files`, and the modules in the worker's rooms that they import, and so on."""
+    found = list(files)
+    for file in found:
+        found += [other for other in _imported(file) if other not in found]
+    return found[: len(files)] + sorted(found[len(files) :])
+
+
+@cache
+def _imported(file: Path) -> tuple[Path, ...]:
+    """Modules of ``rnnworker.ROOM`` that a file imports by name."""
+    if not file.exists():
+        return ()
+    modules = []
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rnnworker."):
+            modules += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    paths = [_ROOT.joinpath(*name.split(".")[1:]).with_suffix(".py") for name in modules]
+    return tuple(path for path in paths if path.parent != _ROOT and path.exists())
 
 
 @cache

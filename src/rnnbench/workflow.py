@@ -8,25 +8,28 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rnnbench import locks
+from rnnbench import host, locks, stopping
+from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.closing import closing_lines
 from rnnbench.datasets.pins import pinned
-from rnnbench.errors import ConfigError, RecordError, RunError
+from rnnbench.errors import ConfigError, RunError
 from rnnbench.planning import Plan, make_plan, write_plan
-from rnnbench.records.store import read_json
+from rnnbench.records.store import stands
 from rnnbench.tracking.address import redacted, tracking_uri
 
 CHATTER = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
-KEYS = ("experiment", "site", "conf")
+KEYS = ("experiment", "overrides", "site", "conf")
 DEFAULT_EXPERIMENT = "quick"
 
 
-def load(config: Mapping[str, Any], root: Path) -> Job:
-    """The job that ``--config`` asks for, or an error that names the key."""
+def load(config: Mapping[str, Any], root: Path, mend: bool = True) -> Job:
+    """The job that ``--config`` asks for, or an error that names the key. `mend` is False in a
+    cluster's job, which may not see yet what another node has written."""
     for key in config:
         if key not in KEYS:
             raise ConfigError(
@@ -45,8 +48,17 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
             raise ConfigError(f"{folder} is no folder.", where="--config conf")
     name = str(config.get("experiment", DEFAULT_EXPERIMENT))
     site = config.get("site")
-    plan = make_plan(name, [root / "conf", *extra], root, site=str(site) if site else None)
-    return Job(plan, root)
+    plan = make_plan(
+        name,
+        [root / "conf", *extra],
+        root,
+        site=str(site) if site else None,
+        overrides=str(config.get("overrides") or ""),
+    )
+    job = Job(plan, root)
+    if mend:
+        job.mend()
+    return job
 
 
 def hush() -> None:
@@ -94,6 +106,10 @@ class Job:
     def pointer(self, name: str) -> str:
         return f"{self.folder}/{name}.json"
 
+    @property
+    def certificates(self) -> list[str]:
+        return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
+
     def batch_pointers(self, wildcards) -> list[str]:
         return [self.pointer(name) for name in self.batches[int(wildcards.batch)]]
 
@@ -109,14 +125,53 @@ class Job:
         path = self._run(wildcards).config["dataset"].get("path")
         return [path] if path else []
 
+    def environment_of(self, wildcards) -> list[str]:
+        """The environment of the run's build, where it has one of its own."""
+        return self._environment(self._run(wildcards).config)
+
+    def certificate_environment(self, wildcards) -> list[str]:
+        return self._environment(self._certificate(wildcards).config)
+
+    def _environment(self, config: Mapping[str, Any]) -> list[str]:
+        pins = pins_of(config["build"], self.root)
+        return [f"{ENVIRONMENTS}/{pins.key}.json"] if pins else []
+
+    def environment_pins(self, wildcards) -> list[str]:
+        """What the command that makes the environment is told."""
+        pins = self.plan.environments[wildcards.environment]
+        wheel = ["--wheel", str(pins.wheel)] if pins.wheel else []
+        return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
+
     def identity(self, wildcards) -> dict[str, Any]:
         return dict(self._run(wildcards).identity)
 
     def digest(self, wildcards) -> str:
         return self._run(wildcards).digest
 
+    def _certificate(self, wildcards):
+        try:
+            return self.plan.certificates[wildcards.key]
+        except KeyError:
+            raise ValueError(f"{self.experiment} has no certificate {wildcards.key}") from None
+
+    def certificate_dataset(self, wildcards) -> list[str]:
+        path = self._certificate(wildcards).config["dataset"].get("path")
+        return [path] if path else []
+
+    def certificate_identity(self, wildcards) -> dict[str, Any]:
+        return dict(self._certificate(wildcards).identity)
+
+    def certificate_digest(self, wildcards) -> str:
+        return self._certificate(wildcards).digest
+
     def priority(self, wildcards) -> int:
         return len(self.plan.runs) - self._run(wildcards).order
+
+    def device(self, wildcards) -> str:
+        return str(self._run(wildcards).config["device"]["name"])
+
+    def certificate_device(self, wildcards) -> str:
+        return str(self._certificate(wildcards).config["device"]["name"])
 
     def dataset_name(self, wildcards) -> str:
         return self.plan.datasets[f"data/{wildcards.file}"]
@@ -144,16 +199,47 @@ class Job:
     @cached_property
     def report_code(self) -> str:
         state = hashlib.sha256()
-        for room in ("tables", "report"):
+        for room in ("tables", "report", "sources"):
             for file in sorted((Path(__file__).parent / room).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
                     state.update(file.read_bytes())
         return state.hexdigest()
 
+    @property
+    def elsewhere(self) -> list[str]:
+        """Pointers and certificates of this experiment that were imported from other sites."""
+        found = (self.root / self.results).glob(f"*/{self.experiment}/**/[!.]*.json")
+        paths = [path.relative_to(self.root).as_posix() for path in found]
+        own = f"{self.folder}/"
+        return sorted(
+            path
+            for path in paths
+            if not path.startswith(own)
+            and not path.endswith(("/experiment.json", "/certificates.json"))
+            and "/tracked/" not in path
+            and "/work/" not in path
+        )
+
+    @property
+    def beside(self) -> list[str]:
+        """Prices and published rows that the report shows."""
+        files = [*self.root.glob("conf/price/*.yaml"), *self.root.glob("reports/published/*.csv")]
+        return sorted(path.relative_to(self.root).as_posix() for path in files)
+
+    def mend(self) -> None:
+        """Takes away pointers to records that are damaged or gone, so that these are measured
+        again (`rnnbench train` sets the rest of a record aside)."""
+        for pointer in map(self.root.joinpath, self.pointers):
+            if pointer.exists() and not stands(self.root / self.results, pointer):
+                pointer.unlink(missing_ok=True)
+                words = "its record is damaged or gone; it is measured again"
+                print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
+
     # -- hooks --------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Before the first job: this results folder is ours until this process ends."""
+    def start(self, local: bool = True) -> None:
+        """Before the first job: this results folder is ours until this process ends. `local`
+        is False where jobs go to a cluster."""
         folder = self.root / self.results
         try:
             self._lock, holder = locks.take(folder / ".lock", f"process {os.getpid()}")
@@ -166,6 +252,9 @@ class Job:
                     )
                 )
             write_plan(self.plan, folder)
+            stopping.install(self._last_words, local)
+            for warning in host.warnings(host.look()):
+                print(f"rnnbench: beware: {warning}.", file=sys.stderr)
         except OSError as error:
             _leave(
                 RunError(
@@ -174,6 +263,10 @@ class Job:
                     remedy="make the folder writable, or free some space.",
                 )
             )
+
+    def _last_words(self) -> str:
+        done = sum((self.root / pointer).exists() for pointer in self.pointers)
+        return f"{done} of {len(self.pointers)} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """The last lines a person reads: what is void, what is missing, where the report is."""
@@ -188,62 +281,6 @@ class Job:
 
         if any((self.root / pointer).exists() for pointer in self.pointers):
             report.main([self.experiment, "--site", self.site, "--out", self.report_folder])
-
-
-def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[str]:
-    """One line per void run and one for what is missing; the last says where the report is."""
-    folder = root / results / plan.site / plan.experiment.name
-    void: list[str] = []
-    missing: list[str] = []
-    failures: list[str] = []
-    for run in sorted(plan.runs.values(), key=lambda run: run.order):
-        pointer = folder / f"{run.name}.json"
-        try:
-            data = read_json(pointer)
-        except RecordError:
-            missing.append(run.name)
-            failures += _last_word(folder / "logs" / "train" / f"{run.name}.log")
-            continue
-        if isinstance(data, dict) and data.get("verdict") == "void":
-            void.append(_void_line(root / results, run.name, data))
-    lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
-    if missing:
-        names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-        lines.append(
-            f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
-            "Remedy: the same command measures them, and them only."
-        )
-    report = root / "reports" / plan.experiment.name / "report.html"
-    if report.exists():
-        lines.append(f"the report is {report.relative_to(root)}")
-    return lines
-
-
-def _last_word(log: Path) -> list[str]:
-    """What a failed command said last, if it said anything."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
-
-
-def _void_line(results: Path, name: str, pointer: Mapping[str, Any]) -> str:
-    try:
-        reasons: Sequence[Mapping[str, str]] = read_json(results / pointer["record"])["verdict"][
-            "reasons"
-        ]
-    except (RecordError, KeyError, TypeError):
-        return f"{name} is void; its record cannot be read."
-    words = "; ".join(reason["text"] for reason in reasons[:1])
-    remedy = reasons[0]["remedy"] if reasons else ""
-    return f"{name} is void: {words}. Remedy: {remedy}"
-
-
-def _shortened(lines: list[str], what: str, most: int = 8) -> list[str]:
-    if len(lines) <= most:
-        return lines
-    return [*lines[:most], f"and {len(lines) - most} more {what}; the report lists them."]
 
 
 def _leave(error: RunError) -> None:

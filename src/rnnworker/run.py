@@ -27,6 +27,7 @@ def main(arguments):
     phases = Phases(events)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
+    _limit_memory(job.get("memory_bytes"))
     events.emit("facts", hardware=machine.fingerprint())
     events.handshake()
     try:
@@ -109,6 +110,12 @@ def _timed(call):
 def _pin(job):
     if job.get("cores") and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job["cores"])
+
+
+def _limit_memory(limit):
+    """Private writable memory, not address space: what is only reserved does not count."""
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _die_with_parent(parent):

@@ -95,6 +95,11 @@ def test_made_once_with_its_bytecode(made_up: Pins, tmp_path: Path) -> None:
         (lambda module, folder: (folder / "rnnbench.json").write_text("{"), "not finished"),
     ],
 )
+@pytest.mark.fault(
+    "files of a build environment are damaged or gone",
+    "noticed before the run, the environment is made anew",
+    "none",
+)
 def test_damage_is_noticed_and_mended(made_up: Pins, tmp_path: Path, harm, told: str) -> None:
     make(made_up, tmp_path)
     folder = made_up.folder(tmp_path)

@@ -103,6 +103,11 @@ def test_a_spoilt_cache_is_passed_over_and_mended(repository: Path, words, caplo
 
 
 @pytest.mark.parametrize("spoil", ["cache is a file", "no repository"])
+@pytest.mark.fault(
+    "the DVC cache cannot be written",
+    "a warning; the dataset is there all the same",
+    "make the cache writable",
+)
 def test_a_cache_that_cannot_be_written_is_a_warning(
     spoil: str, repository: Path, words, caplog
 ) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from rnnbench.errors import RecordError
+from rnnbench.records import record as room
 from rnnbench.records.record import SCHEMA, Phase, Record, Verdict
+from rnnbench.records.store import read_record
 from tests.factory import make_record
 
 
@@ -76,3 +79,50 @@ def test_parts_that_do_not_fit_are_one_line(change: dict) -> None:
 def test_only_three_verdicts() -> None:
     with pytest.raises(RecordError, match="clean, suspect, void"):
         Verdict("good")
+
+
+@pytest.mark.parametrize("number", range(1, SCHEMA + 1))
+def test_a_record_of_every_schema_is_read(number: int) -> None:
+    """The files are as they were written then, and are never edited."""
+    file = Path(__file__).parent / f"schema_{number}.json"
+    record = read_record(file)
+    assert record.schema == SCHEMA
+    assert record.key == f"testbox-0123abcd/{record.name}/20261121T075000_123456Z"
+    assert [epoch.seconds for epoch in record.epochs] == [0.5, 0.5]
+
+
+def test_older_schemas_are_lifted_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def renamed(data: dict) -> dict:
+        rest = {name: value for name, value in data.items() if name != "title"}
+        return {**rest, "name": data["title"], "schema": 0}
+
+    def with_alias(data: dict) -> dict:
+        return {**data, "alias": None, "schema": 1}
+
+    monkeypatch.setattr(room, "LIFTS", {-1: renamed, 0: with_alias})
+    record = make_record()
+    old = {**as_read(record), "title": record.name, "schema": -1}
+    del old["name"], old["alias"]
+    assert Record.from_json(old) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"started": "yesterday"}, "started is 'yesterday', not a moment"),
+        ({"finished": None}, "finished"),
+        ({"machine": "../../elsewhere"}, "machine is '../../elsewhere', not a part of a path"),
+        ({"name": ".."}, "name"),
+        ({"site": ""}, "site"),
+        ({"seed": True}, "seed is 'True', not a whole number"),
+        ({"order": "first"}, "order"),
+        ({"choices": {"rnn": 3}}, "choices"),
+        ({"config": []}, "config"),
+        ({"epochs": [{"epoch": 1, "start": "now", "seconds": 1, "samples": 1, "steps": 1}]}, "now"),
+        ({"verdict": {"status": "clean", "reasons": "none"}}, "verdict.reasons"),
+    ],
+)
+def test_fields_are_what_they_must_be(change: dict, words: str) -> None:
+    with pytest.raises(RecordError) as told:
+        Record.from_json({**as_read(make_record()), **change}, "there.json")
+    assert words in str(told.value)

@@ -106,6 +106,11 @@ def test_results_folder_that_cannot_be_written(project: Project) -> None:
     assert "results" in one_line(done)
 
 
+@pytest.mark.fault(
+    "the MLflow server is away",
+    "records and report are made, tracking fails",
+    "the same command logs them later",
+)
 def test_unreachable_mlflow_loses_nothing_and_is_caught_up(project: Project) -> None:
     away = {**project.environment, "MLFLOW_TRACKING_URI": "http://user:secret@127.0.0.1:9"}
     known = project.environment

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from rnnbench.records.store import read_record
 from tests.conftest import Project, kill_everything, wait_until
 
@@ -67,6 +69,11 @@ def test_killed_snakemake_takes_its_run_with_it(project: Project) -> None:
     wait_until(lambda: not working_in(project.folder), 10, "worker and conductor gone")
 
 
+@pytest.mark.fault(
+    "two snakemake at once",
+    "the second ends with one line, the first goes on",
+    "wait for the first",
+)
 def test_two_at_once(project: Project) -> None:
     one = project.start(experiment="small")
     wait_until(lambda: len(project.records()) >= 1, 60, "a record")

@@ -1,4 +1,4 @@
-# Required: the plan, the run's dataset. Makes: the pointer to the run's record.
+# Required: the plan, the run's dataset, its build's environment. Makes: the pointer to the run's record.
 
 
 rule train:
@@ -6,6 +6,7 @@ rule train:
         ancient(job.store),
         # An mtime decides nothing: the dataset's md5 is in the identity.
         dataset=ancient(job.dataset_of),
+        environment=ancient(job.environment_of),
     output:
         f"{job.folder}/{{name}}.json",
     log:
@@ -15,8 +16,12 @@ rule train:
     priority: job.priority
     conda:
         "../../environment.yml"
-    # All cores: nothing of this workflow runs beside a timed run.
-    threads: workflow.cores
+    # All cores of this machine: nothing of this workflow runs beside a timed run. On a cluster its
+    # profile sees to that.
+    threads: workflow.resource_settings.cores or 1
+    # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
+    resources:
+        device=job.device,
     params:
         identity=job.identity,
         digest=job.digest,

@@ -17,6 +17,7 @@ SMALLEST = {
     "measure.warmup_steps": 0,
     "measure.evaluate_calls": 0,
     "measure.predict_calls": 0,
+    "limits.memory_bytes": 2**27,
 }
 NEEDED = (
     "model.function",

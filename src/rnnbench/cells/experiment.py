@@ -67,7 +67,13 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
 def _read(file: Path) -> dict[str, Any]:
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
-    except (yaml.YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
+    except (
+        yaml.YAMLError,
+        OmegaConfBaseException,
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ConfigError(
             f"cannot be read: {error}.", where=shown(file), remedy="correct the YAML."
         ) from None

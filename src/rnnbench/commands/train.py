@@ -7,7 +7,7 @@ import ctypes
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -16,17 +16,18 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
-from rnnbench.running import live
+from rnnbench.running import live, slurm
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.train import Place, main_label, read_plan_line, timing_lock, train
+from rnnbench.tracking.address import is_server, tracking_uri
 
 PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
-    _die_with_parent()
-    signal.signal(signal.SIGTERM, _interrupt)
+    die_with_parent()
+    signal.signal(signal.SIGTERM, interrupt)
     root, pointer = options.root.resolve(), options.pointer.resolve()
     experiment, site, results = (pointer.parents[i] for i in range(3))
     place = Place(root, results, site.name, experiment.name, timing_lock())
@@ -38,11 +39,19 @@ def main(arguments: Sequence[str]) -> int:
             remedy="run the same snakemake command again.",
         )
     label = main_label(planned["order"], total, pointer.stem)
-    _check_dataset(root, planned)
+    pinned_md5 = check_dataset(root, planned)
     say(f"{label}  starts{_estimate(place, total - planned['order'])}")
-    record = train(planned, place, label=label, mirror=live.mirror_for(place))
+    record = train(planned, place, label=label, mirror=_mirror(place), pinned_md5=pinned_md5)
     say(f"{label}  {_summary(record)}")
     return 0
+
+
+def _mirror(place: Place) -> Callable | None:
+    """None in a job of a cluster that has no tracking server: SQLite on a shared file system is
+    for one node at a time, and the one that runs Snakemake logs to it."""
+    if slurm.job() and not is_server(tracking_uri(place.root)):
+        return None
+    return live.mirror_for(place)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -53,11 +62,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _check_dataset(root: Path, planned: Mapping) -> None:
+def check_dataset(root: Path, planned: Mapping) -> str | None:
+    """The md5 that ``data.dvc`` pins the run's dataset to, verified; None for a user's file."""
     path = planned["config"]["dataset"].get("path")
     pins = pinned(root)
-    if path in pins:
-        verify(root / path, pins[path], planned["config"]["dataset"]["name"])
+    if path not in pins:
+        return None
+    verify(root / path, pins[path], planned["config"]["dataset"]["name"])
+    return pins[path].md5
 
 
 def _summary(record: Record) -> str:
@@ -84,10 +96,10 @@ def _estimate(place: Place, left: int, sample: int = 20) -> str:
     return remaining(seconds, left)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _interrupt(signum, frame) -> None:
+def interrupt(signum, frame) -> None:
     raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records import strict
 from rnnbench.records.record import Record
 from rnnbench.records.store import write_bytes
 
@@ -87,6 +88,8 @@ def _check_pointer(name: str, content: bytes, files: Files, results: Path, where
 
 
 def _is_record(results: Path, target: str) -> bool:
+    if "\0" in target:
+        return False
     path = (results / target).resolve()
     return path.is_relative_to((results / "records").resolve()) and path.is_file()
 
@@ -100,8 +103,8 @@ def _started(content: bytes) -> str:
 
 def _json(name: str, content: bytes, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
+        data = strict.loads(content)
+    except ValueError:
         raise _refused(where, f"{name} is no JSON") from None
     if not isinstance(data, dict):
         raise _refused(where, f"{name} is no JSON object")

@@ -2,18 +2,27 @@
 
 A record is the source of truth. MLflow, tables and reports are made from records and
 can be made again; nothing else holds a number that a record does not.
+
+**Older schemas.** Every schema that was ever written is read: `LIFTS` has, for each but the
+newest, the function that makes data of schema n into data of schema n + 1, and reading applies
+them one after the other. A field that is new is None, or what follows from the record itself,
+and never a guess; a renamed one keeps its value; files are not rewritten. A newer schema than
+this rnnbench's is refused. ``tests/records/schema_N.json`` is a record as the rnnbench of schema
+N wrote it; it is never edited, and read for ever. Schema 1 is the first.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records.check import check_record
 
 SCHEMA = 1
+LIFTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 STATUSES = ("clean", "suspect", "void")
 
 
@@ -134,7 +143,9 @@ class Record:
         """The record in `data`, or a `RecordError` that names `where` and the field."""
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("is not a record: it has no schema.", where=where)
-        if data["schema"] != SCHEMA:
+        while type(data["schema"]) is int and data["schema"] in LIFTS:
+            data = LIFTS[data["schema"]](data)
+        if type(data["schema"]) is not int or data["schema"] != SCHEMA:
             raise RecordError(
                 f"has schema {data['schema']!r}; this rnnbench reads {SCHEMA}.",
                 where=where,
@@ -150,6 +161,7 @@ class Record:
                 where=where,
             )
         try:
+            check_record(data)
             verdict = data["verdict"]
             return cls(
                 **{
@@ -161,5 +173,5 @@ class Record:
                     ),
                 }
             )
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise RecordError(f"does not fit schema {SCHEMA}: {error}.", where=where) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records import strict
 from rnnbench.records.record import Record
 
 
@@ -47,10 +48,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 def read_json(path: Path) -> Any:
     """The JSON in `path`, or a `RecordError` in one line."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return strict.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise RecordError("does not exist.", where=str(path)) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise RecordError(
             f"cannot be read as JSON ({error}).",
             where=str(path),
@@ -83,9 +84,21 @@ def read_pointer(results: Path, pointer: Path) -> Record:
         target = results / data["record"]
     except (TypeError, KeyError) as error:
         raise RecordError("is not a pointer to a record.", where=str(pointer)) from error
-    if not target.resolve().is_relative_to(results.resolve()):
+    if "\0" in str(target) or not target.resolve().is_relative_to(results.resolve()):
         raise RecordError(f"points outside the results folder: {target}.", where=str(pointer))
     return read_record(target)
+
+
+def stands(results: Path, pointer: Path) -> bool:
+    """Whether the pointer names a record that is there and ends as one ends: what a power cut
+    leaves of a file does not. Some 50 µs; what else may be wrong `read_pointer` finds."""
+    try:
+        data = read_json(pointer)
+        with (results / data["record"]).open("rb") as file:
+            file.seek(-2, os.SEEK_END)
+            return file.read() == b"}\n"
+    except (RecordError, OSError, TypeError, KeyError, ValueError):
+        return False
 
 
 def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:

@@ -5,7 +5,6 @@ The process that waits here is asleep while the worker is timed; it imports noth
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -16,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from rnnbench.records import strict
 
 Event = dict[str, Any]
 GRACE_SECONDS = 3.0
@@ -154,7 +155,7 @@ def _limit(limits: Mapping[str, float], phase: str) -> float:
 def parse(line: bytes) -> Event | None:
     """One event, or None where the line is none."""
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
+        event = strict.loads(line)
+    except ValueError:
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

@@ -18,7 +18,7 @@ from rnnbench.errors import RunError
 from rnnbench.records import stamp
 from rnnbench.records.record import Reason, Record
 from rnnbench.records.store import pointer_to, record_folder, write_json
-from rnnbench.running import affinity, assemble, attempt, slurm, verdict
+from rnnbench.running import affinity, assemble, attempt, memory, slurm, verdict
 from rnnbench.running.adopt import finished_before
 from rnnbench.running.device import device_reasons
 from rnnbench.running.progress import Epochs, say
@@ -124,16 +124,18 @@ def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5
         "dataset": str(place.root / dataset) if dataset else None,
         "pinned_md5": pinned_md5,
         "parent": os.getpid(),
+        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
     }
     job_file = folder / f"{started}.job.json"
     write_json(job_file, job)
     worker = Path(rnnworker.__file__).parent
     live = mirror(planned, f"{hardware['machine']}/{name}/{started}") if mirror else None
     epochs = Epochs(label, config["model"].get("epochs", 0))
+    log, killed_before = folder / f"{started}.log", memory.kills()
     outcome = supervise(
         [*launcher(config["build"], place.root), str(worker), str(job_file)],
         environment=worker_environment(os.environ, config, len(cores)),
-        log=folder / f"{started}.log",
+        log=log,
         events_file=folder / f"{started}.events.jsonl",
         limits=config.get("limits") or {},
         inherit=(timing,),
@@ -141,13 +143,16 @@ def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5
         on_handshake=live or (lambda events: None),
     )
     job_file.unlink(missing_ok=True)
-    if outcome.exit_code == SIGKILLED and not outcome.over_limit:
+    ran_out = memory.kills() != killed_before
+    if outcome.exit_code == SIGKILLED and not outcome.over_limit and not ran_out:
         raise RunError(
             f"was killed from outside in phase {outcome.phase}.",
             where=name,
             remedy="run the same command again; if memory ran out, choose a smaller batch.",
         )
-    record = assembled(planned, place, hardware, started, outcome)
+    record = assembled(
+        planned, place, hardware, started, outcome, log_tail=memory.tail(log), ran_out=ran_out
+    )
     if job_of_slurm := slurm.job():
         kept_log = f"records/{record.key}.log"
         measured = {**record.measured, "job": {**job_of_slurm, "log": kept_log}}
@@ -174,8 +179,10 @@ def assembled(
     started: str,
     outcome: Outcome,
     finished: str | None = None,
+    log_tail: str = "",
+    ran_out: bool = False,
 ) -> Record:
-    """The record of a worker that has ended, whatever it reported."""
+    """The record of a worker that has ended, whatever it reported (see `failure_reason`)."""
     events: list[Event] = outcome.events
     phases, epochs = assemble.phases_of(events), assemble.epochs_of(events)
     measured = {
@@ -186,7 +193,9 @@ def assembled(
     }
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
     device = device_reasons(planned["config"]["device"], measured, machine_facts)
-    failure = verdict.failure_reason(events, outcome.exit_code, outcome.phase, outcome.over_limit)
+    failure = verdict.failure_reason(
+        events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail, ran_out
+    )
     if failure is None and not any(event["event"] == "finished" for event in events):
         failure = Reason("died", f"ended in phase {outcome.phase}", "look at the run's log.")
     return Record(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
+from rnnbench.running import memory
 
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
@@ -49,33 +50,63 @@ def judge(
 
 
 def failure_reason(
-    events: Sequence[Mapping[str, Any]], exit_code: int, phase: str, over_limit: str | None
+    events: Sequence[Mapping[str, Any]],
+    exit_code: int,
+    phase: str,
+    over_limit: str | None,
+    log_tail: str = "",
+    memory_ran_out: bool = False,
 ) -> Reason | None:
     """What ended the worker early, or None. A SIGKILL from outside is no verdict on the
-    run: the caller treats it as a failure without a record."""
+    run: the caller treats it as a failure without a record.
+
+    **Arguments:** `log_tail` is the end of the worker's log, `memory_ran_out` says that the
+    kernel killed a process for memory meanwhile.
+    """
     if over_limit:
         return Reason(
             "over_limit",
-            f"phase {over_limit} was over its limit and was ended",
+            f"phase {over_limit} was over its limit and was ended{_last_event(events)}",
             f"raise limits.{over_limit}, or look at the run's log for what hangs.",
         )
     error = next((event for event in events if event["event"] == "error"), None)
     if error is not None:
         text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
-        if error.get("type") in ("MemoryError", "ResourceExhaustedError"):
-            return Reason("out_of_memory", text, "a smaller batch, or a machine with more memory.")
+        if error.get("type") in ("MemoryError", "ResourceExhaustedError") or memory.said(text):
+            return _out_of_memory(text)
         return Reason("exception", text, "the traceback is in the run's log.")
     if exit_code < 0:
+        name = _signal_name(-exit_code)
+        if memory_ran_out:
+            return _out_of_memory(f"the kernel ended it for memory ({name}) in phase {phase}")
+        if memory.said(log_tail):
+            return _out_of_memory(f"died for memory in native code ({name}) in phase {phase}")
         return Reason(
-            "died",
-            f"died in native code ({_signal_name(-exit_code)}) in phase {phase}",
-            "look at the run's log.",
+            "died", f"died in native code ({name}) in phase {phase}", "look at the run's log."
         )
     if exit_code != 0:
         return Reason(
             "died", f"ended with exit code {exit_code} in phase {phase}", "look at the run's log."
         )
     return None
+
+
+def _out_of_memory(text: str) -> Reason:
+    return Reason(
+        "out_of_memory",
+        text,
+        "a smaller batch, a machine with more memory, or another limits.memory_bytes.",
+    )
+
+
+def _last_event(events: Sequence[Mapping[str, Any]]) -> str:
+    """The last thing it said; a handshake says nothing."""
+    told = [event for event in events if event["event"] != "handshake"]
+    if not told:
+        return "; it never said a word"
+    last = told[-1]
+    detail = last.get("epoch") if last["event"] == "epoch" else last.get("phase")
+    return f"; its last event was {last['event']} {detail if detail is not None else ''}".rstrip()
 
 
 def closure(epochs: Sequence[Epoch]) -> float | None:

@@ -1,0 +1,111 @@
+"""What an experiment will take: runs, time, disk, and repeats to show a difference. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rnnbench.tables.stats import student
+
+GUESS_SECONDS = 60.0
+OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
+GUESS_BYTES = 60_000
+GUESS_SPREAD = 0.03
+ENVIRONMENT_BYTES = 1_500_000_000
+MOST_REPEATS = 10_000
+
+
+@dataclass(frozen=True)
+class Past:
+    """A finished run: its worker's wall time, its files' size, and the median of its epochs
+    (seconds), None where it is void."""
+
+    name: str
+    wall_seconds: float | None
+    bytes: int
+    epoch_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`seconds` for all of `left`; `guessed`: how many of them rest on other cells' runs or
+    on a guess. `spread`: standard deviation of log run values within a cell, with `freedom`
+    degrees of freedom; a guess where that is 0."""
+
+    left: int
+    seconds: float
+    guessed: int
+    bytes: float
+    spread: float
+    freedom: int
+
+
+def cell_of(name: str) -> str:
+    """A run's name without seed and repeat."""
+    return re.sub(r"-s\d+-r\d+$", "", name)
+
+
+def forecast(left: Sequence[str], past: Iterable[Past]) -> Forecast:
+    """**Arguments:** `left`: names of the runs to do; `past`: finished runs of any cells."""
+    runs = list(past)
+    known: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.wall_seconds is not None:
+            known[cell_of(run.name)].append(run.wall_seconds)
+    means = {cell: statistics.fmean(values) for cell, values in known.items()}
+    else_seconds = statistics.median(means.values()) if means else GUESS_SECONDS
+    each = [means.get(cell_of(name), else_seconds) + OVERHEAD_SECONDS for name in left]
+    size = statistics.fmean(run.bytes for run in runs) if runs else GUESS_BYTES
+    spread, freedom = run_spread(runs)
+    return Forecast(
+        left=len(left),
+        seconds=sum(each),
+        guessed=sum(cell_of(name) not in means for name in left),
+        bytes=size * len(left),
+        spread=spread if freedom else GUESS_SPREAD,
+        freedom=freedom,
+    )
+
+
+def run_spread(runs: Iterable[Past]) -> tuple[float, int]:
+    """The standard deviation of log run values within a cell, pooled over cells, and its
+    degrees of freedom."""
+    cells: Mapping[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.epoch_seconds:
+            cells[cell_of(run.name)].append(math.log(run.epoch_seconds))
+    freedom = sum(len(values) - 1 for values in cells.values())
+    squares = sum(
+        statistics.variance(values) * (len(values) - 1)
+        for values in cells.values()
+        if len(values) > 1
+    )
+    return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
+
+
+def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:
+    """The smallest number of runs of either cell with which a true `difference` (0.05: five
+    per cent) is shown at 95 % with chance `power`; None beyond 10,000. See `chance`."""
+    low, high = 1, MOST_REPEATS
+    if chance(difference, spread, high) < power:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if chance(difference, spread, middle) >= power else (middle, high)
+    return high
+
+
+def chance(difference: float, spread: float, runs: int) -> float:
+    """That the 95 % interval of two cells' ratio leaves out 1, where they differ by
+    `difference`: the noncentral t-distribution with n - 1 degrees of freedom (those of runs
+    paired by block; Welch's are that many or more), its noncentrality
+    log(1 + difference) / (spread · √(2/n)), for n `runs` of either."""
+    from scipy.special import nctdtr
+
+    freedom = runs - 1
+    away = math.log1p(difference) / (spread * math.sqrt(2 / runs))
+    return 1.0 - float(nctdtr(freedom, away, student(0.95, freedom)))

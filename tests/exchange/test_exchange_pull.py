@@ -1,0 +1,86 @@
+"""Records come back from MLflow as they were logged; what is not as it was is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rnnbench import cli
+from rnnbench.records.store import pointer_to, write_json
+from rnnbench.tracking.track import track
+from tests.factory import BEGINNING, make_record
+
+RECORDS = 3
+
+
+def log(root: Path, monkeypatch) -> list:
+    """Records at another machine, logged to a store that this one shares."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/shared.db")
+    told = []
+    for number in range(RECORDS):
+        moment = BEGINNING + timedelta(hours=number)
+        record = make_record(seed=number // 2, started=moment, machine="away", block=0)
+        file = root / "away/results/records" / f"{record.key}.json"
+        write_json(file, record.to_json())
+        file.with_suffix(".log").write_text(f"log {number}\n")
+        file.with_suffix(".events.jsonl").write_text("{}\n")
+        told.append((record, file))
+    track(told, root / "away")
+    return told
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_records_come_back_with_log_and_events(here: Path, tmp_path, monkeypatch, capsys) -> None:
+    told = log(tmp_path, monkeypatch)
+    assert cli.main(["pull", "quick"]) == 0
+    away = everything(tmp_path / "away/results/records")
+    assert everything(here / "results/records") == away and len(away) == 3 * RECORDS
+    pointers = sorted((here / "results/away/quick").glob("*-s*-r*.json"))
+    assert [p.stem for p in pointers] == sorted({record.name for record, _ in told})
+    assert told[1][0].started in pointers[0].read_text(), "points to the latest"
+    before = everything(here)
+    capsys.readouterr()
+    assert cli.main(["pull", "quick"]) == 0
+    assert "3 known already, 0 files written" in capsys.readouterr().out
+    assert everything(here) == before
+    assert cli.main(["report", "quick", "--site", "away"]) == 0
+
+
+def test_a_record_that_was_changed_in_mlflow_is_refused(here, tmp_path, monkeypatch, capsys):
+    log(tmp_path, monkeypatch)
+    artifact = next(tmp_path.rglob("artifacts/record.json"))
+    artifact.write_text(artifact.read_text().replace('"seconds": ', '"seconds": 0', 1))
+    assert cli.main(["pull", "quick"]) == 1
+    told = capsys.readouterr().err
+    assert "is not what was logged" in told and told.count("\n") == 1
+    assert not (here / "results").exists()
+
+
+def test_a_record_that_is_here_with_other_content_stays(here, tmp_path, monkeypatch) -> None:
+    (record, _), *_ = log(tmp_path, monkeypatch)
+    mine = make_record(seed=0, machine="away", block=0, epoch_seconds=9.0)
+    assert mine.key == record.key
+    write_json(here / "results/records" / f"{mine.key}.json", mine.to_json())
+    write_json(here / f"results/away/quick/{mine.name}.json", pointer_to(mine))
+    before = everything(here)
+    assert cli.main(["pull", "quick"]) == 1
+    assert everything(here) == before
+
+
+def test_an_experiment_that_is_not_there(here, tmp_path, monkeypatch, capsys) -> None:
+    log(tmp_path, monkeypatch)
+    assert cli.main(["pull", "quickk"]) == 1
+    assert "quickk" in capsys.readouterr().err

@@ -1,0 +1,160 @@
+"""A worker that misbehaves, a disk that is full, files cut short: through `rnnbench train`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rnnbench.errors import RecordError, RunError
+from rnnbench.records.store import read_record
+from rnnbench.running import memory
+from rnnbench.running import supervise as supervising
+from rnnbench.running.train import Place, train
+from tests.running.test_running_train import NAME, files, planned
+
+SAME = "the same command"
+LOG = "what the reason says; the log has the rest"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(supervising, "GRACE_SECONDS", 0.3)
+    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
+
+def limited(run: dict, **limits: float) -> dict:
+    return {**run, "config": {**run["config"], "limits": {"default": 30, **limits}}}
+
+
+def reasons(place: Place, run: dict) -> dict[str, str]:
+    record = train(run, place, label="[1/1]")
+    assert record == read_record(place.results / "records" / f"{record.key}.json")
+    assert record.verdict.status == "void"
+    return {reason.code: reason.text for reason in record.verdict.reasons}
+
+
+@pytest.mark.fault("a worker that hangs", "ended at the phase's limit, void: its last event", LOG)
+def test_a_worker_that_hangs(place: Place) -> None:
+    found = reasons(place, limited(planned(fault="hang"), train=0.5))
+    assert "phase train was over its limit" in found["over_limit"]
+    assert found["over_limit"].endswith("its last event was epoch 1")
+
+
+@pytest.mark.fault("a worker that prints garbage", "left out and counted; the run stands", "none")
+def test_garbage(place: Place) -> None:
+    record = train(planned(fault="garbage"), place, label="[1/1]")
+    assert record.measured["garbage_lines"] == 1
+    assert record.verdict.status != "void"
+
+
+@pytest.mark.fault("a worker that dies in native code", "void: the signal and the phase", LOG)
+def test_native_death(place: Place) -> None:
+    assert "SIGABRT" in reasons(place, planned(fault="crash"))["died"]
+
+
+@pytest.mark.parametrize("fault", ["eat", "eat_native"])
+@pytest.mark.fault(
+    "a worker that eats memory",
+    "void: out of memory, at `limits.memory_bytes`",
+    "a smaller batch, or another limit",
+)
+def test_memory(place: Place, fault: str) -> None:
+    run = limited(planned(fault=fault), memory_bytes=2**29)
+    assert next(iter(reasons(place, run))) == "out_of_memory"
+
+
+@pytest.mark.fault(
+    "the kernel kills the worker for memory", "void: out of memory", "a smaller batch"
+)
+def test_killed_for_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter((4, 5))
+    monkeypatch.setattr(memory, "kills", lambda: next(counts))
+    run = planned()
+    build = run["config"]["build"]
+    build["command"] = "sh -c 'kill -9 $$' sh"
+    assert "kernel" in reasons(place, run)["out_of_memory"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk takes root's rights")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.fault("disk full while a record is written", "this run has no record", "make room")
+def test_disk_full(place: Place, small_disk: Path) -> None:
+    place = Place(place.root, small_disk / "results", "here", "selftest", place.timing_lock)
+    done = train(planned(), place, label="[1/2]")
+    first = place.results / "records" / f"{done.key}.json"
+    content = first.read_bytes()
+    ballast = small_disk / "ballast"
+    size = 96 * 1024
+    with pytest.raises(RunError) as told:
+        for number in range(40):  # less and less is free, until the record does not fit
+            ballast.write_bytes(b"x" * max(0, size - 8192 - used(small_disk, ballast)))
+            train(planned(f"other-s0-r{number}"), place, label="[2/2]")
+    assert "No space left" in str(told.value) and "free" in told.value.remedy
+    assert first.read_bytes() == content
+    other = place.pointer(f"other-s0-r{number}")
+    assert not other.exists() and not list(small_disk.rglob(".*.json.*"))
+
+    ballast.unlink()
+    for old in small_disk.rglob("*.events.jsonl"):
+        old.unlink()
+    train(planned(f"other-s0-r{number}"), place, label="[2/2]")
+    assert other.exists()
+
+
+def used(disk: Path, but: Path) -> int:
+    """In pages, as a tmpfs counts."""
+    sizes = [p.stat().st_size for p in disk.rglob("*") if p.is_file() and p != but]
+    return sum(-(-size // 4096) * 4096 for size in sizes)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+@pytest.mark.fault("a record cut short by a power cut", "noticed, set aside, measured again", SAME)
+def test_record_cut_short(place: Place, share: float, capsys: pytest.CaptureFixture) -> None:
+    train(planned(), place, label="[1/1]")
+    (path,) = files(place, "2*.json")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(RecordError):
+        read_record(path)
+    place.pointer(NAME).unlink()  # rnnbench.commands.train has it made again
+    record = train(planned(), place, label="[1/1]")
+    assert "It is set aside as" in capsys.readouterr().err
+    assert record.verdict.status != "void"
+    assert path.with_suffix(".unreadable").exists() and not path.exists()
+
+
+@pytest.mark.fault("events.jsonl cut short", "the record has all that it said", "none")
+def test_events_cut_short(place: Place) -> None:
+    record = train(planned(), place, label="[1/1]")
+    (events,) = files(place, "*.events.jsonl")
+    events.write_bytes(events.read_bytes()[:777])
+    place.pointer(NAME).unlink()
+    assert train(planned(), place, label="[1/1]") == record
+
+
+@pytest.mark.fault("a pointer cut short", "noticed; the record is found again", SAME)
+def test_pointer_cut_short(place: Place) -> None:
+    record = train(planned(), place, label="[1/1]")
+    whole = place.pointer(NAME).read_bytes()
+    place.pointer(NAME).write_bytes(whole[:20])
+    with contextlib.suppress(json.JSONDecodeError):
+        json.loads(place.pointer(NAME).read_bytes())
+        pytest.fail("it is still whole")
+    assert train(planned(), place, label="[1/1]") == record
+    assert place.pointer(NAME).read_bytes() == whole

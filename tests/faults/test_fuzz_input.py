@@ -1,0 +1,279 @@
+"""Bad input of any kind is a correct result or a `RnnbenchError`, never another exception."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rnnbench.cells.expand import expand
+from rnnbench.cells.experiment import load_experiment
+from rnnbench.errors import RnnbenchError
+from rnnbench.exchange import archive, pack, unpack
+from rnnbench.planning import make_plan
+from rnnbench.records.record import Record
+from rnnbench.records.store import pointer_to, read_record, write_json
+from rnnbench.running.supervise import Outcome, parse
+from rnnbench.running.train import Place, assembled
+from rnnbench.sources.published import read_published
+from tests.conftest import ROOT
+from tests.factory import make_record
+from tests.running.test_running_train import planned
+
+FEW = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+RECORD = json.loads(json.dumps(make_record(verdict="suspect", epochs=2).to_json()))
+NUMBERS = st.one_of(
+    st.integers(-5, 5),
+    st.floats(),
+    st.sampled_from([10**400, -(10**30), 1e308, float("nan"), float("inf"), 2**63]),
+)
+TEXT = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(["../../x", "/etc/passwd", "\x00", "\ud800", "a" * 300, "", "..", "é\u202e"]),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+DEEP = st.integers(50, 4000).map(lambda depth: "[" * depth + "]" * depth)
+
+
+def dumped(data) -> bytes:
+    return json.dumps(data).encode("utf-8", "surrogatepass")
+
+
+def places(data, path=()):
+    """Every place in nested data, as a path of keys."""
+    yield path
+    for key, item in data.items() if isinstance(data, dict) else enumerate(data):
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+        else:
+            yield (*path, key)
+
+
+PLACES = sorted(filter(None, places(RECORD)), key=str)
+
+
+def changed(path, value):
+    copy = json.loads(json.dumps(RECORD))
+    place = copy
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return copy
+
+
+@FEW
+@given(path=st.sampled_from(PLACES), value=JSON)
+def test_records(path, value, tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    file.write_bytes(dumped(changed(path, value)))
+    with contextlib.suppress(RnnbenchError):
+        record = read_record(file)
+        # What was read can be written, and is where it says.
+        write_json(tmp_path / "again.json", record.to_json())
+        inside = (tmp_path / "records" / f"{record.key}.json").resolve()
+        assert len(inside.relative_to(tmp_path / "records").parts) == 3
+        assert read_record(tmp_path / "again.json") == record
+
+
+@FEW
+@given(content=st.binary(max_size=60) | DEEP.map(str.encode) | JSON.map(dumped))
+def test_files_that_are_no_records(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    for encoded in (content, content.decode("utf-8", "replace").encode("utf-16")):
+        file.write_bytes(encoded)
+        with pytest.raises(RnnbenchError):
+            read_record(file)
+
+
+EVENTS = ("phase_begin", "phase_end", "epoch", "facts", "error", "finished", "hello", "handshake")
+KEYS = (
+    *("phase", "start", "end", "timed", "details", "epoch", "seconds", "samples", "steps", "loss"),
+    *("val_loss", "measured", "hardware", "environment", "type", "message", "t", "begin"),
+)
+GOOD = [
+    {"event": "phase_end", "phase": "train", "start": 1, "end": 2, "timed": True, "details": {}},
+    {"event": "epoch", "epoch": 1, "start": 1, "seconds": 1, "samples": 1, "steps": 1, "loss": 1},
+]
+
+
+def event(draw_from) -> st.SearchStrategy:
+    """An event; of the parts that somebody looks into, often some."""
+    kernel = st.fixed_dictionaries({"found": JSON, "expected": JSON})
+    inner = JSON | kernel | st.fixed_dictionaries({"asked": NUMBERS, "pinned_to": JSON})
+    facts = st.dictionaries(
+        st.sampled_from(["kernel", "threads", "framework_devices", "gpus", "weights_sha256"]),
+        inner,
+        min_size=1,
+        max_size=2,
+    )
+    load = st.fixed_dictionaries({"load": JSON | st.fixed_dictionaries({"foreign": JSON})})
+    topics = st.sampled_from(["measured", "hardware"])
+    told = st.builds(lambda topic, said: {"event": "facts", topic: said}, topics, facts)
+    loaded = load.map(lambda details: {**GOOD[0], "details": details})
+    return (
+        told
+        | loaded
+        | st.builds(
+            lambda name, fields, base: {**base, **fields, "event": name},
+            st.sampled_from(EVENTS),
+            st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4),
+            st.sampled_from([{}, *draw_from]),
+        )
+    )
+
+
+@FEW
+@given(
+    events=st.lists(event(GOOD), max_size=5), raw=st.binary(max_size=20), code=st.integers(-64, 3)
+)
+def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
+    """Whatever a worker says, the conductor has a record that can be written and read."""
+    lines = [*map(dumped, events), raw]
+    outcome = Outcome([e for e in map(parse, lines) if e], code, 0, None, "train")
+    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "lock")
+    hardware = {"machine": "box-1", "cores": 1}
+    record = assembled(planned(), place, hardware, "20261121T075000_123456Z", outcome)
+    write_json(tmp_path / "record.json", record.to_json())
+    again = read_record(tmp_path / "record.json")
+    assert again.machine == "box-1" and again.verdict.status == record.verdict.status
+
+
+def tar(entries) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as file:
+        for name, kind, content in entries:
+            info = tarfile.TarInfo(name.encode("utf-8", "replace").decode())
+            info.type, info.linkname = kind, "/etc/passwd"
+            info.size = len(content) if kind == tarfile.REGTYPE else 0
+            file.addfile(info, io.BytesIO(content))
+    return gzip.compress(raw.getvalue(), 1)
+
+
+NAMES = TEXT | st.sampled_from(
+    ["manifest.json", "records/box/x/../../../out.json", "quick/../../y", "a//b", "./manifest.json"]
+)
+KINDS = st.sampled_from(
+    [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE]
+)
+
+
+@FEW
+@given(
+    entries=st.lists(st.tuples(NAMES.filter(bool), KINDS, st.binary(max_size=30)), max_size=4),
+    manifest=st.one_of(JSON, DEEP, st.fixed_dictionaries({"kind": st.just(pack.KIND),
+                       "schema": st.just(1), "files": JSON})),
+)  # fmt: skip
+def test_archives(entries, manifest, tmp_path: Path) -> None:
+    file = tmp_path / "x.tar.gz"
+    content = manifest.encode() if isinstance(manifest, str) else dumped(manifest)
+    file.write_bytes(tar([("manifest.json", tarfile.REGTYPE, content), *entries]))
+    with contextlib.suppress(RnnbenchError):
+        _, files = archive.read(file, pack.KIND)
+        assert not files
+
+
+@FEW
+@given(path=st.sampled_from(PLACES), value=JSON, pointer=JSON, name=NAMES)
+def test_what_an_archive_may_write(path, value, pointer, name: str) -> None:
+    """With right hashes and wrong content: it writes inside the results folder, or nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "here", "results")
+        results.mkdir(parents=True)
+        record = make_record()
+        files = {
+            f"records/{record.key}.json": dumped(changed(path, value)),
+            f"box/quick/{record.name}.json": dumped({**pointer_to(record), "record": pointer}),
+        }
+        if archive.safe_name(name):
+            files[name] = b"{}"
+        file = Path(folder, "x.tar.gz")
+        archive.write(file, pack.KIND, files, {"experiment": "quick"})
+        with contextlib.suppress(RnnbenchError):
+            _, read = archive.read(file, pack.KIND)
+            unpack.write(unpack.examine(read, results, "quick", "there"), results)
+        outside = [p for p in Path(folder).rglob("*") if p.is_file() and p != file]
+        assert all(p.is_relative_to(results) for p in outside)
+
+
+@settings(FEW, max_examples=25)
+@given(
+    overrides=st.lists(
+        st.one_of(
+            TEXT,
+            st.builds(
+                "{}={}".format,
+                st.sampled_from(["model.batch", "seed", "limits.train", "rnn", "+x.y", "alias",
+                                 "model.optimizer", "~model.batch", "limits.memory_bytes",
+                                 "device.threads", "dataset.path", "model.function"]),
+                st.one_of(TEXT, NUMBERS.map(str), DEEP, st.sampled_from(
+                    ["range(1,9999999999)", "${x}", "${oc.env:HOME}", "choice(", "???", "null",
+                     "glob(*)", "interval(0,1)", "{a:1}", "'", "1e999", "nan"])),
+            ),
+        ),
+        max_size=2,
+    )
+)  # fmt: skip
+def test_overrides(overrides: list[str], tmp_path: Path) -> None:
+    conf = [ROOT / "conf", ROOT / "tests/conf"]
+    base = load_experiment("small", conf)
+    with contextlib.suppress(RnnbenchError):
+        for cell in expand(base, conf, overrides):
+            assert "/" not in cell.name
+
+
+@settings(FEW, max_examples=30)
+@given(
+    content=st.one_of(
+        st.text(max_size=80),
+        DEEP.map("grids: {}".format),
+        JSON.map(lambda data: f"title: x\ngrids: {json.dumps(data)}"),
+        st.sampled_from(["grids: &a [*a]", "!!python/object:os.system x", "a: b: c", "\t- x"]),
+    )
+)
+def test_experiments(content: str, tmp_path: Path) -> None:
+    folder = tmp_path / "experiment"
+    folder.mkdir(exist_ok=True)
+    (folder / "mine.yaml").write_bytes(content.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(RnnbenchError):
+        make_plan("mine", [ROOT / "conf", ROOT / "tests/conf", tmp_path], ROOT)
+
+
+PUBLISHED = next(iter(sorted((ROOT / "reports/published").glob("*.csv"))))
+
+
+@FEW
+@given(
+    line=st.integers(0, 5),
+    column=st.integers(0, 30),
+    value=TEXT | NUMBERS.map(str),
+    raw=st.none() | st.binary(max_size=80),
+)
+def test_published(line: int, column: int, value: str, raw: bytes | None, tmp_path: Path) -> None:
+    lines = PUBLISHED.read_text(encoding="utf-8").splitlines()[:6]
+    cells = lines[line % len(lines)].split(",")
+    cells[column % len(cells)] = value
+    lines[line % len(lines)] = ",".join(cells)
+    content = raw if raw is not None else "\n".join(lines).encode("utf-8", "surrogatepass")
+    (tmp_path / PUBLISHED.name).write_bytes(content)
+    with contextlib.suppress(RnnbenchError):
+        read_published(tmp_path)
+
+
+def test_a_record_is_as_good_as_ever() -> None:
+    assert Record.from_json(RECORD).to_json() == make_record(verdict="suspect", epochs=2).to_json()
