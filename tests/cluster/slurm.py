@@ -1,0 +1,189 @@
+"""A Slurm of our own on loopback: munged, slurmctld and pretend nodes n1, n2, … of this host.
+
+    python -m tests.cluster.slurm up DIR
+    python -m tests.cluster.slurm down DIR
+
+Everything lies in DIR and is stopped by the process ids that its daemons wrote there. For root, as
+the nodes start jobs; packages munge, slurmctld, slurmd, slurm-client.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
+CONFIGURATION = """\
+ClusterName=pretend
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/run/munge.sock
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+# Cores, not memory: a job that names no memory would take all of a node's.
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=bf_interval=2,sched_min_interval=200000
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+MinJobAge=3600
+KillWait=2
+OverTimeLimit=0
+SlurmctldTimeout=30
+SlurmdTimeout=10
+GresTypes=gpu
+NodeName=DEFAULT CPUs=2 RealMemory=8000 Gres=gpu:h200:1
+NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
+PartitionName=gpu Nodes=n1 MaxTime=INFINITE
+"""
+
+
+def missing() -> str | None:
+    """Why there can be no Slurm here, or None."""
+    lacking = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
+    if lacking:
+        return f"no {', '.join(lacking)}: apt-get install munge slurmctld slurmd slurm-client"
+    return None if os.geteuid() == 0 else "Slurm's nodes start jobs as root only"
+
+
+class Slurm:
+    def __init__(self, folder: Path, nodes: int = 2):
+        self.folder, self.nodes = folder, nodes
+        self.environment = {
+            **os.environ,
+            "PATH": _path(),
+            "SLURM_CONF": str(folder / "etc" / "slurm.conf"),
+        }
+
+    def up(self) -> None:
+        for name in ("etc", "run", "state", "spool", "log", "munge"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        for name in ("log", "munge"):
+            (self.folder / name).chmod(0o700)
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        port = _free_ports(self.nodes + 1)
+        text = CONFIGURATION.format(
+            host=socket.gethostname().partition(".")[0],
+            user="root",
+            folder=self.folder,
+            nodes=self.nodes,
+            port=port,
+            first=port + 1,
+            last=port + self.nodes,
+        )
+        (self.folder / "etc" / "slurm.conf").write_text(text)
+        gres = f"NodeName=n[1-{self.nodes}] Name=gpu Type=h200 File=/dev/null\n"
+        (self.folder / "etc" / "gres.conf").write_text(gres)
+        self.call(
+            *("munged", f"--socket={self.folder}/run/munge.sock", f"--key-file={key}"),
+            *(f"--pid-file={self.folder}/run/munged.pid", f"--log-file={self.folder}/log/munged"),
+            f"--seed-file={self.folder}/munge/seed",
+        )
+        self.start_controller()
+        for number in range(1, self.nodes + 1):
+            self.start_node(f"n{number}")
+        self.wait_for_nodes()
+
+    def start_controller(self) -> None:
+        self.call("slurmctld")
+
+    def start_node(self, name: str) -> None:
+        self.call("slurmd", "-N", name)
+
+    def wait_for_nodes(self, seconds: float = 30) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with suppress(subprocess.CalledProcessError):
+                idle = self.call("sinfo", "-h", "-N", "-t", "idle", "-p", "main", "-o", "%N")
+                if len(set(idle.split())) == self.nodes:
+                    return
+            time.sleep(0.1)
+        raise TimeoutError(f"Slurm's nodes are not idle: see {self.folder}/log")
+
+    def call(self, *command: str) -> str:
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            check=True,
+            timeout=60,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return done.stdout
+
+    def kill(self, daemon: str, number: int = signal.SIGTERM) -> None:
+        """Ends ``slurmctld``, ``slurmd.n1`` or ``munged`` by the process id it wrote down."""
+        file = self.folder / "run" / f"{daemon}.pid"
+        with suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            process = int(file.read_text())
+            os.kill(process, number)
+            for _ in range(100):
+                if not Path(f"/proc/{process}").exists():
+                    break
+                time.sleep(0.1)
+
+    def jobs(self, *options: str) -> list[list[str]]:
+        """Id, state and comment of each job, over or not."""
+        told = self.call("squeue", "-h", "-t", "all", "-o", "%i|%T|%k", *options)
+        return [line.split("|") for line in told.splitlines()]
+
+    def facts(self, job: str) -> dict[str, str]:
+        told = self.call("scontrol", "-o", "show", "job", job)
+        return dict(word.split("=", 1) for word in told.split() if "=" in word)
+
+    def down(self) -> None:
+        """Cancels every job, then stops the daemons this folder knows."""
+        with suppress(subprocess.SubprocessError):
+            self.call("scancel", "--user=root")
+            time.sleep(1)
+        nodes = [file.stem for file in (self.folder / "run").glob("slurmd.*.pid")]
+        for daemon in [*nodes, "slurmctld", "munged"]:
+            self.kill(daemon)
+
+
+def _path() -> str:
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that nobody listens on."""
+    for first in range(16830, 19000, count):
+        with suppress(OSError):
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            return first
+    raise OSError("no free ports")
+
+
+if __name__ == "__main__":
+    command, place = sys.argv[1], Path(sys.argv[2]).resolve()
+    slurm = Slurm(place)
+    if command == "up":
+        slurm.up()
+        print(f"export SLURM_CONF={place}/etc/slurm.conf")
+    else:
+        slurm.down()

@@ -1,0 +1,124 @@
+"""What goes wrong on a cluster: reported by name, others go on, nothing hangs, nothing is measured
+twice, and the same command completes the grid.
+
+The runs are short. Two are kept from beginning by an attempt that this process pretends to
+make: one until its job is over its time limit, one until its node is lost.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from rnnbench.records.store import read_record
+from rnnbench.running import attempt
+from tests.cluster.conftest import SECONDS, ClusterProject, cluster_project
+from tests.cluster.slurm import Slurm
+from tests.conftest import kill_everything, wait_until
+
+AWAY = 40
+FOLDER = "results/slurm/cluster_faults"
+RUN = "fake-lstm-fake_fast-{}-fake-epoch_seconds1.0-s0-r{}"
+CANCELLED, UNHARMED, LOST = (RUN.format("cpu_1", repeat) for repeat in range(3))
+LIMITED = RUN.format("pretend_slow", 0)
+ALL = {CANCELLED, UNHARMED, LOST, LIMITED}
+
+
+def running(slurm: Slurm) -> dict[str, tuple[str, str]]:
+    """Run → job and node, of the jobs that run now."""
+    told = slurm.call("squeue", "-h", "-t", "RUNNING", "-o", "%k|%i|%N").splitlines()
+    jobs = [line.split("|") for line in told]
+    return {Path(comment).stem: (job, node) for comment, job, node in jobs}
+
+
+def names(project: ClusterProject) -> Counter[str]:
+    return Counter(path.parent.name for path in project.records())
+
+
+def test_a_day_on_which_everything_goes_wrong(slurm: Slurm, tmp_path: Path) -> None:
+    devices = tmp_path / "devices.yaml"
+    devices.write_text((Path(__file__).parent / "devices.yaml").read_text())
+    project = cluster_project(tmp_path / "project", slurm, devices)
+    attempts = project.folder / FOLDER / "attempts"
+    with attempt.held(attempts / LIMITED), ExitStack() as until_lost:
+        until_lost.enter_context(attempt.held(attempts / LOST))
+        node = first_day(project, slurm)
+        assert set(names(project)) == {UNHARMED}
+        # The lost run is out of Slurm's sight only, and takes its turn.
+        until_lost.close()
+        wait_until(lambda: LOST in names(project), 60, "the lost run's record")
+    slurm.start_node(node)
+    slurm.wait_for_nodes(60)
+    before = {path: path.read_bytes() for path in project.records()}
+
+    devices.write_text(devices.read_text().replace("{time: 1}", "{time: 5}"))
+    second_day(project, slurm)
+    assert names(project) == dict.fromkeys(ALL, 1)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    not_beside_one_another(project)
+
+
+def first_day(project: ClusterProject, slurm: Slurm) -> str:
+    """A job is cancelled, slurmctld is away, a job is over its limit, a node is lost. Returns
+    the node."""
+    process = project.start(experiment="cluster_faults")
+    try:
+        wait_until(lambda: {CANCELLED, LIMITED} <= set(running(slurm)), 90, "two jobs at once")
+        slurm.call("scancel", running(slurm)[CANCELLED][0])
+        slurm.kill("slurmctld")
+        time.sleep(AWAY)
+        assert process.poll() is None, process.communicate()[0]
+        slurm.start_controller()
+        wait_until(lambda: LOST in running(slurm), 120, "the run that is to lose its node")
+        node = running(slurm)[LOST][1]
+        conductor = project.folder / FOLDER / "logs/train" / f"{LOST}.log"
+        wait_until(lambda: conductor.exists() and "waiting" in conductor.read_text(), 60, "waits")
+        slurm.kill(f"slurmd.{node}", signal.SIGKILL)
+        out, _ = process.communicate(timeout=SECONDS)
+    finally:
+        end(process)
+    assert process.returncode == 1, out
+    faults = {CANCELLED: "CANCELLED", LIMITED: "TIMEOUT", LOST: "NODE_FAIL"}
+    for name, state in faults.items():
+        assert f": {state} {FOLDER}/{name}.json" in out, out
+    assert "3 of 4 runs have no record" in out and "Traceback" not in out, out
+    return node
+
+
+def second_day(project: ClusterProject, slurm: Slurm) -> None:
+    """Snakemake is killed with -9; its jobs run on; the same command waits for them."""
+    process = project.start(experiment="cluster_faults")
+    wait_until(lambda: len(running(slurm)) >= 1, 90, "a job")
+    jobs = running(slurm)
+    kill_everything(process)
+    submitted = {job for job, _, _ in slurm.jobs()}
+    process = project.start(experiment="cluster_faults")
+    try:
+        out, _ = process.communicate(timeout=SECONDS)
+    finally:
+        end(process)
+    assert process.returncode == 0, out
+    for job, _ in jobs.values():
+        assert slurm.facts(job)["JobState"] == "COMPLETED", "it went with Snakemake"
+    twice = [Path(comment).stem for job, _, comment in slurm.jobs() if job not in submitted]
+    assert all(count == 1 for count in Counter(twice).values())
+
+
+def end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        kill_everything(process)
+
+
+def not_beside_one_another(project: ClusterProject) -> None:
+    for node in ("n1", "n2"):
+        spans = sorted(
+            (phase.start, phase.end)
+            for record in map(read_record, project.records())
+            for phase in record.phases
+            if phase.timed and record.measured["job"]["node"] == node
+        )
+        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))

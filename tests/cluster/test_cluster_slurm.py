@@ -1,0 +1,90 @@
+"""The same experiment through a real Slurm of two nodes and on this machine alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_record
+from tests.cluster.conftest import cluster_project
+from tests.cluster.slurm import Slurm
+from tests.conftest import Project, make_project
+
+
+@pytest.fixture(scope="module")
+def finished(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = cluster_project(tmp_path_factory.mktemp("cluster"), slurm)
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+@pytest.fixture(scope="module")
+def records(finished: Project) -> list[Record]:
+    return [read_record(path) for path in finished.records()]
+
+
+def timed(record: Record) -> list[tuple[float, float]]:
+    return [(phase.start, phase.end) for phase in record.phases if phase.timed]
+
+
+def overlap(one: Record, other: Record) -> bool:
+    return any(a < d and c < b for a, b in timed(one) for c, d in timed(other))
+
+
+def test_every_run_was_a_job_of_slurm_and_says_which(slurm: Slurm, finished, records) -> None:
+    assert len(records) == 6
+    comments = {job: comment for job, _, comment in slurm.jobs()}
+    for record in records:
+        job = record.measured["job"]
+        assert comments[job["id"]] == f"results/slurm/cluster/{record.name}.json"
+        assert job["cluster"] == "pretend" and job["node"] in ("n1", "n2")
+        assert (finished.folder / "results" / job["log"]).is_file()
+        assert (finished.folder / "results/slurm/cluster/logs/slurm" / f"{job['id']}.log").is_file()
+    assert {record.site for record in records} == {"slurm"}
+
+
+def test_timed_runs_are_never_together_on_a_node(records) -> None:
+    assert {record.measured["job"]["node"] for record in records} == {"n1", "n2"}
+    for one, other in combinations(records, 2):
+        if one.measured["job"]["node"] == other.measured["job"]["node"]:
+            assert not overlap(one, other), (one.name, other.name)
+
+
+def test_jobs_of_one_gpu_follow_one_another(slurm: Slurm, records) -> None:
+    spans = []
+    for record in records:
+        if record.choices["device"] == "pretend_gpu":
+            facts = slurm.facts(record.measured["job"]["id"])
+            assert facts["Partition"] == "gpu" and "gpu:h200:1" in facts["TresPerNode"]
+            spans.append(tuple(datetime.fromisoformat(facts[f"{e}Time"]) for e in ("Start", "End")))
+    (_, end), (start, _) = sorted(spans)
+    assert end <= start
+
+
+def test_the_result_is_that_of_one_machine_but_for_the_times(
+    finished: Project, records, tmp_path: Path
+) -> None:
+    alone = make_project(tmp_path)
+    done = alone.snakemake(experiment="cluster")
+    assert done.returncode == 0, done.stdout + done.stderr
+    here = {record.name: record for record in map(read_record, alone.records())}
+    assert set(here) == {record.name for record in records}
+    for record in records:
+        assert comparable(record) == comparable(here[record.name])
+    assert (finished.folder / "reports/cluster/report.html").is_file()
+    tracked = finished.folder / "results/slurm/cluster/tracked/0.json"
+    assert set(json.loads(tracked.read_text())) == set(here)
+
+
+def comparable(record: Record) -> dict:
+    data = record.to_json()
+    kept = ("name", "choices", "overrides", "seed", "repeat", "block", "order", "digest", "config")
+    epochs = [[e.epoch, e.samples, e.steps, e.loss, e.val_acc] for e in record.epochs]
+    phases = [[phase.name, phase.timed] for phase in record.phases]
+    return {**{name: data[name] for name in kept}, "epochs": epochs, "phases": phases}
