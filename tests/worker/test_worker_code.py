@@ -23,6 +23,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def digest(implementation: str = "keras", framework: str = "keras3_tensorflow", **model) -> str:
     worker_code._tree.cache_clear()
+    worker_code._digest.cache_clear()
     model = {"function": "rnnworker.models.digits_rnn:build", **model}
     model.setdefault("data", {"prepare": "rnnworker.models.digits_rnn:prepare"})
     config = {
@@ -133,6 +134,7 @@ def test_a_certificate_is_made_anew_for_what_it_is_made_of(
 ) -> None:
     def certified() -> str:
         worker_code._tree.cache_clear()
+        worker_code._digest.cache_clear()
         here = "rnnworker.models.digits_rnn:"
         model = {"function": here + "build", "data": {"prepare": here + "prepare"}}
         return worker_code.certifier_digest(

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 import yaml
+from snakemake.utils import read_job_properties
+
 from rnnbench.errors import RnnbenchError
 from rnnbench.running.train import read_plan_line
-from snakemake.utils import read_job_properties
 
 TRIES, PAUSE = 20, 6  # slurmctld may be away for two minutes
 
