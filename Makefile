@@ -1,13 +1,22 @@
-# make run | test | check | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
+# make run | test | faults | check | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 MADE := .venv/.made
-PYTHON_FILES := src tests
+PYTHON_FILES := src tests benchmarks
 
-.PHONY: run test check ui env lock lock-builds format
+# Known vulnerabilities of what is locked; where nobody can be asked, that is said and no fault.
+AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off --timeout 15 \
+	-r requirements.lock 2>&1); status=$$?; \
+	echo "$$found" | grep -v 'could not be audited' | tail -40; \
+	echo "pip-audit: of $$(grep -c '^[a-z].*==' requirements.lock) packages" \
+	"$$(echo "$$found" | grep -c 'could not be audited') could not be looked up"; \
+	if echo "$$found" | grep -qE 'ConnectionError|ServiceError|Max retries|HTTPError|Timeout'; \
+	then echo "pip-audit: skipped, its service cannot be reached"; else exit $$status; fi
+
+.PHONY: run test faults check ui env lock lock-builds format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
@@ -15,8 +24,12 @@ run: $(MADE)
 test: $(MADE)
 	$(BIN)/python -m pytest
 
+# Every fault at every moment, some ten minutes; writes the table in tests/faults/README.md.
+faults: $(MADE)
+	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
+
 ui: $(MADE)
-	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db
 
 env: $(MADE)
 
@@ -46,6 +59,7 @@ check: $(MADE)
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
+	$(AUDIT)
 
 format: $(MADE)
 	$(BIN)/ruff check --fix $(PYTHON_FILES)

@@ -173,7 +173,7 @@ def same_sentence(learning: pd.DataFrame) -> str:
     if not n.is_number(largest):
         return f"From the same seeds {_curves(loss)}."
     if largest < TOLERANCE:
-        many = learning["implementation"].nunique()
+        many = len(learning[["implementation", "build", "variant"]].drop_duplicates())
         return (
             f"{WORDS.get(many, f'All {many}')} end at validation accuracy "
             f"{n.share(learning['val_acc'].iloc[0])} and {_curves(loss)}: "
