@@ -1,0 +1,120 @@
+"""The same grid three ways: this workflow, Hydra's multirun with MLflow, a shell loop with MLflow.
+
+    .venv/bin/python benchmarks/launchers.py [--repeats 3] [--epochs 5]
+
+Each trains LSTM(32) and LSTM(64) on the digits, one core, and logs each epoch to an MLflow store in
+SQLite. Hydra's multirun stays in one process (TensorFlow is imported once, and every job finds
+what the ones before left); the loop and the workflow start a process for each run. Only the
+workflow repeats nothing when it is started again, keeps the raw record, attests and certifies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from tests.conftest import ROOT, Project, make_project  # noqa: E402
+
+HERE = Path(__file__).parent
+HYDRA = """
+import sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+import hydra
+import by_hand
+
+@hydra.main(version_base=None, config_path=None, config_name="config")
+def main(config):
+    told = by_hand.train(config.units, config.seed, config.epochs, Path({data!r}))
+    by_hand.log(f"lstm-{{config.units}}-{{config.seed}}", dict(config), told)
+
+from hydra.core.config_store import ConfigStore
+ConfigStore.instance().store(name="config", node={{"units": 32, "seed": 0, "epochs": {epochs}}})
+main()
+"""
+UNITS = (32, 64)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5)
+    options = parser.parse_args()
+    count = options.repeats * len(UNITS)
+    with tempfile.TemporaryDirectory() as folder:
+        project = make_project(Path(folder))
+        prepare(project, options.repeats, options.epochs)
+        print("| launcher | runs | s | s per run | the same command again, s |")
+        print("|---|--:|--:|--:|--:|")
+        for name, command in commands(project, options.repeats, options.epochs).items():
+            seconds = [timed(command, project) for _ in range(2)]
+            print(
+                f"| {name} | {count} | {seconds[0]:.1f} | {seconds[0] / count:.2f} "
+                f"| {seconds[1]:.1f} |",
+                flush=True,
+            )
+    return 0
+
+
+def prepare(project: Project, repeats: int, epochs: int) -> None:
+    grid = (
+        f"model=digits_rnn rnn=keras device=cpu_1 model.units={','.join(map(str, UNITS))} "
+        f"model.epochs={epochs} seed=range({repeats})"
+    )
+    (project.conf / "experiment/launched.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
+    done = project.rnnbench("dataset", "digits")
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    shutil.copy(HERE / "by_hand.py", project.folder)
+    text = HYDRA.format(here=str(HERE), data=str(project.folder / "data/digits.npz"), epochs=epochs)
+    (project.folder / "with_hydra.py").write_text(text)
+    project.environment |= {
+        "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "TF_NUM_INTEROP_THREADS": "1",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+
+def commands(project: Project, repeats: int, epochs: int) -> dict[str, list[str]]:
+    seeds = ",".join(map(str, range(repeats)))
+    units = " ".join(map(str, UNITS))
+    loop = (
+        f"for units in {units}; do for seed in {seeds.replace(',', ' ')}; do "
+        f"python by_hand.py $units $seed {epochs} || exit 1; done; done"
+    )
+    grid = [f"units={','.join(map(str, UNITS))}", f"seed={seeds}"]
+    return {
+        "rnnbench": project.command(experiment="launched"),
+        "hydra --multirun": [sys.executable, "with_hydra.py", "--multirun", *grid],
+        "shell loop": ["sh", "-c", loop],
+    }
+
+
+def timed(command: list[str], project: Project) -> float:
+    name = "workflow" if "snakemake" in command else Path(command[-1]).name[:5].strip()
+    store = {} if name == "workflow" else {"MLFLOW_TRACKING_URI": "sqlite:///by_hand.db"}
+    start = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=project.folder,
+        env={**project.environment, **store},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(done.stdout[-1500:] + done.stderr[-1500:])
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    assert ROOT.exists()
+    sys.exit(main())

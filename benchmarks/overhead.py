@@ -1,0 +1,105 @@
+"""What the workflow adds to short runs: time, the conductor's CPU, its memory.
+
+    .venv/bin/python benchmarks/overhead.py [--runs 24] [--epoch-seconds 0.1]
+
+A grid of runs that sleep instead of training. The workflow's wall time (report and tracking
+included) over the sum of its worker processes' wall times; CPU seconds and resident memory of
+the conductors while their worker is timed, read from /proc twenty times a second by this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from rnnbench.records.store import read_record  # noqa: E402
+from rnnbench.stopping import descendants  # noqa: E402
+from tests.conftest import Project, make_project  # noqa: E402
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=24)
+    parser.add_argument("--epoch-seconds", type=float, default=0.1)
+    parser.add_argument("--epochs", type=int, default=50)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        project = make_project(Path(folder))
+        write_grid(project, options.runs, options.epochs, options.epoch_seconds)
+        wall, samples = run(project)
+        records = [read_record(path) for path in project.records()]
+    workers = sum(record.measured["wall_seconds"] for record in records)
+    timed = sum(p.seconds for r in records for p in r.phases if p.timed)
+    share = cpu_while_timed(samples, records) / timed
+    resident = max(sample[3] for sample in samples) / 2**20
+    print("| runs | workflow, s | workers, s | ratio | conductor's CPU while timed | RSS, MiB |")
+    print("|--:|--:|--:|--:|--:|--:|")
+    print(
+        f"| {len(records)} | {wall:.1f} | {workers:.1f} | {wall / workers:.3f} "
+        f"| {share:.2%} of a core | {resident:.0f} |"
+    )
+    return 0
+
+
+def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None:
+    grid = (
+        f"model=fake build=fake rnn=fake_fast device=cpu_1 model.epochs={epochs} "
+        f"rnn.fake.epoch_seconds={seconds} repeat=range({runs})"
+    )
+    (project.conf / "experiment/short.yaml").write_text(f"title: short\ngrids: ['{grid}']\n")
+
+
+def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
+    """Wall seconds, and samples of the conductors: when (monotonic), pid, CPU seconds, bytes."""
+    start = time.monotonic()
+    with (project.folder / "out").open("wb") as out:
+        project.environment["PYTHONUNBUFFERED"] = "1"
+        process = subprocess.Popen(
+            project.command(experiment="short"), cwd=project.folder, env=project.environment,
+            stdout=out, stderr=out,
+        )  # fmt: skip
+    samples = []
+    while process.poll() is None:
+        samples += conductors(process.pid)
+        time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit((project.folder / "out").read_text()[-2000:])
+    return time.monotonic() - start, samples
+
+
+def conductors(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
+    for pid in descendants(snakemake):
+        try:
+            if b"\0train\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                continue
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        cpu = (int(fields[11]) + int(fields[12])) / TICK
+        yield time.monotonic(), pid, cpu, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_while_timed(samples, records) -> float:
+    """The growth of each conductor's CPU time from the first to the last sample in a phase."""
+    total = 0.0
+    for record in records:
+        for phase in (phase for phase in record.phases if phase.timed):
+            inside = [s for s in samples if phase.start <= s[0] <= phase.end]
+            for pid in {sample[1] for sample in inside}:
+                cpu = [sample[2] for sample in inside if sample[1] == pid]
+                total += max(cpu) - min(cpu)
+    return total
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Where the seconds of a worker's start go, from the command to its first training step.
+
+    .venv/bin/python benchmarks/start.py [--runs 5] [GRID …]
+
+The default grid is the digits' LSTM in the environment that runs this. `interpreter, exit` is from
+the record's start to the worker's first line, and from its last to the record's end; the others
+are its phases; `handshakes` is what is between them. Medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from rnnbench.records import stamp  # noqa: E402
+from rnnbench.records.store import read_record  # noqa: E402
+from tests.conftest import make_project  # noqa: E402
+
+GRID = ("model=digits_rnn", "rnn=keras", "device=cpu_1", "model.epochs=1")
+PHASES = ("import", "data", "build", "first_step", "warmup")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("grid", nargs="*", default=GRID)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        project = make_project(Path(folder))
+        grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
+        (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
+        done = project.snakemake("--until", "train", experiment="start")
+        if done.returncode:
+            raise SystemExit(done.stdout[-1500:] + done.stderr[-1500:])
+        rows = [parts(path) for path in project.records()]
+    names = list(rows[0])
+    values = {name: statistics.median(row[name] for row in rows) for name in names}
+    print("| runs | " + " | ".join(names) + " | all, s |")
+    print("|--:|" + "--:|" * (len(names) + 1))
+    cells = " | ".join(f"{value:.2f}" for value in values.values())
+    print(f"| {len(rows)} | {cells} | {sum(values.values()):.2f} |")
+    return 0
+
+
+def parts(path: Path) -> dict[str, float]:
+    """Seconds by part, until training begins."""
+    record = read_record(path)
+    lines = path.with_suffix(".events.jsonl").read_text().splitlines()
+    hello = next(event for event in map(json.loads, lines) if event["event"] == "hello")
+    phases = {name: record.phase(name).seconds for name in PHASES}
+    train = record.phase("train")
+    # Monotonic time of the record's start: its wall clock's distance from its end.
+    whole = (stamp.read(record.finished) - stamp.read(record.started)).total_seconds()
+    inside = record.measured["wall_seconds"]
+    between = train.start - hello["begin"] - sum(phases.values())
+    return {"interpreter, exit": max(0.0, whole - inside), **phases, "handshakes": between}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
