@@ -112,6 +112,7 @@ def test_a_model_in_a_folder_of_ones_own(ask: Ask, conf: list[Path], extra: Path
     ("grids", "message"),
     [
         (["rnn=kears"], "mean keras.*the choices of rnn are .*block, .*unrolled"),
+        (["model.loss=" + "[" * 1400 + "]" * 1400], "is nested too deeply"),
         (["model.unist=3"], "model.unist is not a key of the config.*did you mean model.units"),
         (["rnn=[keras"], r"mine_to_ask.yaml, grid .rnn=\[keras.: .* is not an override"),
         (["rnn=glob(x*)"], "the grid is empty"),

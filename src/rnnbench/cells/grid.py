@@ -95,6 +95,10 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
             remedy="write key=value or key=value,value without blanks around '=' and ','; "
             "a text with a blank or a comma stands in quotes.",
         ) from None
+    except RecursionError:
+        raise ConfigError(
+            f"{text[:40]}… is nested too deeply.", where=where, remedy="write a plainer value."
+        ) from None
     if override.package is not None:
         raise ConfigError(
             f"{text!r} names a package.", where=where, remedy="leave out the '@' and what follows."
