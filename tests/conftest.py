@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples at every run, so that a pass is a pass; `make faults` draws new ones.
+settings.register_profile("suite", derandomize=True, deadline=None)
+if os.environ.get("RNNBENCH_FAULTS") != "all":
+    settings.load_profile("suite")
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))

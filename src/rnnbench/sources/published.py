@@ -118,9 +118,10 @@ def _number(text: str, name: str, where: str) -> float | int | None:
         return None
     try:
         value = int(text) if name in WHOLE else float(text)
-    except ValueError as error:
+        finite = math.isfinite(value)
+    except (ValueError, OverflowError) as error:
         raise _fault(where, f"{name} is {text!r}, not a number") from error
-    if not math.isfinite(value):
+    if not finite:
         raise _fault(where, f"{name} is {text!r}")
     return value
 
