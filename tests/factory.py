@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rnnbench.records.probed import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, Verdict
 from rnnbench.records.stamp import written
 
@@ -149,6 +150,61 @@ def make_config(
             place = place[part]
         place[last] = value
     return config
+
+
+def make_probe(
+    *,
+    device: str = "cpu_1",
+    build: str = "current",
+    machine: str = "testbox-0123abcd",
+    overrides: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    epochs: int = 5,
+    peak_gflops: float = 50.0,
+    peak_gb_per_s: float = 12.0,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A probe as its file has it, of digits_rnn with an LSTM in batches of 32; nothing of it was
+    measured. It is about the runs of `make_record` with the same device, machine, `epochs` and
+    overrides (or with `config`, a record's). `changes`: keys that replace what was made up.
+
+    One step is 8 timesteps of (32, 8) × (8, 256) and (32, 64) × (64, 256), then
+    (32, 64) × (64, 10): 9,478,144 FLOPs forward.
+    """
+    choices = {"model": "digits_rnn", "cell": "lstm", "rnn": "keras", "device": device}
+    choices["build"] = build
+    overrides = dict(overrides or {})
+    config = config or make_config(choices, overrides, 0, 0, epochs)
+    products = [
+        {"layer": layer, "of": of, "pass": step, "m": m, "k": k, "n": n, "times": times,
+         "gflops": peak_gflops / 5}
+        for layer, of, times, (a, b, c) in (
+            ("lstm", "kernel", 8, (32, 8, 256)), ("lstm", "recurrent", 8, (32, 64, 256)),
+            ("dense", "kernel", 1, (32, 64, 10)),
+        )
+        for step, (m, k, n) in (
+            ("forward", (a, b, c)), ("inputs", (a, c, b)), ("weights", (b, a, c)),
+        )
+    ]  # fmt: skip
+    forward = sum(2 * one["m"] * one["k"] * one["n"] * one["times"] for one in products) // 3
+    model = {
+        "model": config["model"]["name"], "cell": config["cell"]["name"],
+        "config": model_digest(config), "batch": 32, "timesteps": 8, "complete": True,
+        "error": None, "flops_per_step": {"forward": forward, "training": 3 * forward},
+        "bytes_per_step": 4_000_000, "products": products,
+        "products_s": 3 * forward / (peak_gflops / 5 * 1e9),
+    }  # fmt: skip
+    probe = {
+        "schema": 1, "key": probe_key(choices, overrides), "device": device, "build": build,
+        "overrides": overrides, "machine": machine, "digest": "d" * 64, "error": None,
+        "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else 1,
+        "large": [{"size": 1024, "gflops": [peak_gflops * s for s in (0.9, 0.97, 0.96)]},
+                  {"size": 2048, "gflops": [peak_gflops * s for s in (0.99, 1.0, 1.01)]}],
+        "peak_gflops": peak_gflops,
+        "bandwidth": {"bytes": 402_653_184, "gb_per_s": [peak_gb_per_s * s for s in (1, 0.9, 1.1)]},
+        "peak_gb_per_s": peak_gb_per_s, "models": [model],
+    }  # fmt: skip
+    return {**probe, **changes}
 
 
 def make_environment() -> dict[str, Any]:

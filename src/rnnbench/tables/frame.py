@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.probed import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ CELL = [*GROUP, "rnn", "alias", "implementation", *COLUMN]
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
-    "why_not_cudnn",
+    "why_not_cudnn", "probe", "config",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -40,6 +41,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`, `kernel` (what was found in the traced step, ``""`` where
       nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
+    - `probe`, `config`: which probe, and which model of it, is about this run.
 
     Of the row:
 
@@ -60,7 +62,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
             columns[name].extend(row.get(name) for row in rows)
     frame = pd.DataFrame(columns)
     text = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started",
-            "kernel", "why_not_cudnn", "phase"}  # fmt: skip
+            "kernel", "why_not_cudnn", "probe", "config", "phase"}  # fmt: skip
     for name in frame.columns:
         if name not in text:
             frame[name] = pd.to_numeric(frame[name]).astype("float64")
@@ -109,6 +111,8 @@ def _run_facts(record: Record) -> dict[str, Any]:
         "peak_memory_bytes": record.measured.get("peak_memory_bytes"),
         "parameters": record.measured.get("parameters"),
         **_kernel(record.measured.get("kernel")),
+        "probe": probe_key(choices, record.overrides),
+        "config": model_digest(record.config),
     }
 
 

@@ -1,0 +1,74 @@
+"""Time per timestep, share of the peak and of the products against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
+from rnnbench.tables.frame import tidy
+from tests.factory import make_probe, make_record
+
+# A step of the made-up model: 2 · 32 · (8 · (8·256 + 64·256) + 64·10) forward, thrice in training.
+FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
+
+
+def test_one_run_by_hand():
+    # 45 steps of batches of 32 hold 1,438 samples: the last is 30 of 32.
+    (row,) = efficiency(tidy([make_record(epoch_seconds=0.45)]), [make_probe()]).to_dict("records")
+    assert row["step_seconds"] == pytest.approx(0.01)
+    assert row["us_per_timestep"] == pytest.approx(1250)
+    assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
+    assert row["peak_share"] == pytest.approx(row["gflops"] / 50)
+    assert row["products_share"] == pytest.approx(3 * FORWARD / 10e9 / 0.01)
+    assert row["intensity"] == pytest.approx(3 * FORWARD / 4e6)
+    assert row["roof_gflops"] == 50 and row["why"] == "" and row["complete"]
+    assert pd.isna(row["gflops_low"])
+
+
+def test_the_run_is_the_unit_and_the_ends_change_places():
+    times = [0.45, 0.46, 0.44]
+    frame = tidy([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
+    probe = make_probe(peak_gb_per_s=2.0)
+    (row,) = efficiency(frame, [probe]).to_dict("records")
+    assert row["runs"] == 3
+    mean = math.exp(sum(map(math.log, times)) / 3) / 45
+    assert row["step_seconds"] == pytest.approx(mean)
+    for name in ("us_per_timestep", "gflops", "peak_share", "products_share"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    ratio = row["us_per_timestep_high"] / row["us_per_timestep"]
+    assert row["gflops"] / row["gflops_low"] == pytest.approx(ratio)
+    # 7.08 FLOP/byte × 2 GB/s is below the peak of 50.
+    assert row["roof_gflops"] == pytest.approx(3 * FORWARD / 4e6 * 2)
+
+
+def test_a_probe_of_something_else_counts_for_nothing():
+    frame = tidy([make_record()])
+    for probe in (
+        make_probe(device="cpu_2"),
+        make_probe(machine="elsewhere"),
+        make_probe(overrides={"build.jit_compile": True}),
+    ):
+        (row,) = efficiency(frame, [probe]).to_dict("records")
+        assert "were not probed" in row["why"] and row["step_seconds"] > 0
+        assert pd.isna(row["peak_gflops"])
+    (row,) = efficiency(frame, [make_probe(overrides={"model.units": 128})]).to_dict("records")
+    assert "did not look at this model" in row["why"] and row["peak_gflops"] == 50
+
+
+def test_what_failed_or_is_incomplete_says_so_and_has_no_share():
+    frame = tidy([make_record()])
+    (row,) = efficiency(frame, [make_probe(error="it crashed", models=[])]).to_dict("records")
+    assert "it crashed" in row["why"]
+    whole = make_probe()["models"][0]
+    partial = {**whole, "complete": False}
+    (row,) = efficiency(frame, [make_probe(models=[partial])]).to_dict("records")
+    assert row["us_per_timestep"] > 0 and "convolutions" in row["why"]
+    assert pd.isna(row["peak_share"])
+
+
+def test_a_void_run_has_no_efficiency():
+    table = efficiency(tidy([make_record(verdict="void")]), [make_probe()])
+    assert table.empty and list(table.columns) == EFFICIENCY_COLUMNS
