@@ -196,7 +196,8 @@ def make_probe(
     }  # fmt: skip
     probe = {
         "schema": 1, "key": probe_key(choices, overrides), "device": device, "build": build,
-        "overrides": overrides, "machine": machine, "digest": "d" * 64, "error": None,
+        "overrides": overrides, "machine": machine, "digest": "d" * 64,
+        "error": None, "foreign_load": 0.0,
         "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else 1,
         "large": [{"size": 1024, "gflops": [peak_gflops * s for s in (0.9, 0.97, 0.96)]},
                   {"size": 2048, "gflops": [peak_gflops * s for s in (0.99, 1.0, 1.01)]}],

@@ -22,6 +22,7 @@ COMMANDS = {
     "environment": "make the environment of a locked build (Snakemake calls this)",
     "lock": "resolve the builds' packages to lock files with hashes",
     "certify": "compare a model's implementations (Snakemake calls this)",
+    "probe": "measure what a device can do in a build (Snakemake calls this)",
     "train": "measure one run of a plan (Snakemake calls this)",
     "retry": "measure chosen runs again at the next snakemake",
     "track": "log records to MLflow (Snakemake calls this)",

@@ -26,6 +26,7 @@ from rnnbench.certificates import Certificate, certificates_of
 from rnnbench.datasets.own import own_file_md5
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError
+from rnnbench.probes import Probe, probes_of
 from rnnbench.records.store import write_json
 from rnnbench.worker_code import worker_digest
 from rnnworker import machine
@@ -61,7 +62,8 @@ class Run:
 @dataclass(frozen=True)
 class Plan:
     """An experiment on this site. `datasets`: the path of each pinned file that is needed →
-    the name of the choice. `certificates`: by key. `environments`: by key, those to be made."""
+    the name of the choice. `certificates` and `probes`: by key. `environments`: by key, those to
+    be made."""
 
     experiment: Experiment
     site: str
@@ -69,6 +71,7 @@ class Plan:
     skipped: tuple[tuple[str, str], ...]
     datasets: Mapping[str, str]
     certificates: Mapping[str, Certificate]
+    probes: Mapping[str, Probe]
     environments: Mapping[str, Pins]
 
     def batches(self) -> list[list[str]]:
@@ -140,8 +143,9 @@ def make_plan(
         lambda config: _dataset_md5(config, pins, root),
         lambda build: lock_of(build, root),
     )
+    probes = probes_of(cells, lambda build: lock_of(build, root)) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
-    return Plan(experiment, site, runs, skipped, datasets, certificates, environments)
+    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
 
 
 def write_plan(plan: Plan, results: Path) -> None:
@@ -156,6 +160,7 @@ def write_plan(plan: Plan, results: Path) -> None:
         folder / "certificates.json",
         {key: certificate.line() for key, certificate in plan.certificates.items()},
     )
+    write_json(folder / "probes.json", {key: probe.line() for key, probe in plan.probes.items()})
     write_json(folder / "experiment.json", facts_of(plan))
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import rnnworker
 
 _ROOT = Path(rnnworker.__file__).parent
-# What certifies or bundles has no part in a run.
+# What certifies, probes or bundles has no part in a run.
 _CERTIFIER = ("certify.py", "reference.py")
-_NO_PART = (*_CERTIFIER, "bundle.py", "affinity.py")
+_PROBER = ("probe.py", "probing/*.py")
+_NO_PART = (*_CERTIFIER, "probe.py", "bundle.py", "affinity.py")
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:
@@ -44,8 +45,17 @@ def _digest(framework: str, implementation: str | None, functions: frozenset[str
 
 def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
     """The same over what certifying the runs with `configs` uses."""
+    return _joined(configs, _CERTIFIER)
+
+
+def prober_digest(configs: Sequence[Mapping[str, Any]]) -> str:
+    """The same over what probing with the models of `configs` uses."""
+    return _joined(configs, _PROBER)
+
+
+def _joined(configs: Sequence[Mapping[str, Any]], patterns: tuple[str, ...]) -> str:
     parts = [worker_digest(config) for config in configs]
-    parts += [_tree(_ROOT / name) for name in _CERTIFIER]
+    parts += [_tree(file) for pattern in patterns for file in sorted(_ROOT.glob(pattern))]
     return hashlib.sha256("\n".join(parts).encode("utf-8")).hexdigest()
 
 

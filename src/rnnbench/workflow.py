@@ -111,6 +111,10 @@ class Job:
     def certificates(self) -> list[str]:
         return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
 
+    @property
+    def probes(self) -> list[str]:
+        return [f"{self.folder}/probes/{key}.json" for key in self.plan.probes]
+
     def batch_pointers(self, wildcards) -> list[str]:
         return [self.pointer(name) for name in self.batches[int(wildcards.batch)]]
 
@@ -165,6 +169,24 @@ class Job:
     def certificate_digest(self, wildcards) -> str:
         return self._certificate(wildcards).digest
 
+    def _probe(self, wildcards):
+        try:
+            return self.plan.probes[wildcards.key]
+        except KeyError:
+            raise ValueError(f"{self.experiment} has no probe {wildcards.key}") from None
+
+    def probe_environment(self, wildcards) -> list[str]:
+        return self._environment(self._probe(wildcards).config)
+
+    def probe_identity(self, wildcards) -> dict[str, Any]:
+        return dict(self._probe(wildcards).identity)
+
+    def probe_digest(self, wildcards) -> str:
+        return self._probe(wildcards).digest
+
+    def probe_device(self, wildcards) -> str:
+        return str(self._probe(wildcards).config["device"]["name"])
+
     def priority(self, wildcards) -> int:
         return len(self.plan.runs) - self._run(wildcards).order
 
@@ -208,7 +230,7 @@ class Job:
 
     @property
     def elsewhere(self) -> list[str]:
-        """Pointers and certificates of this experiment that were imported from other sites."""
+        """What was imported of this experiment from other sites: pointers, certificates, probes."""
         found = (self.root / self.results).glob(f"*/{self.experiment}/**/[!.]*.json")
         paths = [path.relative_to(self.root).as_posix() for path in found]
         own = f"{self.folder}/"
@@ -216,7 +238,7 @@ class Job:
             path
             for path in paths
             if not path.startswith(own)
-            and not path.endswith(("/experiment.json", "/certificates.json"))
+            and not path.endswith(("/experiment.json", "/certificates.json", "/probes.json"))
             and "/tracked/" not in path
             and "/work/" not in path
         )

@@ -49,6 +49,10 @@ def _work(job, events, phases):
         from rnnworker.certify import certify
 
         certify(job, events, phases)
+    elif job.get("mode") == "probe":
+        from rnnworker.probe import probe
+
+        probe(job, events, phases)
     else:
         _run(job, events, phases)
 

@@ -39,6 +39,7 @@ def test_one_name_in_two_folders_is_refused(conf: list[Path], extra: Path) -> No
         ("grids: [rnn=keras]\nreference: {rnn: kears}", "did you mean keras"),
         ("grids: [rnn=keras]\nreference: keras", "reference is 'keras'"),
         ("grids: [rnn=keras]\norder_seed: x", "order_seed is 'x'"),
+        ("grids: [rnn=keras]\nprobe: 3", "probe is 3"),
         ("grids: [rnn=keras", "mine.yaml: cannot be read"),
         ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
         ("- a", "is not a mapping"),

@@ -1,10 +1,11 @@
-# Required: pointers and certificates, of this site and of those imported. Makes: the experiment's tables and report.
+# Required: pointers, certificates and probes, of this site and of those imported. Makes: the experiment's tables and report.
 
 
 rule report:
     input:
         job.pointers,
         job.certificates,
+        job.probes,
         job.elsewhere,
         job.beside,
     output:

@@ -16,7 +16,7 @@ from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.grid import split_overrides
 from rnnbench.errors import ConfigError
 
-KEYS = ("title", "about", "grids", "reference", "order_seed")
+KEYS = ("title", "about", "grids", "reference", "order_seed", "probe")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Experiment:
     - `grids`: each a tuple of Hydra overrides.
     - `reference`: axis → the choice that speed-ups are relative to.
     - `order_seed`: seeds the order of measuring.
+    - `probe`: whether its devices are probed first.
     - `file`: where it was read from.
     """
 
@@ -35,6 +36,7 @@ class Experiment:
     grids: tuple[tuple[str, ...], ...]
     reference: Mapping[str, str] = field(default_factory=dict)
     order_seed: int = 0
+    probe: bool = True
     file: Path = Path("experiment.yaml")
 
     def where(self, grid: int) -> str:
@@ -60,6 +62,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         grids=_grids(data.get("grids"), shown(known[name])),
         reference=_reference(data.get("reference") or {}, conf, known[name]),
         order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
+        probe=_probe(data.get("probe", True), shown(known[name])),
         file=known[name],
     )
 
@@ -145,4 +148,10 @@ def _reference(reference: Any, conf: Sequence[Path], file: Path) -> dict[str, st
 def _order_seed(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="give a whole number.")
+    return value
+
+
+def _probe(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"probe is {value!r}.", where=where, remedy="write true or false.")
     return value

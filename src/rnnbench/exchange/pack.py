@@ -8,6 +8,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
 KIND = "rnnbench experiment"
+KINDS = ("certificates", "probes")
 BESIDE = (".events.jsonl", ".log")
 
 
@@ -17,13 +18,14 @@ def sites_of(results: Path, experiment: str) -> list[str]:
 
 
 def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, bytes]:
-    """Name → content: plan, facts, certificates and pointers of each site, and every record
+    """Name → content: plan, facts, certificates, probes and pointers of each site, and every record
     they point to with its events and log. Names are those below the results folder."""
     files: dict[str, bytes] = {}
     for site in sites:
         folder = results / site / experiment
         facts = [folder / "plan.jsonl", folder / "experiment.json"]
-        for path in [*facts, *sorted(folder.glob("certificates/*.json"))]:
+        beside = (path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json")))
+        for path in [*facts, *beside]:
             if path.is_file():
                 files[path.relative_to(results).as_posix()] = path.read_bytes()
         for pointer in sorted(folder.glob("*-s*-r*.json")):

@@ -33,6 +33,8 @@ def checked(data: Any, where: str) -> dict[str, Any]:
         if not _is_rate(data.setdefault(name, None), optional=True):
             raise _wrong(f"has a {name} that is no number above 0", where)
     data.setdefault("error", None)
+    if not _is_rate(data.setdefault("foreign_load", None), optional=True, zero=True):
+        raise _wrong("has a foreign_load that is no number", where)
     large, models = data.setdefault("large", []), data.setdefault("models", [])
     if not (isinstance(large, list) and all(_is_samples(one, "gflops") for one in large)):
         raise _wrong("has samples of large products that are no numbers above 0", where)

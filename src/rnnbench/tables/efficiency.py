@@ -21,7 +21,7 @@ EFFICIENCY_COLUMNS = [
     *CELL, "runs", "suspect", "step_seconds",
     *(f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")),
     "peak_gflops", "peak_gb_per_s", "intensity", "roof_gflops", "timesteps", "flops_per_step",
-    "bytes_per_step", "products_s", "complete", "why",
+    "bytes_per_step", "products_s", "foreign_load", "complete", "why",
 ]  # fmt: skip
 
 
@@ -36,7 +36,8 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
     `peak_gflops` (best median of large float32 products); `products_share` (time that the products
     alone would take, `products_s`, over the step's); `peak_gb_per_s`; `intensity` (FLOP per byte
     that the products read and write) and `roof_gflops` = min(peak, intensity × bandwidth);
-    `timesteps`, `flops_per_step`, `bytes_per_step`, `complete` (bool: every layer is counted).
+    `timesteps`, `flops_per_step`, `bytes_per_step`, `complete` (bool: every layer is counted);
+    `foreign_load` (CPU seconds per second that others used on the probe's cores meanwhile).
     What a probe cannot tell is missing, and `why` says why (``""`` where nothing is). A model
     that is not complete has its time per timestep and no share: too little work is counted.
     """
@@ -93,6 +94,7 @@ def _row(
         "flops_per_step": flops,
         "bytes_per_step": moved,
         "products_s": model.get("products_s"),
+        "foreign_load": probe.get("foreign_load"),
         "complete": complete,
         "why": why,
     }

@@ -1,0 +1,19 @@
+"""Matrix products and memory traffic in each framework's own operations, for the probe."""
+
+import importlib
+
+ARITHMETIC = {
+    "keras3_tensorflow": "rnnworker.probing.on_tensorflow2",
+    "keras2_tensorflow2": "rnnworker.probing.on_tensorflow2",
+    "keras2_tensorflow1": "rnnworker.probing.on_tensorflow1",
+    "keras206_tensorflow1": "rnnworker.probing.on_tensorflow1",
+    "keras3_torch": "rnnworker.probing.on_torch",
+    "keras3_jax": "rnnworker.probing.on_jax",
+}
+
+
+def arithmetic(session):
+    """The `Arithmetic` of a session: ``products(m, k, n, count)`` and ``adding(elements)``, each
+    giving a function without arguments that does the work and returns when it is done."""
+    name = session.config["build"]["framework"]
+    return importlib.import_module(ARITHMETIC[name]).Arithmetic(session)

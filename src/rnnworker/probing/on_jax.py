@@ -1,0 +1,43 @@
+"""Products and additions in jax, compiled by XLA as every step of it is."""
+
+import functools
+
+import numpy
+
+
+class Arithmetic:
+    def __init__(self, session):
+        self.jax = session.jax
+
+    def products(self, m, k, n, count):
+        """`count` float32 products (m, k) × (k, n) in a scan: one at each turn."""
+        jax = self.jax
+        left, right = self._random(count, m, k), self._random(k, n)
+
+        @jax.jit
+        def multiply(left, right):
+            def turn(last, one):
+                return one @ right, None
+
+            return jax.lax.scan(turn, jax.numpy.zeros((m, n), "float32"), left)[0]
+
+        return lambda: multiply(left, right).block_until_ready()
+
+    def adding(self, elements):
+        """a += b over `elements` float32 numbers; a's memory is given away and taken again."""
+        jax = self.jax
+        b, state = jax.numpy.full((elements,), 1e-3, "float32"), {}
+        state["a"] = jax.numpy.zeros((elements,), "float32")
+
+        @functools.partial(jax.jit, donate_argnums=0)
+        def add(a, b):
+            return a + b
+
+        def run():
+            state["a"] = add(state["a"], b).block_until_ready()
+
+        return run
+
+    def _random(self, *shape):
+        values = numpy.random.RandomState(0).uniform(-1.0, 1.0, shape)
+        return self.jax.numpy.asarray(values.astype("float32"))

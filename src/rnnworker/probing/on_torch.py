@@ -1,0 +1,35 @@
+"""Products and additions in PyTorch."""
+
+
+class Arithmetic:
+    def __init__(self, session):
+        self.session, self.torch = session, session.torch
+        self.device = "cuda" if session.config["device"]["kind"] == "gpu" else "cpu"
+
+    def products(self, m, k, n, count):
+        """`count` float32 products (m, k) × (k, n), one after another, each started from Python
+        as torch's own loops over time are."""
+        torch = self.torch
+        left, right = [self._random(m, k) for _ in range(count)], self._random(k, n)
+        out = torch.empty((m, n), device=self.device)
+
+        def run():
+            with torch.no_grad():
+                for one in left:
+                    torch.mm(one, right, out=out)
+            self.session.finish_device()
+
+        return run
+
+    def adding(self, elements):
+        """a += b over `elements` float32 numbers, in place."""
+        a, b = self._random(elements), self._random(elements)
+
+        def run():
+            a.add_(b)
+            self.session.finish_device()
+
+        return run
+
+    def _random(self, *shape):
+        return self.torch.rand(shape, dtype=self.torch.float32, device=self.device)
