@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import subprocess
 import tarfile
 
 import pandas as pd
 import pytest
 
+from rnnbench.report.beside import Beside
 from rnnbench.report.index import write_index
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
+from rnnbench.report.roofline import apart
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.report.six import EXPERIMENT, SKIPPED, beside, six
 from tests.report.test_report_browser import CHROMIUM, FLAGS
 
-SECTIONS = ("speed", "learnt", "money", "builds", "threads", "ran", "curves", "target",
-            "beside", "trust", "origin")  # fmt: skip
+SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
+            "target", "beside", "trust", "origin")  # fmt: skip
 SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =>
   found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
     .map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)).join(' | ')))"""
@@ -66,6 +70,22 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
     other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
     # Both are certified against float64 in their own build, so their times may be compared.
     assert other["change"].notna().all()
+
+
+def test_what_a_probe_cannot_tell_is_said(site, html):
+    assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
+    table = pd.read_csv(site / "six/tables/efficiency.csv")
+    assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
+    with_none = Beside(probes=())
+    write_report(six()[:6], site / "none", experiment=EXPERIMENT, beside=with_none)
+    text = (site / "none/report.md").read_text()
+    assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
+
+
+def test_labels_of_a_roofline_keep_apart():
+    placed = apart([8.0, 7.9, 7.8, 1.0], 0.2)
+    gaps = [math.log(a / b) for a, b in itertools.pairwise(placed)]
+    assert min(gaps) >= 0.2 - 1e-9 and apart([4.0, 1.0], 0.2) == pytest.approx([4.0, 1.0])
 
 
 def test_the_recommendation_keeps_to_its_limits(site):

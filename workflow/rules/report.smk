@@ -18,6 +18,8 @@ rule report:
         f"{job.logs}/report.log",
     conda:
         "../../environment.yml"
+    # Alone, and so after the tracking of the last runs: the page names their runs in MLflow.
+    threads: workflow.resource_settings.cores or 1
     params:
         experiment=job.experiment,
         code=job.report_code,

@@ -99,11 +99,13 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
 def beside_of(
     options: argparse.Namespace, folders: Sequence[Path], records: Sequence[Record]
 ) -> Beside:
-    """Certificates of the experiment, price list, published rows and limits."""
+    """Certificates of the experiment, price list, published rows, limits, MLflow's runs."""
     from rnnbench.report.beside import Beside
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.price import choose_prices
+    from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
+    from rnnbench.sources.tracked import read_tracked
     from rnnbench.tables.certificates import Certificates
 
     devices = {record.choices.get("device", "") for record in records}
@@ -111,10 +113,12 @@ def beside_of(
         certificates=Certificates(
             tuple(one for folder in folders for one in read_certificates(folder / "certificates"))
         ),
+        probes=tuple(one for folder in folders for one in read_probes(folder / "probes")),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),
         deadline=options.deadline,
         budget=options.budget,
+        mlflow=read_tracked(folders),
     )
 
 

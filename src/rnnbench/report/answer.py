@@ -6,7 +6,7 @@ shows and nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NO_RUNS = "No run has given a number yet, so there is no answer."
 WORDS = {2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 CONTESTS = 4  # what a reader takes in at once; the rest is in the table
+LEFT_OUT = 3  # cells that are named as not compared
 TOLERANCE = 0.0005  # half of the last digit that an accuracy is shown with
 
 
@@ -59,8 +60,9 @@ def answers(
             before = row
         mine = (learning[same_group] == list(key)).all(axis=1)
         if len(contests) > CONTESTS:
-            clauses.append(f"the table below has {len(contests) - CONTESTS} devices more")
-        left_out = "; ".join(dict.fromkeys(filter(None, contests["left_out"])))
+            more = n.counted(len(contests) - CONTESTS, "more device")
+            clauses.append(f"the tables below have {more}")
+        left_out = _few(dict.fromkeys(filter(None, "; ".join(contests["left_out"]).split("; "))))
         if left_out:
             clauses.append(f"not compared, as not the same function: {left_out}")
         text = "; ".join(clauses)
@@ -73,6 +75,13 @@ def spans(text: str) -> Iterator[tuple[bool, str]]:
     for place, piece in enumerate(text.split("`")):
         if piece:
             yield place % 2 == 1, piece
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first three, and how many more: their reasons are in the sections below."""
+    listed = list(names)
+    more = f" and {len(listed) - LEFT_OUT} more" if len(listed) > LEFT_OUT else ""
+    return "; ".join(listed[:LEFT_OUT]) + more
 
 
 def _repeats(row: Any, before: Any) -> bool:

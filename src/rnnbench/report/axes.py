@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import of_these
 from rnnbench.report.figure import Figure, figure
@@ -72,6 +73,7 @@ def builds_sheet(table: pd.DataFrame) -> Sheet:
                 _effect(row["effect"]),
             ),
             _group(row, ("model", "cell", "variant")),
+            ("", "", *[row["anchor"]] * 5),
         )
         for row in labelled.to_dict("records")
     )
@@ -122,7 +124,10 @@ def threads_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
         "Speed-up over the fewest threads. Dashed: ideal. Thin: Amdahl's law with the serial "
         "share that fits best; it describes these counts and promises nothing beyond them.",
     )
-    named = table.assign(shown=table["implementation"].replace("", "model"))
+    named = table.assign(
+        shown=table["implementation"].replace("", "model"),
+        anchor=[cell_anchor(row) for row in table.to_dict("records")],
+    )
     ink = of_these(ink, named["shown"])
     by = ["model", "cell", "build", "variant", "machine"]
     drawn = [
@@ -143,6 +148,7 @@ def threads_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
                 str(row["runs"]),
             ),
             _group(row, ("model", "cell", "build", "variant")),
+            ("", *[row["anchor"]] * 5),
         )
         for row in named.to_dict("records")
     )
@@ -184,6 +190,7 @@ def target_section(table: pd.DataFrame, by_second: pd.DataFrame, ink: Mapping[st
                 f"{row['reached']} of {row['runs']}",
             ),
             row["group_name"] if labelled["group_name"].nunique() > 1 else "",
+            ("", *[row["anchor"]] * 5),
         )
         for row in labelled.to_dict("records")
     )

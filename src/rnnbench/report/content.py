@@ -14,6 +14,7 @@ from rnnbench.report.axes import builds_section, target_section, threads_section
 from rnnbench.report.beside import Beside
 from rnnbench.report.colours import colours
 from rnnbench.report.curves import curves_section
+from rnnbench.report.efficiency import efficiency_section
 from rnnbench.report.equal import equal_section
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures
@@ -22,11 +23,13 @@ from rnnbench.report.others import beside_section
 from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Sheet
+from rnnbench.report.shortly import answer_sheet, headline, is_long
 from rnnbench.report.trust import caveats, order_words, ratio_words, verdict_words, warmup_words
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
+from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import GROUP, tidy
@@ -59,11 +62,14 @@ class Experiment:
 class Content:
     """The parts of a report, in the order of the page; a sheet without rows is left out.
 
-    `csv` holds the tables as data, by file name."""
+    `answer_sheets`: in the place of too many answers, one by one. `cells` are where the numbers of
+    the tables lead; `whole` says that their raw epochs stand on the page. `csv` holds the tables as
+    data, by file name."""
 
     experiment: Experiment
     summary: str
     answers: list[Answer]
+    answer_sheets: list[Sheet]
     advice: list[str]
     time: list[Sheet]
     accuracy: list[Sheet]
@@ -74,8 +80,8 @@ class Content:
     figures: list[Figure]
     missing: list[str]
     faults: list[str]
-    raw: list[RawRun]
-    raw_cells: list[RawCell]
+    cells: list[RawCell]
+    whole: bool
     doubted: list[RawRun]
     doubted_more: int
     verdicts: str
@@ -142,15 +148,17 @@ def content(
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
     every, same = runs(frame), learning(frame, reference)
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
+    long = is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
     arrival, drawn = target(frame), figures(frame, speed)
-    raw = raw_runs(records) if len(records) <= MANY else []
-    unclean = doubted(raw or raw_runs([r for r in records if r.verdict.status != "clean"]))
+    reached = efficiency(frame, beside.probes)
+    unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
     ink = colours(speed["implementation"])
     sections = [
         money_section(money, beside, ink),
         builds_section(compared),
         threads_section(counts, ink),
+        efficiency_section(reached, ink),
         equal_section(frame, beside.certificates),
         curves_section(drawn),
         target_section(arrival, curves_by_second(frame, "val_acc"), ink),
@@ -163,7 +171,8 @@ def content(
     return Content(
         experiment=experiment,
         summary=_summary(every),
-        answers=answers(winners, same, reference),
+        answers=[headline(winners, same, reference)] if long else answers(winners, same, reference),
+        answer_sheets=[answer_sheet(winners, same, reference)] if long else [],
         advice=recommendations(money, beside),
         time=_filled(sheets.time_sheet(speed), sheets.step_sheet(speed)),
         accuracy=_filled(sheets.accuracy_sheet(learnt), sheets.learning_sheet(same)),
@@ -174,8 +183,8 @@ def content(
         figures=[figure for figure in drawn if figure.kind != "curve"],
         missing=list(missing),
         faults=list(faults),
-        raw=raw,
-        raw_cells=[] if raw else raw_cells(records),
+        cells=raw_cells(records, beside.mlflow),
+        whole=len(records) <= MANY,
         doubted=unclean[:MANY],
         doubted_more=max(0, len(unclean) - MANY),
         verdicts=verdict_words(every),
@@ -187,6 +196,7 @@ def content(
         csv={
             "accuracy": learnt, "time": speed, "runs": every, "epochs": epochs(frame),
             "cost": money, "builds": compared, "threads": counts, "target": arrival,
+            "efficiency": reached,
         },
     )  # fmt: skip
 

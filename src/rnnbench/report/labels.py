@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.numbers import DAGGER
 from rnnbench.tables.frame import GROUP
 
@@ -21,8 +22,8 @@ def short_group(row: Any, varied: Collection[str]) -> str:
 
 def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with the columns `group_name` (``digits_rnn · lstm · current · units=512``),
-    `column_name` (the device, with its machine where one device has several) and `shown` (the
-    implementation, with a dagger where a run is suspect)."""
+    `column_name` (the device, with its machine where one device has several), `shown` (the
+    implementation, with a dagger where a run is suspect) and `anchor` (where its runs stand)."""
     table = table.copy()
     several = (table.groupby("device")["machine"].nunique() > 1).to_dict()
     groups = zip(*(table[name] for name in GROUP), strict=True)
@@ -33,6 +34,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
         else device or "device not named"
         for device, machine in zip(table["device"], table["machine"], strict=True)
     ]
+    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
     names = [name or "model" for name in table["implementation"]]
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
     table["shown"] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rnnbench.report import numbers as n
+from rnnbench.report.anchors import run_anchor
 from rnnbench.report.sheet import Column, Row, Sheet
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def runs_sheet(table: pd.DataFrame, many: int) -> Sheet:
                 n.share(run["val_acc"]),
                 n.moment(run["started"]),
             ),
+            link=run_anchor(run["name"], run["machine"]),
         )
         for run in table.to_dict("records")
     ]

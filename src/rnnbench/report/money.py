@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.beside import Beside
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.relative import front_panel, relative_panel
@@ -59,13 +60,13 @@ def money_sheet(table: pd.DataFrame) -> Sheet:
     labelled = _labelled(table)
     several = table.groupby(TASK).ngroups > 1
     rows = tuple(
-        Row(row["label"], _cells(row), row["task"] if several else "")
+        Row(row["label"], _cells(row), row["task"] if several else "", _links(row))
         for row in labelled.to_dict("records")
     )
     columns = tuple(Column(label, over, number) for label, over, number in HEADS)
     priced = bool(table["usd_per_hour"].notna().any())
     if not priced:
-        rows = tuple(Row(row.head, row.cells[:5], row.group) for row in rows)
+        rows = tuple(Row(row.head, row.cells[:5], row.group, row.links[:5]) for row in rows)
     return Sheet("money-table", "One training, device by device", "where",
                  columns if priced else columns[:5], rows)  # fmt: skip
 
@@ -111,6 +112,12 @@ def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
     )
 
 
+def _links(row: dict[Any, Any]) -> tuple[str, ...]:
+    """Times and what follows from them lead to the runs; prices are no measurements."""
+    priced = {"USD / h", "kind"}
+    return tuple("" if label in priced else row["anchor"] for label, _, _ in HEADS)
+
+
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     table = table.copy()
     builds, places = table["build"].nunique() > 1, table.groupby("device")["machine"].nunique()
@@ -126,6 +133,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
         " · ".join(filter(None, (row["model"], *(row[name] for name in varied))))
         for row in table.to_dict("records")
     ]
+    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
     table["series"] = table["implementation"].replace("", "model")
     return table
 

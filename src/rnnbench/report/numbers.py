@@ -64,6 +64,19 @@ def share(value: Any) -> str:
     return f"{value:.3f}" if is_number(value) else NOTHING
 
 
+def percent(value: Any) -> str:
+    """A share as ``0.42 %``, ``8.5 %``, ``63 %``."""
+    if not is_number(value):
+        return NOTHING
+    return f"{100 * value:.0f} %" if value >= 0.1 else f"{plain(100 * value, 2)} %"
+
+
+def percent_span(low: Any, high: Any) -> str:
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    return f"{percent(low).removesuffix(' %')}–{percent(high)}"
+
+
 def spread(value: Any) -> str:
     return f"± {value:.3f}" if is_number(value) else NOTHING
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.sources.published import PublishedRow
@@ -37,6 +38,7 @@ def beside_section(speed: pd.DataFrame, published: Sequence[PublishedRow]) -> Se
                     (cell["device"], name, n.seconds(cell["epoch_seconds"]), n.NOTHING, n.NOTHING,
                      f"{cell['build']}; fastest of its device; training alone"),
                     f"{model}: measured here",
+                    ("", "", cell_anchor(cell), "", "", ""),
                 )
             )  # fmt: skip
         rows += [_published(row, model) for row in theirs]

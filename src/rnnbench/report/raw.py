@@ -1,41 +1,56 @@
-"""Each run down to its raw epochs, or, of very many runs, each cell down to its runs."""
+"""Each cell down to its runs and their raw epochs: where the links of the tables lead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rnnbench.records.record import Epoch, Reason, Record
 from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor, run_anchor
+from rnnbench.tables.frame import run_facts
 from rnnbench.tables.stats import run_value
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
 MANY = 300  # runs: beyond, raw epochs are in tables/epochs.csv and the page has a line per run
+UNTOLD = "not recorded"
+Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class RawRun:
-    """One run as text: `place` is its record's path below the results folder; `facts` say
-    which bytes, build and code it used; `rerun` is the command that measures it again."""
+    """One run as text: `anchor`, its id on the page; `short`, seed and repeat; `seconds` of its
+    median epoch; `facts` of this run alone; `rerun`, the command that measures it again; `epochs`
+    as `EPOCH_HEADS`; `line`, all of it in one."""
 
+    anchor: str
     name: str
+    short: str
     verdict: str
     reasons: tuple[Reason, ...]
-    place: str
     started: str
-    machine: str
-    facts: tuple[tuple[str, str], ...]
+    seconds: str
+    facts: Facts
     rerun: str
     epochs: tuple[tuple[str, ...], ...]
+    line: str
 
 
 @dataclass(frozen=True)
 class RawCell:
-    """The runs of one cell on one machine, one line of text each."""
+    """The runs of one cell on one machine, as they were started. `facts`: what they share, the
+    bytes, the build and the code they used."""
 
+    anchor: str
     name: str
     machine: str
-    runs: tuple[str, ...]
+    facts: Facts
+    runs: tuple[RawRun, ...]
+
+    @property
+    def seconds(self) -> str:
+        """The median epoch of each run that counts."""
+        return ", ".join(run.seconds for run in self.runs if run.verdict != "void" and run.epochs)
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
@@ -43,34 +58,22 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: (record.started, record.key))
 
 
-def raw_runs(records: Sequence[Record]) -> list[RawRun]:
-    """All runs as they were started."""
-    return [
-        RawRun(
-            record.name,
-            record.verdict.status,
-            record.verdict.reasons,
-            f"records/{record.key}.json",
-            n.moment(record.started),
-            record.machine,
-            _facts(record),
-            f"rnnbench retry {record.experiment} {record.name}",
-            tuple(map(_epoch, record.epochs)),
-        )
-        for record in in_order(records)
-    ]
+def raw_runs(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawRun]:
+    """All runs as they were started. `mlflow`: record key → run id."""
+    return [_run(record, mlflow.get(record.key, ""), ()) for record in in_order(records)]
 
 
-def raw_cells(records: Sequence[Record]) -> list[RawCell]:
-    """All runs by cell: seed and repeat, verdict, median epoch, when, and the record's file."""
-    cells: dict[tuple[str, str], list[str]] = {}
+def raw_cells(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawCell]:
+    """All runs by cell, cells as they were first started. `mlflow`: record key → run id."""
+    cells: dict[tuple[str, str], list[Record]] = {}
     for record in in_order(records):
-        end = f"-s{record.seed}-r{record.repeat}"
-        times = [epoch.seconds for epoch in record.epochs]
-        seconds = n.seconds(run_value(times)) if times else n.NOTHING
-        line = f"{end[1:]:8} {record.verdict.status:8} {seconds:>8} s  {record.started}"
-        cells.setdefault((record.name.removesuffix(end), record.machine), []).append(line)
-    return [RawCell(name, machine, tuple(lines)) for (name, machine), lines in cells.items()]
+        cells.setdefault((cell_name(record), record.machine), []).append(record)
+    return [_cell(name, machine, runs, mlflow) for (name, machine), runs in cells.items()]
+
+
+def cell_name(record: Record) -> str:
+    """The run's name without its seed and repeat."""
+    return record.name.removesuffix(f"-s{record.seed}-r{record.repeat}")
 
 
 def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
@@ -80,18 +83,60 @@ def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
     )
 
 
-def _facts(record: Record) -> tuple[tuple[str, str], ...]:
+def _cell(name: str, machine: str, records: Sequence[Record], mlflow: Mapping[str, str]) -> RawCell:
+    every = [_facts(record) for record in records]
+    shared = {
+        fact: value
+        for fact, value in every[0].items()
+        if all(other.get(fact) == value for other in every)
+    }
+    runs = tuple(
+        _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()))
+        for record, facts in zip(records, every, strict=True)
+    )
+    anchor = cell_anchor(run_facts(records[0]))
+    return RawCell(anchor, name, machine, tuple(shared.items()), runs)
+
+
+def _run(record: Record, run_id: str, own: Facts) -> RawRun:
+    times = [epoch.seconds for epoch in record.epochs]
+    seconds = n.seconds(run_value(times)) if times else n.NOTHING
+    tracked = run_id or f'not tracked yet; filter: tags.`rnnbench.record` = "{record.key}"'
+    facts = {
+        **dict(own),
+        "record": f"records/{record.key}.json",
+        "MLflow run": tracked,
+        "digest": record.digest,
+    }
+    end = f"s{record.seed}-r{record.repeat}"
+    words = (f"{end:8}", f"{record.verdict.status:8}", f"{seconds:>8} s ", record.started, run_id)
+    return RawRun(
+        run_anchor(record.name, record.machine),
+        record.name,
+        end,
+        record.verdict.status,
+        record.verdict.reasons,
+        n.moment(record.started),
+        seconds,
+        tuple(facts.items()),
+        f"rnnbench retry {record.experiment} {record.name}",
+        tuple(map(_epoch, record.epochs)),
+        " ".join(words).rstrip(),
+    )
+
+
+def _facts(record: Record) -> dict[str, str]:
+    """Which machine, build, bytes and code a run used."""
     identity = record.identity
     facts = {
+        "machine": record.machine,
         "build": record.choices.get("build"),
         "build lock": identity.get("build_lock"),
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
-        "code revision": record.environment.get("revision") or record.measured.get("revision"),
-        "digest": record.digest,
-        "MLflow filter": f'tags.`rnnbench.record` = "{record.key}"',
+        "code revision": record.measured.get("revision") or UNTOLD,
     }
-    return tuple((name, str(value)) for name, value in facts.items() if value)
+    return {name: str(value) for name, value in facts.items() if value}
 
 
 def _epoch(epoch: Epoch) -> tuple[str, ...]:

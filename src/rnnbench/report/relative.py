@@ -47,7 +47,7 @@ def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> al
     ).properties(width=WIDTH, height=ROW * len(order))
 
 
-def _decades(low: float, high: float) -> list[float]:
+def decades(low: float, high: float) -> list[float]:
     """Powers of ten inside an axis; also their triples where there are few."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     few = math.log10(high / low) < 2.5
@@ -64,11 +64,11 @@ def front_panel(rows: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin
     low, high = rows["seconds"].min(), rows["seconds"].max()
     domain = [low / 1.3, high * 1.3 * (high / low) ** 0.5 + low / 5]
     bottom, top = rows["usd"].min() / 1.6, rows["usd"].max() * 1.6
-    below = alt.Axis(title="seconds of training", format="~g", values=_decades(*domain))
+    below = alt.Axis(title="seconds of training", format="~g", values=decades(*domain))
     x = alt.X("seconds:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=below)
     y = alt.Y("usd:Q", scale=alt.Scale(type="log", domain=[bottom, top], nice=False),
               axis=alt.Axis(title="USD", format="~g", grid=True,
-                            values=_decades(bottom, top)))  # fmt: skip
+                            values=decades(bottom, top)))  # fmt: skip
     colour = alt.Color("series:N", legend=None,
                        scale=alt.Scale(domain=list(ink), range=list(ink.values())))  # fmt: skip
     base = alt.Chart(rows)

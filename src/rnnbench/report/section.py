@@ -12,7 +12,8 @@ from rnnbench.report.sheet import Sheet
 class Section:
     """`id` is unique on the page; `title` heads it and names it in the navigation; `words` are
     paragraphs above the figures (names in backticks); `sheets` stand below them. `kind` is a
-    class of the sheets: ``words`` lets their text wrap."""
+    class of the sheets: ``words`` lets their text wrap. `told`: there are words alone, and they are
+    to be read."""
 
     id: str
     title: str
@@ -20,6 +21,7 @@ class Section:
     figures: tuple[Figure, ...] = ()
     sheets: tuple[Sheet, ...] = ()
     kind: str = ""
+    told: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.figures or any(sheet.rows for sheet in self.sheets))
+        return bool(self.told or self.figures or any(sheet.rows for sheet in self.sheets))

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from rnnbench.report.numbers import NOTHING
 
 if TYPE_CHECKING:
     from great_tables import GT
@@ -28,11 +30,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """`cells` under the row heading `head`, in the block `group` (none for ``""``)."""
+    """`cells` under the row heading `head`, in the block `group` (none for ``""``). `links` says
+    for each cell where on the page its runs stand (``""``: nowhere), `link` for the heading;
+    one link for all cells may stand alone."""
 
     head: str
     cells: tuple[str, ...]
     group: str = ""
+    links: tuple[str, ...] = ()
+    link: str = ""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """A link for each cell."""
+        return self.links * len(self.cells) if len(self.links) == 1 else self.links
 
 
 @dataclass(frozen=True)
@@ -64,8 +75,8 @@ def to_html(sheet: Sheet) -> Markup:
 
     sheet = shortened(sheet)
     names = [f"c{number}" for number in range(len(sheet.columns))]
-    frame = pd.DataFrame([row.cells for row in sheet.rows], columns=names, dtype=object)
-    frame.insert(0, "head", [row.head for row in sheet.rows])
+    frame = pd.DataFrame(map(_linked, sheet.rows), columns=names, dtype=object)
+    frame.insert(0, "head", [_link(row.head, row.link) for row in sheet.rows])
     grouped = any(row.group for row in sheet.rows)
     if grouped:
         frame.insert(0, "group", [row.group for row in sheet.rows])
@@ -74,6 +85,7 @@ def to_html(sheet: Sheet) -> Markup:
         .tab_stubhead(sheet.corner)
         .cols_label({name: c.label for name, c in zip(names, sheet.columns, strict=True)})
         .cols_align("left")
+        .fmt(str, columns=["head", *names])  # or Great Tables would escape what is escaped here
     )
     numbers = [n for n, column in zip(names, sheet.columns, strict=True) if column.number]
     if numbers:
@@ -83,6 +95,23 @@ def to_html(sheet: Sheet) -> Markup:
         if spanner:
             table = table.tab_spanner(spanner, columns=under, id=f"spanner{place}")
     return Markup(_table_element(_styled(table, names, sheet).as_raw_html()))
+
+
+def _linked(row: Row) -> list[str]:
+    """The cells as HTML. Of the links of a row to one place the keyboard stops at the first."""
+    targets = row.targets or ("",) * len(row.cells)
+    before = ("", *targets)
+    return [
+        _link(text, target, again=target in before[: place + 1])
+        for place, (text, target) in enumerate(zip(row.cells, targets, strict=True))
+    ]
+
+
+def _link(text: str, target: str, again: bool = False) -> str:
+    if not target or text == NOTHING:
+        return str(escape(text))
+    stop = Markup(' tabindex="-1"') if again else ""
+    return str(Markup('<a href="#{}"{}>{}</a>').format(target, stop, text))
 
 
 def _styled(table: GT, names: list[str], sheet: Sheet) -> GT:

@@ -19,46 +19,46 @@ Part = tuple[str, Callable[[Any], str], bool]
 
 def time_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
-        ("s per epoch", lambda r: _marked(n.seconds(r["epoch_seconds"]), r), False),
+        ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
         ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
         ("speed-up", _speedup, False),
         ("95 %", _speedup_words, True),
     ]
-    return _by_device("time", "Seconds per epoch and speed-up", table, parts)
+    return by_device("time", "Seconds per epoch and speed-up", table, parts)
 
 
 def step_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
-        ("ms / step", lambda r: _marked(n.plain(r["ms_per_step"]), r), False),
+        ("ms / step", lambda r: marked(n.plain(r["ms_per_step"]), r), False),
         ("µs / sample", lambda r: n.plain(r["us_per_sample"]), False),
         ("evaluate, s", lambda r: n.plain(r["evaluate_seconds"]), False),
         ("predict, s", lambda r: n.plain(r["predict_seconds"]), False),
         ("runs", lambda r: str(int(r["runs"])), True),
     ]
-    return _by_device("step", "Per step and sample; evaluate() and predict()", table, parts)
+    return by_device("step", "Per step and sample; evaluate() and predict()", table, parts)
 
 
 def accuracy_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
-        ("train", lambda r: _marked(n.share(r["acc"]), r), False),
+        ("train", lambda r: marked(n.share(r["acc"]), r), False),
         ("sd", lambda r: n.spread(r["acc_sd"]), True),
-        ("validation", lambda r: _marked(n.share(r["val_acc"]), r), False),
+        ("validation", lambda r: marked(n.share(r["val_acc"]), r), False),
         ("sd", lambda r: n.spread(r["val_acc_sd"]), True),
     ]
-    return _by_device("accuracy", "Accuracy at the last epoch", table, parts)
+    return by_device("accuracy", "Accuracy at the last epoch", table, parts)
 
 
 def learning_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
-        ("val acc, last", lambda r: _marked(n.small(r["val_acc_difference"]), r), False),
+        ("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r), False),
         ("95 %", _difference_words, True),
         ("val acc, largest", lambda r: n.small(r["val_acc_largest"]), False),
         ("loss, largest", lambda r: n.small(r["loss_largest"]), False),
     ]
-    return _by_device("learning", "Difference from the reference, seed by seed", table, parts)
+    return by_device("learning", "Difference from the reference, seed by seed", table, parts)
 
 
-def _by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -> Sheet:
+def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -> Sheet:
     """`parts` under each device; an empty cell where an implementation did not run there."""
     table = with_labels(table)
     devices = list(dict.fromkeys(table["column_name"]))
@@ -71,8 +71,12 @@ def _by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) 
             for device in devices
             for _, fill, _ in parts
         ]
+        links = [
+            there[device]["anchor"] if device in there else "" for device in devices for _ in parts
+        ]
         head = cells["shown"].iloc[0].removesuffix(f" {n.DAGGER}")
-        rows.append(Row(head, tuple(texts), str(group) if len(groups) > 1 else ""))
+        block = str(group) if len(groups) > 1 else ""
+        rows.append(Row(head, tuple(texts), block, tuple(links)))
     columns = tuple(
         Column(label, device, quiet=quiet) for device in devices for label, _, quiet in parts
     )
@@ -80,7 +84,7 @@ def _by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) 
     return Sheet(id, title, "implementation", columns, tuple(rows))
 
 
-def _marked(text: str, row: Any) -> str:
+def marked(text: str, row: Any) -> str:
     return f"{text} {n.DAGGER}" if row["suspect"] else text
 
 

@@ -22,6 +22,7 @@ from rnnbench.running import affinity, assemble, attempt, memory, slurm, verdict
 from rnnbench.running.adopt import finished_before
 from rnnbench.running.device import device_reasons
 from rnnbench.running.progress import Epochs, say
+from rnnbench.running.revision import revision
 from rnnbench.running.supervise import Event, Outcome, supervise
 from rnnworker import machine
 
@@ -114,7 +115,7 @@ def train(
 
 def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5=None) -> Record:
     name, config = planned["name"], planned["config"]
-    started = _stamp(folder)
+    started, code = _stamp(folder), revision()
     cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
     dataset = config["dataset"].get("path")
     job = {
@@ -153,11 +154,10 @@ def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5
     record = assembled(
         planned, place, hardware, started, outcome, log_tail=memory.tail(log), ran_out=ran_out
     )
+    measured = {**record.measured, "revision": code}
     if job_of_slurm := slurm.job():
-        kept_log = f"records/{record.key}.log"
-        measured = {**record.measured, "job": {**job_of_slurm, "log": kept_log}}
-        record = replace(record, measured=measured)
-    return record
+        measured["job"] = {**job_of_slurm, "log": f"records/{record.key}.log"}
+    return replace(record, measured=measured)
 
 
 def _still_ours(mine: attempt.Attempt, name: str) -> None:

@@ -56,7 +56,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {name: [] for name in [*RUN_COLUMNS, *ROW_COLUMNS]}
     for record in records:
         rows = [_of_run(record), *map(_of_phase, record.phases), *map(_of_epoch, record.epochs)]
-        for name, value in _run_facts(record).items():
+        for name, value in run_facts(record).items():
             columns[name].extend([value] * len(rows))
         for name in ROW_COLUMNS:
             columns[name].extend(row.get(name) for row in rows)
@@ -83,7 +83,8 @@ def facts_in_words(facts: Any) -> str:
     return "" if facts is None else str(facts)
 
 
-def _run_facts(record: Record) -> dict[str, Any]:
+def run_facts(record: Record) -> dict[str, Any]:
+    """The columns of the tidy frame that are the same in all rows of a run."""
     choices, alias = record.choices, record.alias or ""
     rnn = choices.get("rnn", "")
     return {

@@ -1,0 +1,26 @@
+"""Where on the page the runs behind a number stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+NAMED_BY = (
+    *("model", "cell", "implementation", "device", "build", "dataset", "variant", "machine"),
+)
+
+
+def cell_anchor(cell: Mapping[Any, Any]) -> str:
+    """The id of the runs of a cell on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell`
+    has the columns `NAMED_BY`."""
+    return _id("cell", *(str(cell[name]) for name in NAMED_BY))
+
+
+def run_anchor(name: str, machine: str) -> str:
+    """The id of one run; of a run measured on several machines, of each."""
+    return _id("run", name, machine)
+
+
+def _id(*parts: str) -> str:
+    return "-".join(re.sub(r"[^\w.]+", "-", part) for part in parts if part)

@@ -1,0 +1,133 @@
+"""The answer to many questions at once: a headline and a table with a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.answer import Answer
+from rnnbench.report.labels import short_group
+from rnnbench.report.sheet import Column, Row, Sheet
+from rnnbench.tables.frame import GROUP
+from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANY = 6  # sentences that a person still reads; beyond, one headline and a table
+WINNERS = 3  # named in the headline
+HEADS = (
+    Column("fastest", number=False),
+    Column("against the reference"),
+    Column("95 %", quiet=True),
+    Column("next", number=False, quiet=True),
+    Column("times its time", quiet=True),
+    Column("differences in accuracy shown", number=False),
+)
+
+
+def is_long(fastest: pd.DataFrame, reference: Mapping[str, str]) -> bool:
+    """Whether one sentence per group of comparable cells would be too many."""
+    return not fastest.empty and len(fastest[_groups(reference)].drop_duplicates()) > MANY
+
+
+def headline(fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[str, str]) -> Answer:
+    """Who has the shortest epochs how often, and what is not shown; then accuracy."""
+    base = f"`{', '.join(reference.values())}`"
+    contests = fastest[fastest["contestants"] > 1]
+    if contests.empty:
+        return Answer("Nowhere have two implementations been run, so there is nothing to compare.")
+    won = sorted(contests.groupby("name", sort=False), key=lambda found: -len(found[1]))
+    clauses = [f"in {len(cells)} `{name}`{_range(cells, base)}" for name, cells in won[:WINNERS]]
+    if len(won) > WINNERS:
+        clauses.append(f"in the rest {n.counted(len(won) - WINNERS, 'other')}")
+    said = f"Shortest epochs, of {n.counted(len(contests), 'comparison')}: {', '.join(clauses)}."
+    unsure = int(contests["words"].eq(NO_DIFFERENCE).sum())
+    tied = int(_is_tie(contests).sum())
+    notes = [f"in {unsure} no difference from {base} is shown"] if unsure else []
+    notes += [f"in {tied} none from the next"] if tied else []
+    single = int((contests["lead_low"].isna() & contests["lead"].notna()).sum())
+    notes += [f"in {single} there is one run each, which shows nothing yet"] if single else []
+    dagger = f" {n.DAGGER} in the table: a suspect run." if contests["suspect"].any() else ""
+    doubts = f" But {' and '.join(notes)}." if notes else ""
+    return Answer(said, f"{doubts}{dagger} {_learnt(learning)}".strip())
+
+
+def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
+    """Whether the runner-up may be as fast as the fastest."""
+    return contests["lead_low"].notna() & ~contests["lead_shown"].eq(True)
+
+
+def answer_sheet(
+    fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[str, str]
+) -> Sheet:
+    """One line per contest, under its model."""
+    names = _groups(reference)
+    varied = [name for name in GROUP if fastest[name].nunique() > 1]
+    places = fastest.groupby("device")["machine"].nunique()
+    several_places = fastest[["device", "machine"]].drop_duplicates().shape[0] > 1
+    rows = []
+    for row in fastest.assign(tie=_is_tie(fastest)).to_dict("records"):
+        where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
+        what = short_group({**row, "model": ""}, varied).strip(" ()") or row["model"]
+        mine = learning[(learning[names] == [row[name] for name in names]).all(axis=1)]
+        head = f"{what} on {where}" if several_places else what
+        target = cell_anchor({**row, "implementation": _implementation(row)})
+        rows.append(
+            Row(head, _texts(row, mine), row["model"], ("", target, target, "", target, ""))
+        )
+    groups = list(dict.fromkeys(row.group for row in rows))
+    rows.sort(key=lambda row: groups.index(row.group))
+    return Sheet("answer", "The fastest of each", "network", HEADS, tuple(rows))
+
+
+def _groups(reference: Mapping[str, str]) -> list[str]:
+    return [name for name in GROUP if name not in reference]
+
+
+def _texts(row: Mapping[Any, Any], learning: pd.DataFrame) -> tuple[str, ...]:
+    dagger = f" {n.DAGGER}" if row["suspect"] else ""
+    ratio = f"{n.ratio(row['speedup'])}{dagger}" if row["words"] in COMPARED else str(row["words"])
+    span = n.ratio_span(row["low"], row["high"], row["speedup"])
+    if row["words"] == NO_DIFFERENCE:
+        span += f", {NO_DIFFERENCE}"
+    if row["contestants"] < 2:
+        ratio, span = "nothing to compare", n.NOTHING
+    lead = n.ratio(row["lead"])
+    if row["tie"]:
+        lead += f", {NO_DIFFERENCE}"
+    others = learning[~learning["is_reference"].astype(bool)]
+    shown = f"{int(others['shown_different'].sum())} of {len(others)}" if len(others) else n.NOTHING
+    return row["name"], ratio, span, row["runner_up"] or n.NOTHING, lead, shown
+
+
+def _range(won: pd.DataFrame, base: str) -> str:
+    """How much faster than the reference, over the contests where that is shown."""
+    shown = won.loc[won["words"] == FASTER, "speedup"].astype(float)
+    if won["words"].eq(IS_REFERENCE).all():
+        return " (the reference)"
+    if shown.empty:
+        return ""
+    low, high = n.ratio(shown.min()), n.ratio(shown.max())
+    return f" ({low if low == high else f'{low} to {high}'} faster than {base})"
+
+
+def _learnt(learning: pd.DataFrame) -> str:
+    others = learning[~learning["is_reference"].astype(bool)]
+    if others.empty:
+        return ""
+    different = others[others["shown_different"].astype(bool)]
+    if different.empty:
+        least = int(others["seeds"].min())
+        few = "; one seed cannot show whether they learn the same" if least < 2 else ""
+        many = n.counted(len(others), "comparison")
+        return f"No difference in accuracy is shown in {many} with the reference{few}."
+    names = ", ".join(f"`{name}`" for name in dict.fromkeys(different["implementation"]))
+    share = f"{len(different)} of {len(others)} comparisons"
+    return f"In {share} a difference in accuracy is shown: {names}."
+
+
+def _implementation(row: Mapping[Any, Any]) -> str:
+    return f"{row['rnn']} as {row['alias']}" if row["alias"] else str(row["rnn"])

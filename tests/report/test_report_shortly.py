@@ -1,0 +1,43 @@
+"""The answer to more questions than sentences would answer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rnnbench.report.content import content
+from tests.factory import make_record
+from tests.report.made_up import EXPERIMENT
+
+CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
+
+
+def many(cells):
+    """`unrolled` is faster than keras by a quarter for every cell but the last."""
+    for cell in cells:
+        for rnn, seconds in (("keras", 0.5), ("unrolled", 0.6 if cell == cells[-1] else 0.4)):
+            for repeat in range(3):
+                wobble = 1 + 0.001 * repeat + (0.001 if rnn == "keras" else 0) * (repeat % 2)
+                one = make_record(rnn=rnn, repeat=repeat, epoch_seconds=seconds * wobble)
+                choices = {**one.choices, "cell": cell}
+                name = f"{'-'.join(choices.values())}-s0-r{repeat}"
+                yield dataclasses.replace(one, choices=choices, name=name)
+
+
+def test_a_headline_and_a_line_each():
+    found = content(list(many(CELLS)), EXPERIMENT)
+    (answer,) = found.answers
+    assert answer.fast == (
+        "Shortest epochs, of 7 comparisons: in 6 `unrolled` (1.25× faster than `keras`), "
+        "in 1 `keras` (the reference)."
+    )
+    (sheet,) = found.answer_sheets
+    assert [row.head for row in sheet.rows] == list(CELLS)
+    assert sheet.rows[0].cells[:2] == ("unrolled", "1.25×")
+    assert sheet.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
+    anchors = {cell.anchor for cell in found.cells}
+    assert {link for row in sheet.rows for link in row.targets if link} <= anchors
+
+
+def test_a_few_stay_sentences():
+    found = content(list(many(CELLS[:3])), EXPERIMENT)
+    assert len(found.answers) == 3 and not found.answer_sheets
