@@ -12,8 +12,14 @@ from rnnbench.builds.missing import FRAMEWORKS as CONDUCTORS
 from rnnworker.frameworks import FRAMEWORKS
 from rnnworker.frameworks.arrays_session import traced_ops
 from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.shuffle import shuffled_as
-from rnnworker.frameworks.tensorflow_facts import heard, onednn_on, unused_instructions
+from rnnworker.frameworks.tensorflow_facts import (
+    heard,
+    onednn_on,
+    onednn_version,
+    unused_instructions,
+)
 from rnnworker.optimizers import for_keras_2
 
 
@@ -112,3 +118,14 @@ def test_an_old_optimizer_has_todays_epsilon() -> None:
     )
     assert for_keras_2({"name": "adam", "epsilon": 1e-8})[1] == {"epsilon": 1e-8}
     assert for_keras_2({"name": "sgd", "learning_rate": 0.01}) == ("sgd", {"lr": 0.01})
+
+
+def test_which_onednn_is_linked(tmp_path) -> None:
+    assert onednn_of_torch("built with:\n  - Intel(R) MKL-DNN v3.12.0 (Git Hash 8)\n") == "3.12.0"
+    assert onednn_of_torch("built with:\n  - GCC 13.3") is None
+    assert onednn_version(None) is None and onednn_version(str(tmp_path)) is None
+    header = tmp_path / "external/onednn/include/oneapi/dnnl/dnnl_version.h"
+    header.parent.mkdir(parents=True)
+    parts = (("MAJOR", 3), ("MINOR", 2), ("PATCH", 1))
+    header.write_text("".join(f"/// x\n#define DNNL_VERSION_{name} {n}\n" for name, n in parts))
+    assert onednn_version(str(tmp_path)) == "3.2.1"

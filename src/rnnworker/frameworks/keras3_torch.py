@@ -1,6 +1,7 @@
 """Keras 3 on PyTorch."""
 
 import os
+import re
 
 import numpy
 
@@ -35,6 +36,7 @@ class Session(KerasSession):
             "numpy": numpy.__version__,
             "torch_git": torch.version.git_version,
             "build_info": torch.__config__.show(),
+            "onednn": onednn_version(torch.__config__.show()),
             "instructions_used": torch.backends.cpu.get_cpu_capability(),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
@@ -100,3 +102,9 @@ class Session(KerasSession):
     def finish_device(self):
         if self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
+
+
+def onednn_version(shown):
+    """From what torch says of its build, where oneDNN has its former name."""
+    found = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", shown)
+    return found.group(1) if found else None

@@ -34,6 +34,7 @@ def facts(tensorflow, keras, said):
         "compile_flags": _flags(_called(sysconfig, "get_compile_flags")),
         "instructions_not_compiled_for": unused_instructions(said),
         "onednn_on": onednn_on(said),
+        "onednn": onednn_version(_called(sysconfig, "get_include")),
         "packages": installed(),
     }
 
@@ -63,6 +64,17 @@ def unused_instructions(said):
 def onednn_on(said):
     """True where TensorFlow says so; None where it says nothing, as when it is off."""
     return True if "oneDNN custom operations are on" in said else None
+
+
+def onednn_version(include):
+    """``3.2.1`` of the oneDNN that was built in, from the headers that came with TensorFlow; None
+    where there is none: 1.x, and wheels of 2.x that leave its header out, as 2.21's do."""
+    place = os.path.join(include or "", "external/onednn/include/oneapi/dnnl/dnnl_version.h")
+    if not os.path.exists(place):
+        return None
+    with open(place) as file:
+        found = dict(re.findall(r"#define DNNL_VERSION_(MAJOR|MINOR|PATCH) (\d+)", file.read()))
+    return ".".join(found.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 @contextlib.contextmanager
