@@ -8,6 +8,7 @@ from rnnbench.commands.compare import main as compare
 from rnnbench.commands.show import main as show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
+from rnnbench.tracking.track import track
 from tests.report.made_up import quick
 
 
@@ -25,6 +26,36 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     text = capsys.readouterr().out
     assert "cpu_1" in text and "cpu_2" in text and "faster" in text and "3, 3" in text
     assert "2 ratios: about 0.1 would look different by chance" in text
+
+
+def test_another_function_gets_no_ratio(results, capsys):
+    found = {"status": "certified", "why": None}
+    one = {
+        "schema": 1, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
+        "tolerance": {"gradients": 1e-4}, "implementations": {"keras": found, "unrolled": found},
+        "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
+    }  # fmt: skip
+    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", one)
+    compare(["unrolled", "keras", "--results", str(results)])
+    text = capsys.readouterr().out
+    assert "faster\n" not in text and "×" not in text
+    assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
+    compare(["cell", "keras", "--results", str(results)])
+    assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out
+
+
+def test_records_are_read_from_mlflow_as_well(results, capsys, monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        monkeypatch.delenv(name, raising=False)
+    files = [(record, results / f"records/{record.key}.json") for record in quick()[:8]]
+    track(files, results)
+    where = ["--experiment", "quick", "--from-mlflow", "--root", str(results)]
+    assert compare(["unrolled,cpu_1", "keras,cpu_1", *where, "--results", str(results / "no")]) == 0
+    assert "unrolled" in capsys.readouterr().out
+    assert show([files[0][0].name, *where]) == 0
+    assert f"{files[0][0].key} in MLflow" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="--experiment NAME"):
+        show(["x", "--from-mlflow"])
 
 
 def test_what_does_not_fit_is_one_line(results, capsys):

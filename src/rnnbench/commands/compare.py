@@ -2,7 +2,7 @@
 
 A and B choose runs by words joined with commas: a choice (keras, cpu_2, tf_1_15), a machine, an
 override (units=512), or a pattern of run names (digits_*-unrolled-*). Cells that are alike but for
-what A and B name are paired.
+what A and B name are paired. What a certificate finds to be another function gets no ratio.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records, started
 from rnnbench.errors import ConfigError
+from rnnbench.records.record import Record
 from rnnbench.records.store import records_of
 
 
@@ -25,23 +27,36 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--experiment", default="*", help="only this one (default: all)")
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.terminal import print_comparison
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.frame import tidy
     from rnnbench.tables.versus import versus
 
-    pointers = sorted(options.results.glob(f"{options.site}/{options.experiment}/*-s*-r*.json"))
-    records, faults = records_of(options.results, pointers)
-    records = list({record.key: record for record in records}.values())
-    if not records:
-        raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
-    table = versus(tidy(records), options.a.split(","), options.b.split(","))
+    records, faults = _records(options)
+    folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
+    found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
+    table = versus(tidy(records), options.a.split(","), options.b.split(","), found)
     if table.empty:
         raise ConfigError(
             f"no cell of {options.a!r} is alike to one of {options.b!r} in everything else.",
             where="rnnbench compare",
             remedy="name what differs: a choice, a machine, key=value, or a pattern of names.",
         )
-    print_comparison(table, options.a, options.b, len(faults))
+    print_comparison(table, options.a, options.b, faults)
     return 0
+
+
+def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
+    """The runs to choose from, and how many pointers could not be read."""
+    if options.from_mlflow:
+        newest = {(r.site, r.name): r for r in sorted(mlflow_records(options), key=started)}
+        return [r for r in newest.values() if options.site in ("*", r.site)], 0
+    pointers = sorted(options.results.glob(f"{options.site}/{options.experiment}/*-s*-r*.json"))
+    records, faults = records_of(options.results, pointers)
+    if not records:
+        raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
+    return list({record.key: record for record in records}.values()), len(faults)

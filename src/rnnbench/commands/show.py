@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records, started
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import read_record
 
@@ -15,10 +17,18 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="rnnbench show", description=__doc__)
     parser.add_argument("run", help="a run's name, a pattern that fits one, or a record's path")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument("--experiment", default="*", help="which one of MLflow's")
+    from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.terminal import print_run
 
+    if options.from_mlflow:
+        found = [r for r in mlflow_records(options) if fnmatchcase(r.name, options.run)]
+        _only({record.name for record in found}, options.run, f"MLflow's {options.experiment}")
+        record = max(found, key=started)
+        print_run(record, f"{record.key} in MLflow")
+        return 0
     path = Path(options.run)
     if path.suffix != ".json":
         path = _newest(options.results, options.run)
@@ -30,15 +40,19 @@ def _newest(results: Path, pattern: str) -> Path:
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is no name of a run.", where="rnnbench show")
     found = list(results.glob(f"records/*/{pattern}/*.json"))
-    names = sorted({path.parent.name for path in found})
+    _only({path.parent.name for path in found}, pattern, f"{results}/records")
+    return max(found, key=lambda path: path.name)
+
+
+def _only(names: Set[str], pattern: str, place: str) -> None:
+    """One name, or an error that says which there are."""
     if not names:
         raise ConfigError(
-            f"there is no record of {pattern!r} in {results}/records.",
+            f"there is no record of {pattern!r} in {place}.",
             where="rnnbench show",
             remedy="`rnnbench cells EXPERIMENT` prints the names.",
         )
     if len(names) > 1:
-        few = ", ".join(names[:4])
+        few = ", ".join(sorted(names)[:4])
         raise ConfigError(f"{pattern!r} fits {len(names)} runs: {few}, …", where="rnnbench show",
                           remedy="name one.")  # fmt: skip
-    return max(found, key=lambda path: path.name)

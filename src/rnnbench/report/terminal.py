@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.stats import run_value
 
 if TYPE_CHECKING:
@@ -24,20 +25,27 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
         shown.add_column(label)
     for row in table.to_dict("records"):
         dagger = f" {n.DAGGER}" if row["suspect"] else ""
-        span = n.ratio_span(row["low"], row["high"], row["ratio"])
+        shown_ratio = row["words"]
+        if n.is_number(row["ratio"]):
+            span = n.ratio_span(row["low"], row["high"], row["ratio"])
+            shown_ratio = f"{n.ratio(row['ratio'])}{dagger} ({span})\n{row['words']}"
         shown.add_row(
             *([row["same"]] if several else []),
             f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
             f"{row['b']}\n{n.seconds(row['seconds_b'])} s per epoch",
-            f"{n.ratio(row['ratio'])}{dagger} ({span})\n{row['words']}",
+            shown_ratio,
             f"{row['runs_a']}, {row['runs_b']}",
         )
     console = Console()
     console.print(shown)
     if table["suspect"].any():
         console.print(f"{n.DAGGER} a suspect run is part of it: rnnbench show RUN says why.")
-    if len(table) > 1:
-        console.print(f"{len(table)} ratios: about {0.05 * len(table):.2g} would look different "
+    for verdict, words in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
+        for why in dict.fromkeys(table.loc[table["equal"] == verdict, "equal_why"]):
+            console.print(f"{words}: {why}.", markup=False, highlight=False)
+    ratios = int(table["low"].notna().sum())
+    if ratios > 1:
+        console.print(f"{ratios} ratios: about {0.05 * ratios:.2g} would look different "
                       "by chance if nothing differed.")  # fmt: skip
     if faults:
         console.print(f"{n.counted(faults, 'pointer')} could not be read.")

@@ -6,8 +6,10 @@ import fnmatch
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.pooling import pooled_spreads, shared
-from rnnbench.tables.time import KEY, compare, in_words
+from rnnbench.tables.stats import Ratio
+from rnnbench.tables.time import KEY, NOT_EQUAL, compare, in_words
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -15,17 +17,24 @@ if TYPE_CHECKING:
 
 VERSUS_COLUMNS = [
     "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
-    "method", "words", "suspect",
+    "method", "words", "suspect", "equal", "equal_why",
 ]  # fmt: skip
 
 
-def versus(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> pd.DataFrame:
+def versus(
+    frame: pd.DataFrame,
+    a: Sequence[str],
+    b: Sequence[str],
+    certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
+) -> pd.DataFrame:
     """One row per pair of cells, one that all words of `a` choose and one of `b`, alike in every
     axis but those in which the words of `a` and `b` differ.
 
     Columns: `same` (what they share), `a`, `b` (what tells them apart), `runs_a`, `runs_b`,
     `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = b's seconds / a's (how
-    much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool).
+    much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool); `equal` and
+    `equal_why` as in the time table. A pair whose certificate finds that it is not the same
+    function has no ratio.
     """
     import numpy as np
     import pandas as pd
@@ -44,8 +53,9 @@ def versus(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> pd.DataFr
         for _, one in own.groupby(apart, sort=False) if apart else [((), own)]:
             found = others.get(key)
             for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
-                spread = shared(spreads, one.iloc[0].to_dict(), other.iloc[0].to_dict())
-                ratio = compare(one, other, spread)
+                first, second = ({name: side[name].iat[0] for name in KEY} for side in (one, other))
+                equal, why = certificates.judge(first, second)
+                ratio = compare(one, other, shared(spreads, first, second))
                 varied = [name for name in alike if values[name].nunique() > 1]
                 rows.append(
                     {
@@ -56,15 +66,20 @@ def versus(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> pd.DataFr
                         "runs_b": len(other),
                         "seconds_a": float(np.exp(np.log(one["seconds"]).mean())),
                         "seconds_b": float(np.exp(np.log(other["seconds"]).mean())),
-                        "ratio": ratio.estimate,
-                        "low": ratio.low,
-                        "high": ratio.high,
-                        "method": ratio.method,
-                        "words": in_words(ratio),
+                        **_ratio(ratio, equal),
                         "suspect": bool(one["suspect"].any() or other["suspect"].any()),
+                        "equal": equal,
+                        "equal_why": why,
                     }
                 )
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
+
+
+def _ratio(ratio: Ratio, equal: str) -> dict[str, object]:
+    if equal == UNEQUAL:
+        return {"words": NOT_EQUAL}
+    return {"ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
+            "method": ratio.method, "words": in_words(ratio)}  # fmt: skip
 
 
 def _chosen(row: dict[object, object], words: Sequence[str]) -> bool:
