@@ -34,6 +34,8 @@ def test_the_first_of_two_reasons_is_given() -> None:
     ("entry", "message"),
     [
         ({"key": "device.kind", "in": ["gpu"]}, "rnn=cudnn: requires has"),
+        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires has when"),
+        ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not say"),
         ({**GPU, "key": "model.recurrent"}, "model=x does not say.*add recurrent to model=x"),
     ],
 )
@@ -49,3 +51,8 @@ def test_with_null_in_the_list_the_key_may_be_absent() -> None:
         given = config("cpu", entry)
         given["model"]["recurrent_dropout"] = value
         assert unmet(given) == why
+
+
+def test_when_asks_only_some_cells() -> None:
+    for build, why in (("x", GPU["why"]), ("y", None)):
+        assert unmet(config("cpu", {**GPU, "when": {"build.name": [build]}})) == why

@@ -2,7 +2,8 @@
 
 A choice's YAML may hold ``requires: [{key: device.kind, in: [gpu], why: "…"}]``; a cell whose
 config has another value there is skipped, with `why` as its reason. With ``null`` in the list
-the key may also be absent.
+the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` it is asked only of
+cells whose config has one of these values there.
 """
 
 from __future__ import annotations
@@ -21,17 +22,29 @@ def unmet(config: Mapping[str, Any]) -> str | None:
         section = config[group]
         for entry in section.get("requires") or ():
             where = f"{group}={section.get('name', '?')}"
-            if not isinstance(entry, dict) or set(entry) != {"key", "in", "why"}:
+            if not isinstance(entry, dict) or {*entry, "when"} != {"key", "in", "why", "when"}:
                 raise ConfigError(
                     f"requires has {entry!r}.",
                     where=where,
                     remedy='write {key: device.kind, in: [gpu], why: "the reason"}.',
                 )
+            if not _asked(config, entry.get("when") or {}, where):
+                continue
             if lookup(config, entry["key"]) is ABSENT and None in entry["in"]:
                 continue
             if _value(config, entry["key"], where) not in entry["in"]:
                 return str(entry["why"])
     return None
+
+
+def _asked(config: Mapping[str, Any], when: Any, where: str) -> bool:
+    if not isinstance(when, dict) or not all(isinstance(one, list) for one in when.values()):
+        raise ConfigError(
+            f"requires has when: {when!r}.",
+            where=where,
+            remedy="write when: {build.framework: [keras3_torch]}.",
+        )
+    return all(_value(config, key, where) in values for key, values in when.items())
 
 
 def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
