@@ -4,10 +4,11 @@ In TensorFlow: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell
 one time step), ``while`` (a loop of matrix products), ``unrolled`` (the products of every time step
 apart), ``xla`` (the step was compiled: what is inside is not seen).
 
-In torch, by its profiler: ``torch:cudnn``, ``torch:native`` (torch's own op over the sequence),
-``torch:loop`` (a product for every time step, started one by one from Python; also where Keras
-unrolls, which is the same thing there). In jax, by the primitives of the step as it is traced:
-``jax:cudnn``, ``jax:scan`` (a loop with products in it), ``unrolled``.
+In torch, by its profiler: ``torch:cudnn``, ``torch:onednn`` (oneDNN's LSTM over the sequence, on a
+CPU), ``torch:native`` (torch's own op over the sequence, a loop in C++), ``torch:loop`` (a product
+for every time step, started one by one from Python; also where Keras unrolls, which is the same
+thing there). In jax, by the primitives of the step as it is traced: ``jax:cudnn``, ``jax:scan`` (a
+loop with products in it), ``unrolled``.
 """
 
 # What a label says → what the framework calls it.
@@ -16,7 +17,8 @@ NAMES = {
     "keras3_jax": {"while": "jax:scan", "cudnn": "jax:cudnn"},
 }
 TORCH_CUDNN = ("aten::_cudnn_rnn", "aten::miopen_rnn")
-TORCH_NATIVE = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "aten::mkldnn_rnn")
+TORCH_ONEDNN = ("aten::mkldnn_rnn_layer",)
+TORCH_NATIVE = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
 
 FUSED = (
     ("cudnn", "CudnnRNN"),
@@ -57,10 +59,12 @@ def found(ops, steps):
 
 def found_in_torch(counts, steps):
     """As `found`, from {op: how often the profiler saw it} of one training step. The op over a
-    whole sequence calls cuDNN's where it is taken; ``aten::matmul`` is called in the forward pass
-    only, by a layer."""
+    whole sequence calls cuDNN's or oneDNN's where it is taken; ``aten::matmul`` is called in the
+    forward pass only, by a layer."""
     if any(counts.get(op) for op in TORCH_CUDNN):
         return ["torch:cudnn"]
+    if any(counts.get(op) for op in TORCH_ONEDNN):
+        return ["torch:onednn"]
     if any(counts.get(op) for op in TORCH_NATIVE):
         return ["torch:native"]
     products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
@@ -85,17 +89,17 @@ def found_in_jax(primitives, steps):
 
 def expected(config):
     """The kernels that the label promises, or None where any will do. ``rnn.kernels`` is a list, or
-    a mapping with one list per ``rnn.options.class``, per cell or per ``device.kind``, looked for
-    in this order. They have TensorFlow's names in it, and the framework's own in what is returned.
-    """
-    kernels = config["rnn"].get("kernels")
-    if isinstance(kernels, dict):
-        options = config["rnn"].get("options") or {}
-        keys = (options.get("class"), config.get("cell", {}).get("name"), config["device"]["kind"])
+    a mapping from ``rnn.options.class``, the cell, ``device.kind`` or ``build.framework``, looked
+    for in this order, to a list or to such a mapping again. They have TensorFlow's names in it, or
+    the framework's own, as has what is returned."""
+    kernels, framework = config["rnn"].get("kernels"), config["build"].get("framework")
+    options = config["rnn"].get("options") or {}
+    cell = config.get("cell", {}).get("name")
+    keys = (options.get("class"), cell, config["device"]["kind"], framework)
+    while isinstance(kernels, dict):
         kernels = next((kernels[key] for key in keys if key in kernels), None)
     if kernels is None:
         return None
-    framework = config["build"].get("framework")
     # jax compiles every step: its loop is seen in the step before that.
     if config["build"].get("jit_compile") and framework != "keras3_jax":
         # What torch compiled does not say which ops it was.

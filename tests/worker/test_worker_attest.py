@@ -58,6 +58,7 @@ def test_without_time_steps_nothing_is_unrolled() -> None:
         ({"aten::linear": STEPS + 2}, ["torch:loop"]),
         ({"aten::matmul": 2}, []),
         ({"aten::lstm": 1, "aten::matmul": 2 * STEPS}, ["torch:native"]),
+        ({"aten::lstm": 1, "aten::mkldnn_rnn_layer": 1}, ["torch:onednn"]),
         ({"aten::gru": 1, "aten::_cudnn_rnn": 1, "aten::matmul": 1}, ["torch:cudnn"]),
         ({}, []),
     ],
@@ -127,6 +128,12 @@ def config(kernels, kind: str = "cpu", **build) -> dict:
         (config(["while"], framework="keras3_jax", jit_compile=True), ["jax:scan"]),
         (config(["unrolled"], framework="keras3_jax", jit_compile=True), ["unrolled"]),
         (config(["cudnn"], "gpu", framework="keras3_jax"), ["jax:cudnn"]),
+        (
+            config({"keras3_jax": ["a"], "f": {"cpu": {"gru": ["b"]}}}, framework="keras3_jax"),
+            ["a"],
+        ),
+        ({**config({"f": {"cpu": {"gru": ["b"]}}}, framework="f"), "cell": {"name": "gru"}}, ["b"]),
+        ({**config({"f": {"cpu": {"gru": ["b"]}}}, framework="f"), "cell": {"name": "lstm"}}, None),
         ({**config({"lstm": ["block"]}), "cell": {"name": "lstm"}}, ["block"]),
         (
             {

@@ -25,6 +25,7 @@ IMPLEMENTATIONS = (
     "legacy_cudnn",
     "contrib",
     "contrib_cudnn",
+    "native",
     "none",
     "fake",
 )

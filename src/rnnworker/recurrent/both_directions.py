@@ -72,14 +72,21 @@ def _pair_class(keras):
             inner = tuple(self.forward_layer.compute_output_shape(shape))
             return inner[:-1] + (2 * inner[-1],)
 
-        def call(self, inputs, mask=None):
-            import tensorflow
-
+        def call(self, inputs, mask=None, training=None):
             if mask is not None:
                 raise ValueError("{} takes no mask".format(type(self.forward_layer).__name__))
             forward, backward = self.forward_layer(inputs), self.backward_layer(inputs)
-            if self.return_sequences:
-                backward = tensorflow.reverse(backward, [1])
-            return tensorflow.concat([forward, backward], -1)
+            return _side_by_side(keras, forward, backward, self.return_sequences)
 
     return BothDirections
+
+
+def _side_by_side(keras, forward, backward, sequences):
+    """Both outputs on the last axis, the steps of `backward` turned into `forward`'s order."""
+    if hasattr(keras, "ops"):  # Keras 3, on any framework
+        backward = keras.ops.flip(backward, 1) if sequences else backward
+        return keras.ops.concatenate([forward, backward], -1)
+    import tensorflow
+
+    backward = tensorflow.reverse(backward, [1]) if sequences else backward
+    return tensorflow.concat([forward, backward], -1)

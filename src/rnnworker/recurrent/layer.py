@@ -1,12 +1,12 @@
-"""What the layers made of single ops share: shapes, direction, and that they take no mask."""
+"""What the layers made here share: shapes, direction, and that they take no mask."""
 
 
-def sequence_layer(keras, tensorflow):
+def recurrent_layer(keras):
     """The base class of layers over (batch, time, features), made late because it is a class of
-    the Keras that is given. Subclasses make their weights in ``make_weights(inputs)`` and
-    provide ``hidden_states(sequence)``: (time, batch, features) → (time, batch, units)."""
+    the Keras that is given. Subclasses make their weights in ``make_weights(inputs)`` and provide
+    ``outputs(inputs)``: (batch, time, features) → (batch, units), or (batch, time, units)."""
 
-    class SequenceLayer(keras.layers.Layer):
+    class RecurrentLayer(keras.layers.Layer):
         """inputs (batch, time, features) → last output (batch, units), or all of them."""
 
         def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
@@ -28,9 +28,20 @@ def sequence_layer(keras, tensorflow):
                 return (shape[0], shape[1], self.units)
             return (shape[0], self.units)
 
-        def call(self, inputs, mask=None):
+        def call(self, inputs, mask=None, training=None):
             if mask is not None:
                 raise ValueError("{} takes no mask".format(type(self).__name__))
+            return self.outputs(inputs)
+
+    return RecurrentLayer
+
+
+def sequence_layer(keras, tensorflow):
+    """A `recurrent_layer` made of TensorFlow's ops. Subclasses provide, beside their weights,
+    ``hidden_states(sequence)``: (time, batch, features) → (time, batch, units)."""
+
+    class SequenceLayer(recurrent_layer(keras)):
+        def outputs(self, inputs):
             sequence = tensorflow.transpose(inputs, [1, 0, 2])
             if self.go_backwards:
                 sequence = tensorflow.reverse(sequence, [0])
@@ -44,6 +55,6 @@ def sequence_layer(keras, tensorflow):
 
 
 def layer_settings(options):
-    """The options that `sequence_layer` takes."""
+    """The options that `recurrent_layer` takes."""
     wanted = ("return_sequences", "go_backwards", "name")
     return {name: options[name] for name in wanted if name in options}
