@@ -121,6 +121,7 @@ def _measure(folder, out, run, hardware, pythons):
         "cores": list(cores),
         "dataset": os.path.join(folder, dataset) if dataset else None,
         "pinned_md5": run.get("pinned_md5"),
+        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
         "parent": os.getpid(),
     }
     _write(os.path.join(place, "job.json"), job)

@@ -78,3 +78,21 @@ def test_an_outcome_of_another_plan_is_refused(bundled: tuple[Project, Path]) ->
         assert refused.returncode == 1 and "another plan" in refused.stderr
     finally:
         path.write_text(before)
+
+
+def test_a_run_is_held_to_its_limit_of_memory(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    grid = "model=fake build=fake rnn=fake_fast device=cpu_1 rnn.fake.fault=eat_native"
+    (project.conf / "experiment/eats.yaml").write_text(
+        f"title: x\ngrids: ['{grid} limits.memory_bytes=536870912']\n"
+    )
+    folder = tmp_path / "bundle"
+    made = project.rnnbench(
+        "bundle", "experiment=eats", "-o", str(folder), "--conf", str(project.conf)
+    )
+    assert made.returncode == 0, made.stderr
+    assert run(folder).returncode == 0
+    taken = project.rnnbench("import", str(folder))
+    assert taken.returncode == 0, taken.stderr
+    (record,) = map(read_record, project.records())
+    assert record.verdict.reasons[0].code == "out_of_memory"

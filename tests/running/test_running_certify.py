@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import rnnworker
 from rnnbench.commands.certify import summary
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
@@ -120,3 +121,24 @@ def test_killed_from_outside_is_no_certificate(place: Place, monkeypatch) -> Non
     with pytest.raises(RunError, match="killed from outside"):
         room.certify(PLANNED, place)
     assert not (place.folder / "certificates" / "digits_rnn-lstm-current.json").exists()
+
+
+EATER = """
+import sys
+sys.path.insert(0, {source!r})
+from rnnworker import certify, run
+def eat(job, events, phases):
+    with phases.phase("certify_keras"):
+        bytearray(2**31)
+certify.certify = eat
+sys.exit(run.main(sys.argv[2:]))
+"""
+
+
+def test_it_is_held_to_the_limit_of_memory(place: Place, monkeypatch) -> None:
+    script = EATER.format(source=str(Path(rnnworker.__file__).parents[1]))
+    monkeypatch.setattr(room, "launcher", lambda build, root: (sys.executable, "-c", script))
+    limited = {**PLANNED["config"], "limits": {"memory_bytes": 2**30}}
+    keras = room.certify({**PLANNED, "config": limited}, place)["implementations"]["keras"]
+    assert keras["status"] == "failed"
+    assert "MemoryError" in keras["why"]

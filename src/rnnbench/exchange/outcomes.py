@@ -10,6 +10,7 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json
+from rnnbench.running import memory
 from rnnbench.running.supervise import Outcome, parse
 from rnnbench.running.train import SIGKILLED, Place, assembled
 
@@ -35,7 +36,13 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 phase=data["phase"],
             )
             record = assembled(
-                run, place, data["hardware"], data["started"], outcome, data["finished"]
+                run,
+                place,
+                data["hardware"],
+                data["started"],
+                outcome,
+                data["finished"],
+                log_tail=memory.tail(path.with_name("log")),
             )
         except (KeyError, TypeError) as error:
             raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error

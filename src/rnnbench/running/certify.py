@@ -12,7 +12,7 @@ from rnnbench import locks
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
-from rnnbench.running import affinity, assemble, verdict
+from rnnbench.running import affinity, assemble, memory, verdict
 from rnnbench.running.progress import say
 from rnnbench.running.supervise import Event, Outcome, supervise
 from rnnbench.running.train import SIGKILLED, Place, worker_environment
@@ -35,7 +35,7 @@ def certify(
         folder.mkdir(parents=True, exist_ok=True)
         with locks.locked(place.timing_lock, f"process {os.getpid()}, certifies {key}") as timing:
             outcome = _run(planned, place, folder, timing, pinned_md5)
-        certificate = assembled(planned, outcome)
+        certificate = assembled(planned, outcome, memory.tail(folder / "work" / f"{key}.log"))
         write_json(folder / f"{key}.json", certificate)
     except OSError as error:
         raise RunError(
@@ -46,11 +46,14 @@ def certify(
     return certificate
 
 
-def assembled(planned: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-    """The certificate from what the worker reported before it ended."""
+def assembled(planned: Mapping[str, Any], outcome: Outcome, log_tail: str = "") -> dict[str, Any]:
+    """The certificate from what the worker reported before it ended. `log_tail` is the end of
+    its log."""
     events: list[Event] = outcome.events
     told = assemble.facts_of(events, "certificate")
-    failure = verdict.failure_reason(events, outcome.exit_code, outcome.phase, outcome.over_limit)
+    failure = verdict.failure_reason(
+        events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail
+    )
     found = dict(told.get("implementations") or {})
     for entry in planned["implementations"]:
         if entry["skip"]:
@@ -91,6 +94,7 @@ def _run(planned, place: Place, folder: Path, timing: int, pinned_md5: str | Non
         "cores": list(cores),
         "dataset": str(place.root / dataset) if dataset else None,
         "pinned_md5": pinned_md5,
+        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
         "parent": os.getpid(),
     }
     work = folder / "work"
