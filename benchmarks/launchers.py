@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks import where  # noqa: E402
 from tests.conftest import ROOT, Project, make_project  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -48,10 +49,12 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
+    place = where.told()
     count = options.repeats * len(UNITS)
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         prepare(project, options.repeats, options.epochs)
+        print(place)
         print("| launcher | runs | s | s per run | the same command again, s |")
         print("|---|--:|--:|--:|--:|")
         for name, command in commands(project, options.repeats, options.epochs).items():
@@ -100,8 +103,7 @@ def commands(project: Project, repeats: int, epochs: int) -> dict[str, list[str]
 
 
 def timed(command: list[str], project: Project) -> float:
-    name = "workflow" if "snakemake" in command else Path(command[-1]).name[:5].strip()
-    store = {} if name == "workflow" else {"MLFLOW_TRACKING_URI": "sqlite:///by_hand.db"}
+    store = {} if "snakemake" in command else {"MLFLOW_TRACKING_URI": "sqlite:///by_hand.db"}
     start = time.perf_counter()
     done = subprocess.run(
         command,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks import where  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from rnnbench.stopping import descendants  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--epoch-seconds", type=float, default=0.1)
     parser.add_argument("--epochs", type=int, default=50)
     options = parser.parse_args()
+    place = where.told()
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         write_grid(project, options.runs, options.epochs, options.epoch_seconds)
@@ -42,6 +44,7 @@ def main() -> int:
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20
+    print(place)
     print("| runs | workflow, s | workers, s | ratio | conductor's CPU while timed | RSS, MiB |")
     print("|--:|--:|--:|--:|--:|--:|")
     print(

@@ -2,9 +2,11 @@
 
     .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--times 3]
 
-Both print to /dev/null; the median of `times` alternating measurements of wall seconds counts,
-and the peak memory of each. Three rows: a dry run of a grid nobody has run, `rnnbench cells`, and
-a real start with nothing to do.
+Three rows: a dry run of a grid nobody has run, `rnnbench cells`, and a real start with nothing to
+do; all print to /dev/null. What is asked for is the ratio to `trivial`, as many jobs of one output
+each and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`).
+The three are measured in turn, `times` rounds: wall seconds and peak memory are medians, ratios
+the median of the rounds' own ratios with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -18,17 +20,23 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from benchmarks import bare  # noqa: E402
+from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
-from rnnbench.planning import make_plan, write_plan  # noqa: E402
+from rnnbench.planning import Plan, make_plan, write_plan  # noqa: E402
 from rnnbench.records.store import pointer_to, write_json  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402
 
 GRID = "model=fake build=fake rnn=fake_fast,fake_slow device=cpu_1 model.batch={} repeat={}"
+
+
+class Command(NamedTuple):
+    words: Sequence[str]
+    folder: Path
 
 
 def main() -> int:
@@ -37,8 +45,11 @@ def main() -> int:
     parser.add_argument("--finished", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=3)
     options = parser.parse_args()
-    print("| what | runs | rnnbench, s | bare, s | ratio | rnnbench, MiB | bare, MiB |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print(where.told())
+    print(
+        "| what | runs | rnnbench, s | trivial, s | ratio | same graph, s | ratio | "
+        "rnnbench, MiB | trivial, MiB | same graph, MiB |\n|---|" + "--:|" * 9
+    )
     with tempfile.TemporaryDirectory() as folder:
         dry(Path(folder), options.runs, options.times)
         nothing_to_do(Path(folder), options.finished, options.times)
@@ -47,12 +58,14 @@ def main() -> int:
 
 def dry(folder: Path, count: int, times: int) -> None:
     project = grid(folder / "dry", count)
-    bare.write(folder / "bare", count)
-    ours = [*project.command("-n", experiment="many")]
+    bare.trivial(folder / "trivial", count)
+    bare.same_graph(folder / "same", count, batch_size(project))
     theirs = [*snakemake(), "-n", "--cores", "2"]
-    row("`snakemake -n`", count, ours, theirs, project, folder / "bare", times)
+    ours = Command([*project.command("-n", experiment="many")], project.folder)
+    others = [Command(theirs, folder / name) for name in ("trivial", "same")]
+    row("`snakemake -n`", count, [ours, *others], project, times)
     cells = [sys.executable, "-m", "rnnbench", "cells", "experiment=many", "--conf", "own"]
-    row("`rnnbench cells`", count, cells, None, project, folder, times)
+    row("`rnnbench cells`", count, [Command(cells, project.folder)], project, times)
 
 
 def nothing_to_do(folder: Path, count: int, times: int) -> None:
@@ -60,21 +73,34 @@ def nothing_to_do(folder: Path, count: int, times: int) -> None:
     Snakemake's own marks with --touch; of the bare one the files as it leaves them."""
     project = grid(folder / "done", count)
     finish(project)
-    bare.write(folder / "bare_done", count)
-    (folder / "bare_done/out").mkdir()
-    for number in range(count):
-        (folder / f"bare_done/out/{number}").touch()
-    ours = project.command(experiment="many")
-    theirs = [*snakemake(), "--cores", "2"]
-    for command, where in ((ours, project.folder), (theirs, folder / "bare_done")):
-        subprocess.run(
-            [*command, "--touch"], cwd=where, env=project.environment, check=True, **QUIET
-        )
-    done = subprocess.run(
-        ours, cwd=project.folder, env=project.environment, capture_output=True, text=True
+    made = {
+        "trivial_done": bare.trivial(folder / "trivial_done", count),
+        "same_done": bare.same_graph(folder / "same_done", count, batch_size(project)),
+    }
+    for name, files in made.items():
+        for path in (folder / name / file for file in files):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    commands = [
+        Command(project.command(experiment="many"), project.folder),
+        *(Command([*snakemake(), "--cores", "2"], folder / name) for name in made),
+    ]
+    for command in commands:
+        start([*command.words, "--touch"], command, project, check=True)
+        done = start(command.words, command, project, check=True)
+        assert "Nothing to be done" in done.stdout + done.stderr, done.stderr[-2000:]
+    row("nothing to do", count, commands, project, times)
+
+
+def start(words, command: Command, project: Project, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        words,
+        cwd=command.folder,
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        **options,
     )
-    assert "Nothing to be done" in done.stdout + done.stderr, done.stderr[-2000:]
-    row("nothing to do", count, ours, theirs, project, folder / "bare_done", times)
 
 
 def grid(folder: Path, count: int) -> Project:
@@ -86,9 +112,16 @@ def grid(folder: Path, count: int) -> Project:
     return project
 
 
+def planned(project: Project) -> Plan:
+    return make_plan("many", [project.folder / "conf", project.conf], project.folder)
+
+
+def batch_size(project: Project) -> int:
+    return len(planned(project).batches()[0])
+
+
 def finish(project: Project) -> None:
-    root = project.folder
-    plan = make_plan("many", [root / "conf", project.conf], root)
+    root, plan = project.folder, planned(project)
     job = workflow.Job(plan, root)
     write_plan(plan, root / "results")
     for name, run in plan.runs.items():
@@ -102,48 +135,48 @@ def finish(project: Project) -> None:
         "report.md",
         *(f"tables/{t}.csv" for t in ("accuracy", "time", "runs")),
     ]
-    made = [job.store, *job.tracked, *job.certificates, "data/digits.npz"]
+    made = [job.store, *job.tracked, *job.certificates, *job.probes, "data/digits.npz"]
     for path in [*made, *(f"{job.report_folder}/{name}" for name in reports)]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
-
-
-QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def snakemake() -> Sequence[str]:
     return [sys.executable, "-m", "snakemake"]
 
 
-def row(what: str, count: int, ours, theirs, project: Project, bare_folder: Path, times: int):
-    measured: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
-    for _ in range(times):
-        measured["ours"].append(timed(ours, project.folder, project.environment))
-        if theirs:
-            measured["theirs"].append(timed(theirs, bare_folder, project.environment))
-    seconds = {
-        who: statistics.median(s for s, _ in m) if m else None for who, m in measured.items()
-    }
-    memory = {who: max(b for _, b in m) / 2**20 if m else None for who, m in measured.items()}
-    one, other = seconds["ours"], seconds["theirs"]
-    ratio = f"{one / other:.2f}" if other else "–"
-    words = f"{other:.2f}" if other else "–"
-    bytes_ = f"{memory['theirs']:.0f}" if other else "–"
-    print(
-        f"| {what} | {count:,} | {one:.2f} | {words} | {ratio} | {memory['ours']:.0f} | {bytes_} |",
-        flush=True,
-    )
+def row(what: str, count: int, commands: Sequence[Command], project: Project, times: int) -> None:
+    """Measures ours and the bare ones in turn and prints a line of the table."""
+    rounds = [[timed(command, project) for command in commands] for _ in range(times)]
+    seconds = [statistics.median(one[i][0] for one in rounds) for i in range(len(commands))]
+    memory = [statistics.median(one[i][1] for one in rounds) for i in range(len(commands))]
+    words = [f"{seconds[0]:.2f}"]
+    for i in (1, 2):
+        if i < len(commands):
+            ratios = sorted(one[0][0] / one[i][0] for one in rounds)
+            middle = statistics.median(ratios)
+            words += [f"{seconds[i]:.2f}", f"{middle:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"]
+        else:
+            words += ["–", "–"]
+    words += [f"{memory[i] / 2**20:.0f}" if i < len(commands) else "–" for i in range(3)]
+    print(f"| {what} | {count:,} | {' | '.join(words)} |", flush=True)
 
 
-def timed(command: Sequence[str], folder: Path, environment) -> tuple[float, float]:
+def timed(command: Command, project: Project) -> tuple[float, float]:
     """Wall seconds and peak bytes of a command."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, env=environment, **QUIET)
+    process = subprocess.Popen(
+        command.words,
+        cwd=command.folder,
+        env=project.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     _, status, used = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise SystemExit(f"exit code {process.returncode}: {' '.join(command)}")
+        raise SystemExit(f"exit code {process.returncode}: {' '.join(command.words)}")
     return seconds, used.ru_maxrss * 1024
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks import where  # noqa: E402
 from rnnbench.records import stamp  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from tests.conftest import make_project  # noqa: E402
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("grid", nargs="*", default=GRID)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
+    place = where.told()
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
@@ -41,6 +43,7 @@ def main() -> int:
         rows = [parts(path) for path in project.records()]
     names = list(rows[0])
     values = {name: statistics.median(row[name] for row in rows) for name in names}
+    print(place)
     print("| runs | " + " | ".join(names) + " | all, s |")
     print("|--:|" + "--:|" * (len(names) + 1))
     cells = " | ".join(f"{value:.2f}" for value in values.values())

@@ -1,0 +1,18 @@
+"""The line above a table: when, on what, beside how much other work."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+
+from rnnworker import machine
+
+
+def told() -> str:
+    """``2026-11-21, AMD EPYC, 2 cores, load average 0.3 at the start, Python 3.11.7:``"""
+    cores = len(os.sched_getaffinity(0))
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {machine.fingerprint()['cpu']}, {cores} cores, "
+        f"load average {os.getloadavg()[0]:.1f} at the start, Python {platform.python_version()}:\n"
+    )
