@@ -34,6 +34,15 @@ def test_spread_is_pooled_within_cells() -> None:
     assert (spread, freedom) == (pytest.approx(0.02 / math.sqrt(2)), 2)
 
 
+def test_where_these_cells_know_too_little_the_machines_others_are_asked() -> None:
+    few = past("a", 10, 11)
+    many = [run for cell in "bcdef" for run in past(cell, 10, 10 * math.exp(0.02))]
+    found = forecast(["a-s0-r2"], few, lambda: many)
+    assert (found.freedom, found.borrowed) == (6, True)
+    found = forecast(["b-s0-r2"], many, lambda: pytest.fail("asked though enough is known"))
+    assert (found.spread, found.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
+
+
 @pytest.mark.parametrize("spread", [0.01, 0.03])
 @pytest.mark.parametrize("difference", [0.02, 0.05, 0.10])
 def test_that_many_repeats_show_it_four_times_in_five(difference: float, spread: float) -> None:

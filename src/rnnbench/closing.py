@@ -9,7 +9,7 @@ from typing import Any
 
 from rnnbench.errors import RecordError
 from rnnbench.planning import Plan
-from rnnbench.records.store import read_json
+from rnnbench.records.store import not_needed, read_json
 
 
 def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[str]:
@@ -18,6 +18,7 @@ def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[st
     void: list[str] = []
     missing: list[str] = []
     failures: list[str] = []
+    unneeded = 0
     for run in sorted(plan.runs.values(), key=lambda run: run.order):
         pointer = folder / f"{run.name}.json"
         try:
@@ -26,9 +27,12 @@ def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[st
             missing.append(run.name)
             failures += _last_word(folder / "logs" / "train" / f"{run.name}.log")
             continue
+        unneeded += not_needed(data) is not None
         if isinstance(data, dict) and data.get("verdict") == "void":
             void.append(_void_line(root / results, run.name, data))
     lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
+    if unneeded:
+        lines.append(f"{unneeded} of {len(plan.runs)} runs were not needed; the report says why.")
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(

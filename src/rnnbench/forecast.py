@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rnnbench.cells.cell import cell_of
 from rnnbench.tables.stats import student
 
 GUESS_SECONDS = 60.0
 OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
 GUESS_BYTES = 60_000
-GUESS_SPREAD = 0.03
+GUESS_SPREAD = 0.03  # the upper end of what runs of one cell differed by (benchmarks/README.md)
+FEW = 4  # degrees of freedom: fewer know a spread to no better than a factor of two
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000
 
@@ -34,7 +35,8 @@ class Past:
 class Forecast:
     """`seconds` for all of `left`; `guessed`: how many of them rest on other cells' runs or
     on a guess. `spread`: standard deviation of log run values within a cell, with `freedom`
-    degrees of freedom; a guess where that is 0."""
+    degrees of freedom, of the cells asked for or, where `borrowed`, of this machine's other
+    cells as well; a guess where `freedom` is 0."""
 
     left: int
     seconds: float
@@ -42,15 +44,14 @@ class Forecast:
     bytes: float
     spread: float
     freedom: int
+    borrowed: bool = False
 
 
-def cell_of(name: str) -> str:
-    """A run's name without seed and repeat."""
-    return re.sub(r"-s\d+-r\d+$", "", name)
-
-
-def forecast(left: Sequence[str], past: Iterable[Past]) -> Forecast:
-    """**Arguments:** `left`: names of the runs to do; `past`: finished runs of any cells."""
+def forecast(
+    left: Sequence[str], past: Iterable[Past], elsewhere: Callable[[], Iterable[Past]] = tuple
+) -> Forecast:
+    """**Arguments:** `left`: names of the runs to do; `past`: finished runs of any cells;
+    `elsewhere`: asked for this machine's other runs where those know too little of the spread."""
     runs = list(past)
     known: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -61,6 +62,9 @@ def forecast(left: Sequence[str], past: Iterable[Past]) -> Forecast:
     each = [means.get(cell_of(name), else_seconds) + OVERHEAD_SECONDS for name in left]
     size = statistics.fmean(run.bytes for run in runs) if runs else GUESS_BYTES
     spread, freedom = run_spread(runs)
+    borrowed = freedom < FEW
+    if borrowed:
+        spread, freedom = run_spread([*runs, *elsewhere()])
     return Forecast(
         left=len(left),
         seconds=sum(each),
@@ -68,6 +72,7 @@ def forecast(left: Sequence[str], past: Iterable[Past]) -> Forecast:
         bytes=size * len(left),
         spread=spread if freedom else GUESS_SPREAD,
         freedom=freedom,
+        borrowed=borrowed,
     )
 
 

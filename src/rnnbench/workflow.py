@@ -21,9 +21,9 @@ from rnnbench import host, locks, stopping
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.closing import closing_lines
 from rnnbench.datasets.pins import pinned
-from rnnbench.errors import ConfigError, RunError
+from rnnbench.errors import ConfigError, RecordError, RunError
 from rnnbench.planning import Plan, make_plan, write_plan
-from rnnbench.records.store import stands
+from rnnbench.records.store import not_needed, read_json, stands
 from rnnbench.tracking.address import redacted, tracking_uri
 
 CHATTER = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
@@ -261,9 +261,16 @@ class Job:
 
     def mend(self) -> None:
         """Takes away pointers to records that are damaged or gone, so that these are measured
-        again (`rnnbench train` sets the rest of a record aside)."""
+        again (`rnnbench train` sets the rest of a record aside), and those that say "not needed"
+        by other `repeats` than are asked for now."""
+        rule = self.plan.experiment.repeats
+        asked = rule.as_dict() if rule else None
         for pointer in map(self.root.joinpath, self.pointers):
-            if pointer.exists() and not stands(self.root / self.results, pointer):
+            if pointer.exists() and not stands(self.root / self.results, pointer, asked):
+                with contextlib.suppress(RecordError):
+                    if not_needed(read_json(pointer)):
+                        pointer.unlink(missing_ok=True)
+                        continue
                 pointer.unlink(missing_ok=True)
                 words = "its record is damaged or gone; it is measured again"
                 print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)

@@ -67,6 +67,11 @@ def name_of(
     return name
 
 
+def cell_of(name: str) -> str:
+    """A run's name without seed and repeat."""
+    return re.sub(r"-s\d+-r\d+$", "", name)
+
+
 def slug(value: Any) -> str:
     """`value` in the characters ``A-Z a-z 0-9 _ . + = -``."""
     if isinstance(value, bool) or value is None:

@@ -14,9 +14,10 @@ from omegaconf.errors import OmegaConfBaseException
 from rnnbench.cells.catalogue import files_of, shown, suggestion
 from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.grid import split_overrides
+from rnnbench.cells.repeats import Repeats, repeats_of
 from rnnbench.errors import ConfigError
 
-KEYS = ("title", "about", "grids", "reference", "order_seed", "probe")
+KEYS = ("title", "about", "grids", "reference", "order_seed", "probe", "repeats")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Experiment:
     - `reference`: axis → the choice that speed-ups are relative to.
     - `order_seed`: seeds the order of measuring.
     - `probe`: whether its devices are probed first.
+    - `repeats`: when a cell has been measured often enough; None where the grids say how often.
     - `file`: where it was read from.
     """
 
@@ -38,6 +40,7 @@ class Experiment:
     order_seed: int = 0
     probe: bool = True
     file: Path = Path("experiment.yaml")
+    repeats: Repeats | None = None
 
     def where(self, grid: int) -> str:
         """How an error names a grid, counted from 0."""
@@ -55,15 +58,18 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
         )
     data = _read(known[name])
+    repeats = repeats_of(data.get("repeats"), shown(known[name]))
+    grids = _grids(data.get("grids"), shown(known[name]))
     return Experiment(
         name=name,
         title=str(data.get("title") or name),
         about=str(data.get("about") or ""),
-        grids=_grids(data.get("grids"), shown(known[name])),
+        grids=_repeated(grids, repeats.most, shown(known[name])) if repeats else grids,
         reference=_reference(data.get("reference") or {}, conf, known[name]),
         order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
         probe=_probe(data.get("probe", True), shown(known[name])),
         file=known[name],
+        repeats=repeats,
     )
 
 
@@ -120,6 +126,18 @@ def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
             f"grids[{index}] is empty.", where=where, remedy="remove it or give it an override."
         )
     return overrides
+
+
+def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
+    """The grids with as many repeats as there may be."""
+    for grid in grids:
+        if any(word.lstrip("+~").partition("=")[0] == "repeat" for word in grid):
+            raise ConfigError(
+                "a grid says repeat=, and so does the key repeats.",
+                where=where,
+                remedy="take repeat= out of the grid.",
+            )
+    return tuple((*grid, f"repeat=range({most})") for grid in grids)
 
 
 def _reference(reference: Any, conf: Sequence[Path], file: Path) -> dict[str, str]:

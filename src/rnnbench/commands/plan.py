@@ -17,6 +17,7 @@ from rnnbench.running.progress import duration
 from rnnworker import machine
 
 DIFFERENCES = (0.02, 0.05, 0.10)
+MOST_RECORDS = 400  # some 5 ms each to read
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     plan = make_plan(options.experiment, conf, root, site=options.site, overrides=overrides)
     results = root / "results"
     left = [run.name for run in plan.runs.values() if not _is_done(run, plan, results)]
-    found = forecast(left, _past(plan, results))
+    found = forecast(left, _past(plan, results), lambda: _elsewhere(plan, results))
     for line in lines(plan, found, _environments(plan, root)):
         print(line)
     return 0
@@ -52,12 +53,16 @@ def lines(plan: Plan, found: Forecast, environments: int) -> list[str]:
     text.append(
         f"time:  about {duration(found.seconds)} ({basis})" if found.left else "time:  none"
     )
+    if plan.experiment.repeats:
+        text[-1] += ", at most: repeats beyond the least are measured where they are needed"
     disk = f"disk:  about {_size(found.bytes)} of records"
     if environments:
         size = _size(environments * ENVIRONMENT_BYTES)
         disk += f", and about {size} for {environments} environments (a guess)"
     text.append(disk)
     known = f"measured, {found.freedom} degrees of freedom" if found.freedom else "a guess"
+    if found.freedom and found.borrowed:
+        known += ", on this machine's other cells too"
     text.append(f"run-to-run spread: {found.spread:.2%} ({known}); runs of each cell that show")
     for difference in DIFFERENCES:
         repeats = repeats_for(difference, found.spread)
@@ -82,6 +87,15 @@ def _past(plan: Plan, results: Path) -> Iterator[Past]:
         for path in sorted((folder / name).glob("2*Z.json"), reverse=True)[:1]:
             with suppress(RecordError):
                 yield _as_past(read_record(path), path)
+
+
+def _elsewhere(plan: Plan, results: Path) -> Iterator[Past]:
+    """The newest records of this machine that are not of the plan's runs."""
+    folder = results / "records" / machine.fingerprint()["machine"]
+    others = [path for path in folder.glob("*/2*Z.json") if path.parent.name not in plan.runs]
+    for path in sorted(others, key=lambda path: path.name, reverse=True)[:MOST_RECORDS]:
+        with suppress(RecordError):
+            yield _as_past(read_record(path), path)
 
 
 def _as_past(record: Record, path: Path) -> Past:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_json, records_of
+from rnnbench.records.store import not_needed, read_json, records_of
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def _report(options: argparse.Namespace) -> None:
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
     beside = beside_of(options, folders, records)
-    found = content(records, experiment, skipped, missing, map(str, faults), beside)
+    found = content(
+        records, experiment, skipped, missing, map(str, faults), beside, _unneeded(there)
+    )
     out = options.out or Path("reports") / options.experiment
     page = write_content(found, out)[0]
     (out / CARD).write_text(card(found), encoding="utf-8")
@@ -79,6 +82,16 @@ def _report(options: argparse.Namespace) -> None:
             f"{len(missing)} of {len(planned)} planned runs are missing, {len(faults)} unreadable."
         )
     print(page)
+
+
+def _unneeded(pointers: Sequence[Path]) -> dict[str, str]:
+    """Run → why it was not needed."""
+    found = {}
+    for pointer in pointers:
+        with contextlib.suppress(RecordError):
+            if why := not_needed(read_json(pointer)):
+                found[pointer.stem] = why
+    return found
 
 
 def folders_of(options: argparse.Namespace) -> list[Path]:

@@ -10,9 +10,10 @@ import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.cells.cell import cell_of
 from rnnbench.errors import ConfigError
 from rnnbench.records import stamp
-from rnnbench.records.store import read_json
+from rnnbench.records.store import not_needed, read_json
 from rnnworker import machine
 
 
@@ -34,8 +35,17 @@ def main(arguments: Sequence[str]) -> int:
         mark.parent.mkdir(exist_ok=True)
         mark.write_text(stamp.now() + "\n")
         pointers[name].unlink()
+    _decide_anew(pointers, chosen)
     print(f"{len(chosen)} of {len(pointers)} runs will be measured again by the next snakemake.")
     return 0
+
+
+def _decide_anew(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
+    """Repeats of the same cells that were not needed may be, after another measurement."""
+    cells = {cell_of(name) for name in chosen}
+    for name, pointer in pointers.items():
+        if cell_of(name) in cells and pointer.exists() and not_needed(read_json(pointer)):
+            pointer.unlink()
 
 
 def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rnnbench.errors import RecordError, RnnbenchError, TrackingError
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_json, read_pointer, read_record, write_json
+from rnnbench.records.store import not_needed, read_json, read_pointer, read_record, write_json
 from rnnbench.tracking.address import is_server, tracking_uri
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
@@ -91,8 +91,10 @@ def _behind(
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
-            record = read_pointer(results, pointer)
-            records[(results / read_json(pointer)["record"]).resolve()] = record
+            data = read_json(pointer)
+            if not not_needed(data):
+                record = read_pointer(results, pointer)
+                records[(results / data["record"]).resolve()] = record
         except RecordError as error:
             faults.append(error)
     return records, faults

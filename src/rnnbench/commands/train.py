@@ -16,7 +16,9 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
+from rnnbench.records.store import write_json
 from rnnbench.running import live, slurm
+from rnnbench.running.needed import pointer_without_record, rule_of, why_not_needed
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.train import Place, main_label, read_plan_line, timing_lock, train
 from rnnbench.tracking.address import is_server, tracking_uri
@@ -39,6 +41,12 @@ def main(arguments: Sequence[str]) -> int:
             remedy="run the same snakemake command again.",
         )
     label = main_label(planned["order"], total, pointer.stem)
+    if why := why_not_needed(planned, place):
+        rule = rule_of(place)
+        assert rule is not None
+        write_json(pointer, pointer_without_record(planned["digest"], why, rule))
+        say(f"{label}  not needed: {why}")
+        return 0
     pinned_md5 = check_dataset(root, planned)
     say(f"{label}  starts{_estimate(place, total - planned['order'])}")
     record = train(planned, place, label=label, mirror=_mirror(place), pinned_md5=pinned_md5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json
+from rnnbench.records.store import not_needed, read_json
 
 KIND = "rnnbench experiment"
 KINDS = ("certificates", "probes")
@@ -36,6 +36,8 @@ def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, byte
 
 def _record_files(results: Path, pointer: Path) -> dict[str, bytes]:
     data = read_json(pointer)
+    if not_needed(data):
+        return {}
     if not isinstance(data, dict) or not isinstance(data.get("record"), str):
         raise RecordError("is not a pointer to a record.", where=str(pointer))
     record = results / data["record"]

@@ -73,13 +73,24 @@ def pointer_to(record: Record) -> dict[str, Any]:
     }
 
 
+def not_needed(pointer: Any) -> str | None:
+    """Why the run of this pointer (its JSON) was left out: its cell is known well enough, or the
+    budget is used up (an experiment's ``repeats``). None for a pointer to a record."""
+    if isinstance(pointer, dict) and pointer.get("record", "") is None:
+        return str(pointer.get("not_needed"))
+    return None
+
+
 def read_record(path: Path) -> Record:
     return Record.from_json(read_json(path), where=str(path))
 
 
 def read_pointer(results: Path, pointer: Path) -> Record:
     """The record that the pointer file names (a path relative to `results`)."""
-    data = read_json(pointer)
+    return _behind(results, pointer, read_json(pointer))
+
+
+def _behind(results: Path, pointer: Path, data: Any) -> Record:
     try:
         target = results / data["record"]
     except (TypeError, KeyError) as error:
@@ -89,11 +100,14 @@ def read_pointer(results: Path, pointer: Path) -> Record:
     return read_record(target)
 
 
-def stands(results: Path, pointer: Path) -> bool:
-    """Whether the pointer names a record that is there and ends as one ends: what a power cut
-    leaves of a file does not. Some 50 µs; what else may be wrong `read_pointer` finds."""
+def stands(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
+    """Whether the pointer names a record that is there and ends as one ends (what a power cut
+    leaves of a file does not), or says why by the present `rule` there is none. Some 50 µs; what
+    else may be wrong `read_pointer` finds."""
     try:
         data = read_json(pointer)
+        if not_needed(data):
+            return data.get("repeats") == rule
         with (results / data["record"]).open("rb") as file:
             file.seek(-2, os.SEEK_END)
             return file.read() == b"}\n"
@@ -102,12 +116,15 @@ def stands(results: Path, pointer: Path) -> bool:
 
 
 def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
-    """All readable records behind `pointers`, and what could not be read."""
+    """All readable records behind `pointers`, and what could not be read. Runs that were not
+    needed have none."""
     records: list[Record] = []
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
-            records.append(read_pointer(results, pointer))
+            data = read_json(pointer)
+            if not not_needed(data):
+                records.append(_behind(results, pointer, data))
         except RecordError as error:
             faults.append(error)
     return records, faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rnnbench.records.record import Record
@@ -24,7 +25,14 @@ from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_r
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Sheet
 from rnnbench.report.shortly import answer_sheet, headline, is_long
-from rnnbench.report.trust import caveats, order_words, ratio_words, verdict_words, warmup_words
+from rnnbench.report.trust import (
+    caveats,
+    order_words,
+    ratio_words,
+    stopping_words,
+    verdict_words,
+    warmup_words,
+)
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import UNKNOWN
@@ -142,8 +150,10 @@ def content(
     missing: Iterable[str] = (),
     faults: Iterable[str] = (),
     beside: Beside = Beside(),  # noqa: B008 (frozen)
+    unneeded: Mapping[str, str] = MappingProxyType({}),
 ) -> Content:
-    """All numbers, words and figures of the report of `records`."""
+    """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
+    the experiment's ``repeats`` left out → why."""
     frame, reference = ranked(tidy(records)), experiment.reference
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
     every, same = runs(frame), learning(frame, reference)
@@ -190,7 +200,7 @@ def content(
         verdicts=verdict_words(every),
         ratios=ratio_words(ratios),
         warmup=warmup_words(warmup(frame)),
-        caveats=caveats(speed, learnt),
+        caveats=[*stopping_words(unneeded), *caveats(speed, learnt)],
         order=order_words(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
         csv={

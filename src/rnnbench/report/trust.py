@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rnnbench.cells.cell import cell_of
 from rnnbench.report import numbers as n
 from rnnbench.tables.order import as_planned
 from rnnbench.tables.ranks import BOOTSTRAP_FROM, RANKS_FROM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
+
+SHOWN_CELLS = 12
 
 
 def verdict_words(every: pd.DataFrame) -> str:
@@ -64,6 +69,24 @@ def warmup_words(table: pd.DataFrame) -> str:
         f"{more}): raise `measure.warmup_steps`. A run counts with the median of its epochs, "
         "which a few slow ones hardly move."
     )
+
+
+def stopping_words(unneeded: Mapping[str, str]) -> list[str]:
+    """How it was decided that runs were not needed, and of which cells; [] where none was."""
+    if not unneeded:
+        return []
+    cells: dict[str, str] = {}
+    for name, why in unneeded.items():
+        cells.setdefault(cell_of(name), why)
+    listed = "; ".join(f"{cell}: {why}" for cell, why in list(cells.items())[:SHOWN_CELLS])
+    more = f"; and {len(cells) - SHOWN_CELLS} more cells" if len(cells) > SHOWN_CELLS else ""
+    return [
+        f"Not needed: {n.counted(len(unneeded), 'planned repeat')}, because a cell was known as "
+        "well as asked or the budget was used up. Decided by the width of a cell's interval, never "
+        "by whether a difference showed, so the intervals mean what they say (simulated: 94 % "
+        "or more of them hold the true value, 93 % where a cell is alone on its device). "
+        f"{listed}{more}."
+    ]
 
 
 def caveats(speed: pd.DataFrame, learnt: pd.DataFrame) -> list[str]:
