@@ -1,0 +1,86 @@
+"""A timed run has its host alone, and one that had not says so: real processes throughout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_record
+from rnnbench.running import affinity
+from rnnbench.running.train import Place, train
+from tests.conftest import make_project, wait_until
+from tests.running.test_running_train import NAME, planned
+
+HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+def test_a_processor_hog_started_in_mid_run_makes_the_run_suspect(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+    (core,) = affinity.choose(affinity.read_topology(), 1)
+    hogs: list[subprocess.Popen] = []
+
+    def begin() -> None:
+        wait_until(lambda: has_trained_an_epoch(place), 60, "no epoch was told")
+        hogs.append(subprocess.Popen([sys.executable, "-S", "-c", HOG, str(core)]))
+
+    beside = threading.Thread(target=begin)
+    beside.start()
+    try:
+        line = planned(epoch_seconds=0.4)
+        line["config"]["model"]["epochs"] = 5
+        record = train(line, place, label="")
+    finally:
+        beside.join()
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert record.verdict.status == "suspect"
+    told = {reason.code: reason for reason in record.verdict.reasons}
+    assert "of a core during train" in told["foreign_load"].text
+    assert "measure the run again" in told["foreign_load"].remedy
+    (phase,) = (phase for phase in record.phases if phase.name == "train")
+    assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, "the hog had four of five epochs"
+
+
+def has_trained_an_epoch(place: Place) -> bool:
+    files = (place.results / "records").glob(f"*/{NAME}/*.events.jsonl")
+    return any('"event": "epoch"' in path.read_text() for path in files)
+
+
+def test_two_experiments_started_at_once_do_not_time_at_once(tmp_path: Path) -> None:
+    started = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        project = make_project(tmp_path / name)
+        line = planned(epoch_seconds=0.5)
+        folder = project.folder / f"results/here/{name}"
+        folder.mkdir(parents=True)
+        (folder / "plan.jsonl").write_text(json.dumps(line) + "\n")
+        project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
+        arguments = ["train", str(folder / f"{NAME}.json"), "--digest", line["digest"]]
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "rnnbench", *arguments],
+                cwd=project.folder, env=project.environment, stderr=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+    told = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], told
+    waited = [text for text in told if "waiting for this host to finish timing (process " in text]
+    assert len(waited) == 1, told
+    other = tmp_path / ("two" if waited[0] is told[0] else "one")
+    assert f"{NAME} of {other}" in waited[0], "who is waited for is named"
+    first, second = sorted(map(span, (tmp_path / "one", tmp_path / "two")))
+    assert first[1] <= second[0], "their timed phases overlap"
+
+
+def span(root: Path) -> tuple[float, float]:
+    """Monotonic seconds from the first to the last timed moment of the one record."""
+    (path,) = (p for p in root.glob("results/records/*/*/2*.json") if "job" not in p.name)
+    record: Record = read_record(path)
+    timed = [phase for phase in record.phases if phase.timed]
+    return min(phase.start for phase in timed), max(phase.end for phase in timed)
