@@ -54,9 +54,10 @@ def differing(layer, x, y, steps):
         chosen = numpy.arange(step * 16, step * 16 + 16) % len(x)
         feed = {
             model.inputs[0]: x[chosen],
-            model.targets[0]: y[chosen],
-            model.sample_weights[0]: numpy.ones(16, "float32"),
+            model._feed_targets[0]: y[chosen],
         }
+        for weight in model._feed_sample_weights:
+            feed[weight] = numpy.ones(16, "float32")
         model.set_weights(before)
         wanted = session.run(gradients, feed_dict=feed)
         model.train_on_batch(x[chosen], y[chosen])
