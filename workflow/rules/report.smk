@@ -9,11 +9,31 @@ rule report:
         job.elsewhere,
         job.beside,
     output:
-        f"{job.report_folder}/report.html",
+        report(
+            f"{job.report_folder}/report.html",
+            caption="../report/page.rst",
+            category="The page",
+            labels={"experiment": job.experiment, "file": "report.html"},
+        ),
         f"{job.report_folder}/report.md",
-        f"{job.report_folder}/tables/accuracy.csv",
-        f"{job.report_folder}/tables/time.csv",
-        f"{job.report_folder}/tables/runs.csv",
+        report(
+            f"{job.report_folder}/tables/accuracy.csv",
+            caption="../report/accuracy.rst",
+            category="Tables",
+            labels={"experiment": job.experiment, "file": "tables/accuracy.csv"},
+        ),
+        report(
+            f"{job.report_folder}/tables/time.csv",
+            caption="../report/time.rst",
+            category="Tables",
+            labels={"experiment": job.experiment, "file": "tables/time.csv"},
+        ),
+        report(
+            f"{job.report_folder}/tables/runs.csv",
+            caption="../report/runs.rst",
+            category="Tables",
+            labels={"experiment": job.experiment, "file": "tables/runs.csv"},
+        ),
     log:
         f"{job.logs}/report.log",
     conda:

@@ -158,7 +158,7 @@ def content(
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
     every, same = runs(frame), learning(frame, reference)
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
-    long = is_long(winners, reference)
+    whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
     arrival, drawn = target(frame), figures(frame, speed)
     reached = efficiency(frame, beside.probes)
@@ -193,8 +193,8 @@ def content(
         figures=[figure for figure in drawn if figure.kind != "curve"],
         missing=list(missing),
         faults=list(faults),
-        cells=raw_cells(records, beside.mlflow),
-        whole=len(records) <= MANY,
+        cells=raw_cells(records, beside.mlflow, whole),
+        whole=whole,
         doubted=unclean[:MANY],
         doubted_more=max(0, len(unclean) - MANY),
         verdicts=verdict_words(every),

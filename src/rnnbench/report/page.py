@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 ALWAYS = ("accuracy", "time", "runs")  # declared by the workflow's rule, empty or not
+# What a page shows before the rest is folded: rows of a table, charts side by side, items, cells.
+FOLD = {"rows": 24, "figures": 4, "items": 12, "cells": 24}
 
 
 def write_report(
@@ -109,5 +111,5 @@ def environment(*, html: bool) -> Environment:
         "table": to_html if html else to_markdown,
         "drawn": Markup,
     }
-    made.globals["epoch_heads"] = EPOCH_HEADS
+    made.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD}
     return made

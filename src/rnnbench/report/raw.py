@@ -50,7 +50,7 @@ class RawCell:
     @property
     def seconds(self) -> str:
         """The median epoch of each run that counts."""
-        return ", ".join(run.seconds for run in self.runs if run.verdict != "void" and run.epochs)
+        return ", ".join(run.seconds for run in self.runs if run.verdict != "void")
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
@@ -59,16 +59,19 @@ def in_order(records: Iterable[Record]) -> list[Record]:
 
 
 def raw_runs(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawRun]:
-    """All runs as they were started. `mlflow`: record key → run id."""
-    return [_run(record, mlflow.get(record.key, ""), ()) for record in in_order(records)]
+    """All runs as they were started, without epochs. `mlflow`: record key → run id."""
+    return [_run(record, mlflow.get(record.key, ""), (), False) for record in in_order(records)]
 
 
-def raw_cells(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawCell]:
-    """All runs by cell, cells as they were first started. `mlflow`: record key → run id."""
+def raw_cells(
+    records: Sequence[Record], mlflow: Mapping[str, str], whole: bool = True
+) -> list[RawCell]:
+    """All runs by cell, cells as they were first started. `mlflow`: record key → run id. Without
+    `whole` runs come without their epochs: very many would be text that nobody sees."""
     cells: dict[tuple[str, str], list[Record]] = {}
     for record in in_order(records):
         cells.setdefault((cell_name(record), record.machine), []).append(record)
-    return [_cell(name, machine, runs, mlflow) for (name, machine), runs in cells.items()]
+    return [_cell(name, machine, runs, mlflow, whole) for (name, machine), runs in cells.items()]
 
 
 def cell_name(record: Record) -> str:
@@ -83,7 +86,9 @@ def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
     )
 
 
-def _cell(name: str, machine: str, records: Sequence[Record], mlflow: Mapping[str, str]) -> RawCell:
+def _cell(
+    name: str, machine: str, records: Sequence[Record], mlflow: Mapping[str, str], whole: bool
+) -> RawCell:
     every = [_facts(record) for record in records]
     shared = {
         fact: value
@@ -91,14 +96,14 @@ def _cell(name: str, machine: str, records: Sequence[Record], mlflow: Mapping[st
         if all(other.get(fact) == value for other in every)
     }
     runs = tuple(
-        _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()))
+        _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
         for record, facts in zip(records, every, strict=True)
     )
     anchor = cell_anchor(run_facts(records[0]))
     return RawCell(anchor, name, machine, tuple(shared.items()), runs)
 
 
-def _run(record: Record, run_id: str, own: Facts) -> RawRun:
+def _run(record: Record, run_id: str, own: Facts, whole: bool) -> RawRun:
     times = [epoch.seconds for epoch in record.epochs]
     seconds = n.seconds(run_value(times)) if times else n.NOTHING
     tracked = run_id or f'not tracked yet; filter: tags.`rnnbench.record` = "{record.key}"'
@@ -120,7 +125,7 @@ def _run(record: Record, run_id: str, own: Facts) -> RawRun:
         seconds,
         tuple(facts.items()),
         f"rnnbench retry {record.experiment} {record.name}",
-        tuple(map(_epoch, record.epochs)),
+        tuple(map(_epoch, record.epochs)) if whole else (),
         " ".join(words).rstrip(),
     )
 

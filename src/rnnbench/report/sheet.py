@@ -49,7 +49,8 @@ class Row:
 @dataclass(frozen=True)
 class Sheet:
     """`id` is unique on the page; `title` is read out and stands above the Markdown table;
-    `corner` heads the row headings; `notes` stand below."""
+    `corner` heads the row headings; `notes` stand below. `leads`: never folded,
+    however long."""
 
     id: str
     title: str
@@ -57,6 +58,7 @@ class Sheet:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    leads: bool = False
 
 
 def shortened(sheet: Sheet) -> Sheet:

@@ -81,7 +81,7 @@ def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -
         Column(label, device, quiet=quiet) for device in devices for label, _, quiet in parts
     )
     rows.sort(key=lambda row: groups.index(row.group) if row.group else 0)
-    return Sheet(id, title, "implementation", columns, tuple(rows))
+    return Sheet(id, title, "implementation", columns, tuple(rows), leads=id == "time")
 
 
 def marked(text: str, row: Any) -> str:
