@@ -53,8 +53,8 @@ def efficiency_sheet(table: pd.DataFrame) -> Sheet:
     sheet = by_device("efficiency", "Per timestep, and of the measured peak", table, parts)
     note = (
         "In products: the time that the step's matrix products take alone, in their own shapes, "
-        "as a share of the step; the rest is everything around them. Above 100 % the step is faster "
-        "than its products one by one: it fuses them, or the machine was busier when it was probed."
+        "as a share of the step; the rest is everything around them. Above 100 % the step is "
+        "faster than its products one by one: it fuses them, or the machine was busier when it was probed."
     )
     return Sheet(sheet.id, sheet.title, sheet.corner, sheet.columns, sheet.rows, (note,))
 
