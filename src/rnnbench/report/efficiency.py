@@ -54,7 +54,8 @@ def efficiency_sheet(table: pd.DataFrame) -> Sheet:
     note = (
         "In products: the time that the step's matrix products take alone, in their own shapes, "
         "as a share of the step; the rest is everything around them. Above 100 % the step is "
-        "faster than its products one by one: it fuses them, or the machine was busier when it was probed."
+        "faster than its products one by one: it fuses them, or the machine was busier when it "
+        "was probed."
     )
     return Sheet(sheet.id, sheet.title, sheet.corner, sheet.columns, sheet.rows, (note,))
 
