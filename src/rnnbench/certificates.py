@@ -14,7 +14,7 @@ from rnnbench.cells.requires import unmet
 from rnnbench.worker_code import certifier_digest
 
 AXES = ("model", "cell", "build")
-SECTIONS = ("model", "cell", "build", "dataset")
+SECTIONS = ("model", "cell", "build", "dataset", "precision")
 # How long and on what a function is trained does not change it.
 SAME_FUNCTION = (
     "model.epochs",
@@ -59,8 +59,8 @@ def certificates_of(
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        if cell.config["model"].get("recurrent") and cell.config["build"]["framework"] != "fake":
-            groups.setdefault(_key(cell), []).append(cell)
+        if certifiable(cell):
+            groups.setdefault(key_of(cell), []).append(cell)
     made = {}
     for key, members in sorted(groups.items()):
         runnable = [cell for cell in members if cell.skip is None]
@@ -80,7 +80,14 @@ def function_overrides(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _key(cell: Cell) -> str:
+def certifiable(cell: Cell) -> bool:
+    """Whether there is something to certify."""
+    recurrent = bool(cell.config["model"].get("recurrent"))
+    return recurrent and cell.config["build"]["framework"] != "fake"
+
+
+def key_of(cell: Cell) -> str:
+    """The key of the certificate that covers `cell`."""
     axes = {axis: cell.choices[axis] for axis in (*AXES, "dataset") if axis in cell.choices}
     return name_of(axes, function_overrides(cell), 0, 0, None).removesuffix("-s0-r0")
 

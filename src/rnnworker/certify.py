@@ -8,13 +8,11 @@ import traceback
 
 import numpy
 
-from rnnworker import attest, canonical, data, frameworks, reference
+from rnnworker import attest, canonical, data, frameworks, precision, reference
 
 STEPS = 20
 TRAINED_STEPS = 60
 SERVED_SAMPLES = 512
-PRECISION = "float32"
-TOLERANCE = {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3}
 
 
 def certify(job, events, phases):
@@ -22,9 +20,10 @@ def certify(job, events, phases):
     worker knows.
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``threads``,
-    ``dataset``, and ``tolerance`` where it is not `TOLERANCE`.
+    ``dataset``, and ``tolerance`` where it is not that of the config's precision.
     """
-    tolerance = dict(TOLERANCE, **(job.get("tolerance") or {}))
+    asked = precision.asked(job["config"])
+    tolerance = dict(precision.TOLERANCE[asked], **(job.get("tolerance") or {}))
     tried, found, arrays = {}, {}, None
     for entry in job["implementations"]:
         name = entry["name"]
@@ -38,7 +37,7 @@ def certify(job, events, phases):
                 tried.pop(name, None)
                 found[name] = failed("{}: {}".format(type(error).__name__, error))
         # Told at once: one that never ends must not take the others' verdicts with it.
-        part = {"precision": PRECISION, "tolerance": tolerance, "implementations": found}
+        part = {"precision": asked, "tolerance": tolerance, "implementations": found}
         events.emit("facts", certificate=part)
     with phases.phase("portability"):
         portability = portable(tried)
@@ -78,6 +77,9 @@ def judged(measured, tolerance):
         why.append("it did not start from the canonical weights")
     if not numpy.all(numpy.isfinite(measured["loss_curve"])):
         why.append("its loss is not finite within {} steps".format(STEPS))
+    told = measured["precision"]
+    if not told["as_asked"]:
+        why.append("it computed in {}, not in {}".format(told["policy"], told["asked"]))
     kernel = measured["attested"]
     if kernel is not None and not attest.as_expected(kernel):
         why.append(
@@ -186,7 +188,13 @@ class Tried:
             trained=session.dump_weights(),
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
-        return dict(probed, started_canonical=started, loss_curve=curve, attested=kernel)
+        return dict(
+            probed,
+            started_canonical=started,
+            loss_curve=curve,
+            attested=kernel,
+            precision=session.precision_facts(),
+        )
 
     def serve(self, weights):
         """(metrics on the validation set, outputs) with `weights`."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rnnbench.cells.cell import Cell
 from rnnbench.cells.plan import plan_order
 
@@ -33,3 +35,11 @@ def test_the_order_is_random_but_seeded() -> None:
 def test_a_skipped_cell_is_not_planned() -> None:
     skipped = Cell("x-s0-r0", {}, {}, 0, 0, None, {}, "not here")
     assert plan_order([skipped], 0) == ()
+
+
+def test_by_worth_every_block_of_a_grid_comes_before_the_next_grid() -> None:
+    cells = [replace(cell, grid=int(cell.name[0] < "d")) for cell in CELLS]
+    planned = plan_order(cells, 0, by_worth=True)
+    assert [each.cell.grid for each in planned] == [0] * 30 + [1] * 18
+    assert [each.block for each in planned] == sorted(each.block for each in planned)
+    assert planned[-1].block == 11

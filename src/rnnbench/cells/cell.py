@@ -25,6 +25,7 @@ class Cell:
       key stands here as ``~key``.
     - `config`: everything resolved, as plain JSON data. Cells share parts of it: read only.
     - `skip`: None, or the reason in words.
+    - `grid`: which of the experiment's grids named it first, from 0.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Cell:
     alias: str | None
     config: Mapping[str, Any]
     skip: str | None = None
+    grid: int = 0
 
     def settings(self) -> dict[str, Any]:
         """Everything that tells this cell from another, flat."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.cells.dotted import ABSENT, MISSING, lookup, missing_keys
+from rnnbench.cells.precision import check_precision
 from rnnbench.errors import ConfigError
 
 # Dotted key → the smallest whole number that makes sense. Null is left to whoever reads it.
@@ -55,6 +56,7 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 where=written.get(key, where),
                 remedy=f"write {key}={max(smallest, 1)} or more.",
             )
+    check_precision(config, written.get("precision", where))
     kind = lookup(config, "device.kind")
     if kind not in KINDS:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
 from rnnbench.cells.functions import absolute_function
 from rnnbench.cells.grid import Setting, combinations, parse_overrides
 from rnnbench.cells.override import Change, apply_changes
+from rnnbench.cells.precision import unmet_precision
 from rnnbench.cells.requires import unmet
 from rnnbench.errors import ConfigError
 
@@ -53,9 +55,9 @@ def cells_of(
 ) -> tuple[Cell, ...]:
     """The cells of parsed grids whose choices are in `library`. Reads nothing."""
     cells: dict[str, Cell] = {}
-    for grid in grids:
+    for number, grid in enumerate(grids):
         for combination in combinations(grid):
-            cell = _cell(combination, library, obstacles)
+            cell = replace(_cell(combination, library, obstacles), grid=number)
             other = cells.setdefault(cell.name, cell)
             if other.settings() != cell.settings():
                 raise _one_name(other, cell, next(iter(grid.values())).where)
@@ -129,7 +131,7 @@ def _cell(
         repeat=repeat,
         alias=alias,
         config=config,
-        skip=unmet(config) or (obstacles(config) if obstacles else None),
+        skip=unmet(config) or unmet_precision(config) or (obstacles(config) if obstacles else None),
     )
 
 

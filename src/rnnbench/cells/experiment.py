@@ -17,7 +17,8 @@ from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.repeats import Repeats, repeats_of
 from rnnbench.errors import ConfigError
 
-KEYS = ("title", "about", "grids", "reference", "order_seed", "probe", "repeats")
+KEYS = ("title", "about", "grids", "reference", "order", "order_seed", "probe", "repeats")
+ORDERS = ("blocks", "worth")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Experiment:
     - `order_seed`: seeds the order of measuring.
     - `probe`: whether its devices are probed first.
     - `repeats`: when a cell has been measured often enough; None where the grids say how often.
+    - `by_worth` (``order: worth``): all blocks of the first grid come before those of the second.
     - `file`: where it was read from.
     """
 
@@ -41,6 +43,7 @@ class Experiment:
     probe: bool = True
     file: Path = Path("experiment.yaml")
     repeats: Repeats | None = None
+    by_worth: bool = False
 
     def where(self, grid: int) -> str:
         """How an error names a grid, counted from 0."""
@@ -70,6 +73,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         probe=_probe(data.get("probe", True), shown(known[name])),
         file=known[name],
         repeats=repeats,
+        by_worth=_order(data.get("order", ORDERS[0]), shown(known[name])) == ORDERS[1],
     )
 
 
@@ -173,3 +177,11 @@ def _probe(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"probe is {value!r}.", where=where, remedy="write true or false.")
     return value
+
+
+def _order(value: Any, where: str) -> str:
+    if value not in ORDERS:
+        raise ConfigError(
+            f"order is {value!r}.", where=where, remedy=f"one of {', '.join(ORDERS)}."
+        )
+    return str(value)

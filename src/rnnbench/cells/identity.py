@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rnnbench.cells.precision import DEFAULT
+
 NOT_IN_CONFIG = ("limits",)
 DOCUMENTATION = ("about", "source", "requires", "title", "url")
 
@@ -17,6 +19,9 @@ def identity_of(
     """Everything a run's result depends on, sorted: its config without limits and without
     what is only documentation (in each section, at its top), its dataset's bytes, what its
     build is locked to, and the worker's code."""
+    # Not where it is the default, as before there was a choice.
+    if config.get("precision") == DEFAULT:
+        config = {key: value for key, value in config.items() if key != "precision"}
     kept = {
         key: _without_documentation(value)
         for key, value in config.items()

@@ -23,16 +23,19 @@ class Planned:
     order: int
 
 
-def plan_order(cells: Sequence[Cell], order_seed: int) -> tuple[Planned, ...]:
+def plan_order(
+    cells: Sequence[Cell], order_seed: int, by_worth: bool = False
+) -> tuple[Planned, ...]:
     """The cells that run, in the order of measuring; skipped ones are left out. Depends on
-    which cells there are, not on the order they come in."""
+    which cells there are, not on the order they come in. `by_worth`: grid by grid, each in
+    blocks of its own."""
     runnable = sorted((cell for cell in cells if cell.skip is None), key=lambda cell: cell.name)
-    blocks: dict[tuple[int, int], list[Cell]] = {}
+    blocks: dict[tuple[int, int, int], list[Cell]] = {}
     for cell in runnable:
-        blocks.setdefault((cell.repeat, cell.seed), []).append(cell)
+        blocks.setdefault((cell.grid if by_worth else 0, cell.repeat, cell.seed), []).append(cell)
     planned: list[Planned] = []
-    for number, (repeat, seed) in enumerate(sorted(blocks)):
-        members = blocks[repeat, seed]
+    for number, (worth, repeat, seed) in enumerate(sorted(blocks)):
+        members = blocks[worth, repeat, seed]
         random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(members)
         planned += [
             Planned(cell, number, len(planned) + place) for place, cell in enumerate(members)

@@ -21,6 +21,7 @@ VOID_CODES = (
     "over_limit",
     "wrong_device",
     "wrong_kernel",
+    "wrong_precision",
     "warm_start",
     "no_epochs",
 )
@@ -38,6 +39,7 @@ def judge(
     reasons = [failure] if failure else []
     reasons += device
     reasons += _kernel(measured.get("kernel"))
+    reasons += _precision(measured.get("precision"))
     reasons += _start(measured)
     reasons += _loss(epochs)
     reasons += [reason for phase in phases if phase.timed for reason in _load(phase)]
@@ -140,6 +142,20 @@ def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
             "wrong_kernel",
             f"ran {ran} instead of {' and '.join(expected)}",
             "choose the rnn that says what runs, or rnn=auto, which promises nothing.",
+        )
+    ]
+
+
+def _precision(told: Any) -> list[Reason]:
+    """What the layers computed in, read back, against what was asked."""
+    if not isinstance(told, Mapping) or told.get("as_asked") is not False:
+        return []
+    used = f"policy {told.get('policy')}, layers {told.get('layers')}, TF32 {told.get('tf32')}"
+    return [
+        Reason(
+            "wrong_precision",
+            f"computed with {used} instead of {told.get('asked')}",
+            "choose a precision that this implementation has.",
         )
     ]
 

@@ -27,6 +27,8 @@ class Certificates:
         overrides = set(filter(None, str(cell.get("variant", "")).split(", ")))
         best, most = None, -1
         for one in self.every:
+            if _precision(one) != _precision(cell):
+                continue
             if any(str(one.get(axis, "")) != str(cell[axis]) for axis in WHERE[:3]):
                 continue
             needed = set(filter(None, variant_of(one.get("overrides") or {}).split(", ")))
@@ -48,6 +50,8 @@ class Certificates:
     def _judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
         """(``certified`` | ``not equal`` | ``not certified``, why) of two cells. Inside one
         build the certified pair decides; across builds, that both agree with the reference."""
+        if _precision(a) != _precision(b):
+            return UNKNOWN, f"one computes in {_precision(a)}, the other in {_precision(b)}"
         if a["rnn"] == b["rnn"] and a["build"] == b["build"]:
             return CERTIFIED, "the same implementation in the same build"
         one, other = self.of(a), self.of(b)
@@ -68,6 +72,13 @@ class Certificates:
                     return CERTIFIED, "the same function within tolerance"
                 return UNEQUAL, _gap(pair, one.get("tolerance") or {})
         return CERTIFIED, "both agree with the float64 reference"
+
+
+def _precision(one: Mapping[str, Any]) -> str:
+    """Of a certificate or of a cell, whose variant names it where it is not float32."""
+    overrides = filter(None, str(one.get("variant", "")).split(", "))
+    named = dict(part.split("=", 1) for part in overrides if "=" in part)
+    return str(one.get("precision") or named.get("precision") or "float32")
 
 
 def _is_of(one: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:

@@ -60,7 +60,8 @@ class Session(KerasSession):
         others = [variable.value for variable in layer.non_trainable_variables]
 
         def call(x, variables):
-            return layer.stateless_call(variables, others, x, training=True)[0]
+            outputs = layer.stateless_call(variables, others, x, training=True)[0]
+            return outputs.astype(x.dtype)
 
         variables = [variable.value for variable in layer.trainable_variables]
         outputs, back = self.jax.vjp(call, self.jax.numpy.asarray(x), variables)
@@ -81,6 +82,13 @@ class Session(KerasSession):
     def cudnn_facts(self):
         gpus = sum(device.platform == "gpu" for device in self.jax.devices())
         return {"gpus": gpus}
+
+    def set_tf32(self, on):
+        self.jax.config.update("jax_default_matmul_precision", "tensorfloat32" if on else "highest")
+
+    def tf32(self):
+        named = self.jax.config.jax_default_matmul_precision
+        return {"tensorfloat32": True, "highest": False}.get(named, named)
 
     def finish_device(self):
         for array in self.jax.live_arrays():

@@ -71,6 +71,12 @@ class Session(KerasSession):
         options.autotune.enabled = False
         return dataset.with_options(options)
 
+    def set_tf32(self, on):
+        self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
+
+    def tf32(self):
+        return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
+
     def finish_device(self):
         self.tensorflow.test.experimental.sync_devices()
 
@@ -94,6 +100,7 @@ class Session(KerasSession):
             with tensorflow.GradientTape() as tape:
                 tape.watch(inputs)
                 outputs = layer(inputs, training=True)
+                outputs = tensorflow.cast(outputs, upstream.dtype)
                 loss = tensorflow.reduce_sum(outputs * upstream)
             return outputs, tape.gradient(loss, [inputs] + variables)
 

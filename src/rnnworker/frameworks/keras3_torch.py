@@ -79,13 +79,15 @@ class Session(KerasSession):
 
     def layer_gradients(self, layer, x, upstream):
         torch = self.torch
-        x = torch.tensor(x, requires_grad=True)
-        outputs = layer(x, training=True)
-        loss = (outputs * torch.tensor(upstream)).sum()
-        wanted = [x] + [variable.value for variable in layer.trainable_variables]
-        x_gradient, *gradients = (one.numpy() for one in torch.autograd.grad(loss, wanted))
+        variables = [variable.value for variable in layer.trainable_variables]
+        device = variables[0].device
+        x = torch.tensor(x, requires_grad=True, device=device)
+        outputs = layer(x, training=True).float()
+        loss = (outputs * torch.tensor(upstream, device=device)).sum()
+        computed = torch.autograd.grad(loss, [x] + variables)
+        x_gradient, *gradients = (one.float().cpu().numpy() for one in computed)
         found = self.recurrent.gradients_to_canonical(layer, gradients)
-        return outputs.detach().numpy(), dict(found, x=x_gradient)
+        return outputs.detach().cpu().numpy(), dict(found, x=x_gradient)
 
     def kernels(self, steps):
         """By torch's profiler, over one training step."""
@@ -98,6 +100,16 @@ class Session(KerasSession):
     def cudnn_facts(self):
         torch = self.torch
         return {"gpus": torch.cuda.device_count(), "cuda_build": torch.version.cuda is not None}
+
+    def set_tf32(self, on):
+        # The first is for products, the second for cuDNN, where torch allows it by itself.
+        self.torch.set_float32_matmul_precision("high" if on else "highest")
+        self.torch.backends.cudnn.allow_tf32 = on
+
+    def tf32(self):
+        backends = self.torch.backends
+        found = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}
+        return found.pop() if len(found) == 1 else "in part"
 
     def finish_device(self):
         if self.torch.cuda.is_available():

@@ -7,7 +7,7 @@ import time
 
 import numpy
 
-from rnnworker import data, loading, optimizers
+from rnnworker import data, loading, optimizers, precision
 from rnnworker.frameworks.epoch_clock import epoch_clock, short_name
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.recurrent import Recurrent
@@ -36,6 +36,12 @@ class KerasSession(KerasProbe):
     def finish_device(self):
         """Returns when the device has done everything that was asked of it."""
 
+    def set_tf32(self, on):
+        """Lets an NVIDIA GPU round the operands of float32 products to TF32, or not."""
+
+    def tf32(self):
+        """Whether it may, read back; None where the framework cannot say."""
+
     # -- the run's steps ----------------------------------------------------------------
 
     def load_data(self, path, pinned_md5=None):
@@ -51,6 +57,8 @@ class KerasSession(KerasProbe):
 
     def build(self):
         settings = self.config["model"]
+        self.set_tf32(precision.asked(self.config) == "tf32")
+        self._set_policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self.model = loading.function(settings["function"])(self.keras, self.recurrent, self.config)
@@ -83,7 +91,19 @@ class KerasSession(KerasProbe):
             "parameters": int(self.model.count_params()),
             "optimizer": self.model.optimizer.get_config(),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
+            "precision": self.precision_facts(),
         }
+
+    def precision_facts(self):
+        """What was asked and what the layers that were built compute in."""
+        inner = [getattr(layer, "forward_layer", layer) for layer in self.recurrent.layers]
+        told = {
+            "policy": self._policy(),
+            "layers": sorted({getattr(one, "compute_dtype", "float32") for one in inner}),
+            "tf32": self.tf32(),
+        }
+        as_asked = precision.as_expected(self.config, told)
+        return dict(told, asked=precision.asked(self.config), as_asked=as_asked)
 
     def layers(self):
         """The weighted layers in order, as ``canonical.initial`` wants them."""
@@ -184,6 +204,20 @@ class KerasSession(KerasProbe):
         self.finish_device()
 
     # -- inside -------------------------------------------------------------------------
+
+    def _set_policy(self, name):
+        mixed = getattr(self.keras, "mixed_precision", None)
+        if hasattr(mixed, "set_global_policy"):
+            mixed.set_global_policy(name)
+        elif name != precision.DEFAULT:
+            raise ValueError("this Keras has no dtype policy {}".format(name))
+
+    def _policy(self):
+        mixed = getattr(self.keras, "mixed_precision", None)
+        if hasattr(mixed, "set_global_policy"):
+            read = getattr(mixed, "global_policy", None) or mixed.dtype_policy
+            return read().name
+        return precision.DEFAULT
 
     def _weighted(self):
         return [layer for layer in self.model.layers if layer.get_weights()]

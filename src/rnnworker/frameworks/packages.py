@@ -8,7 +8,10 @@ def installed():
     if sys.version_info >= (3, 8):
         from importlib.metadata import distributions
 
-        found = {(d.metadata["Name"] or "").lower(): d.version for d in distributions()}
+        # Of two with one name the first is the one that is imported.
+        found = {}
+        for one in distributions():
+            found.setdefault((one.metadata["Name"] or "").lower(), one.version)
     else:
         import pkg_resources
 

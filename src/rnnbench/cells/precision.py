@@ -1,0 +1,48 @@
+"""What ``precision`` a run computes in, and where a precision does not exist. Pure.
+
+``float32``: every product in float32, TF32 off; ``tf32``: float32 whose products an NVIDIA GPU
+(from Ampere on) rounds to TF32; ``mixed_float16`` and ``mixed_bfloat16``: Keras's dtype policies
+of these names, with float32 weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rnnbench.errors import ConfigError
+
+DEFAULT = "float32"
+PRECISIONS = (DEFAULT, "tf32", "mixed_float16", "mixed_bfloat16")
+_WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
+
+
+def precision_of(config: Mapping[str, Any]) -> str:
+    """The config's precision; one from before there was a choice is float32."""
+    return str(config.get("precision") or DEFAULT)
+
+
+def check_precision(config: Mapping[str, Any], where: str) -> None:
+    """Raises a `ConfigError` for a precision that is none of `PRECISIONS`."""
+    if precision_of(config) not in PRECISIONS:
+        raise ConfigError(
+            f"precision={config['precision']!r}.",
+            where=where,
+            remedy=f"one of {', '.join(PRECISIONS)}.",
+        )
+
+
+def unmet_precision(config: Mapping[str, Any]) -> str | None:
+    """Why this config cannot compute in its precision, in words, or None."""
+    precision, framework = precision_of(config), config["build"].get("framework")
+    if precision == DEFAULT:
+        return None
+    if precision == "tf32":
+        if config["device"]["kind"] != "gpu":
+            return "TF32 is an arithmetic of NVIDIA GPUs"
+        if framework in _WITHOUT_POLICY:
+            return "TensorFlow 1 cannot be told whether to use TF32"
+        return None
+    if framework in _WITHOUT_POLICY:
+        return f"this Keras has no dtype policy {precision}"
+    return None
