@@ -22,7 +22,7 @@ from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.here import obstacles
 from rnnbench.cells.identity import digest_of, identity_of
 from rnnbench.cells.plan import plan_order
-from rnnbench.certificates import Certificate, certificates_of
+from rnnbench.certificates import Certificate, certifiable, certificates_of, key_of
 from rnnbench.datasets.own import own_file_md5
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError
@@ -50,6 +50,7 @@ class Run:
     repeat: int
     alias: str | None
     config: Mapping[str, Any]
+    certificate: str | None = None
 
     def line(self) -> str:
         """``{"name": …`` first, so that a line is found without parsing the others."""
@@ -105,7 +106,9 @@ def make_plan(
     pins = pinned(root)
     skipped = tuple((cell.name, cell.skip) for cell in cells if cell.skip)
     runs, datasets, environments = {}, {}, {}
-    for planned in plan_order([cell for cell in cells if not cell.skip], experiment.order_seed):
+    for planned in plan_order(
+        [cell for cell in cells if not cell.skip], experiment.order_seed, experiment.by_worth
+    ):
         cell = planned.cell
         path = cell.config["dataset"].get("path")
         if path in pins:
@@ -130,6 +133,7 @@ def make_plan(
             repeat=cell.repeat,
             alias=cell.alias,
             config=cell.config,
+            certificate=key_of(cell) if certifiable(cell) else None,
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))

@@ -1,8 +1,9 @@
 """Measures the runs of a bundle on a machine that has Python and nothing else of ours.
 
 Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder does all runs
-in the plan's order, resumes where it was stopped, and ends before a limit of time. What it
-leaves below ``out/`` is what ``rnnbench import`` makes records of; nothing is judged here.
+in the plan's order, each one's certificate before it, resumes where it was stopped, and ends before
+a limit of time. What it leaves below ``out/`` is what ``rnnbench import`` makes records of; nothing
+is judged here.
 """
 
 import argparse
@@ -11,59 +12,213 @@ import fcntl
 import hashlib
 import json
 import os
-import select
-import signal
-import subprocess
 import sys
+import tarfile
 import time
 
-from rnnworker import affinity, machine
+from rnnworker import affinity, carried, machine
+from rnnworker.bundle_process import environment_of, supervise, write
 
-TIMING_LOCK = "/tmp/rnnbench-timing.lock"
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
+TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
+GUESS_SECONDS = 30.0
+CERTIFY_SECONDS = 900.0
+PACK_SECONDS = 20.0
 
 
 def main(folder, arguments):
     """Runs the bundle in `folder`; returns 0 when every run that can run here is done."""
     options = _options(arguments)
-    deadline = time.monotonic() + options.limit if options.limit else None
-    out = os.path.join(options.out or folder, "out")
-    os.makedirs(out, exist_ok=True)
-    pythons = dict(pair.split("=", 1) for pair in options.python)
-    hardware = machine.fingerprint()
     _check_files(folder)
-    with open(os.path.join(folder, "plan.jsonl")) as file:
-        runs = [json.loads(line) for line in file if line.strip()]
-    longest = 0.0
+    session = Session(folder, options)
+    runs = _runs(folder)
+    certificates = _read(os.path.join(folder, "certificates.json"))
     left = 0
-    for run in runs:
-        label = "[{}/{}] {}".format(run["order"] + 1, len(runs), run["name"])
-        why = _obstacle(run["config"], hardware)
+    for place, run in enumerate(runs):
+        label = "[{}/{}] {}".format(place + 1, len(runs), run["name"])
+        why = session.obstacle(run["config"])
         if why:
+            session.skip(run["name"], why)
             print("{}  skipped: {}".format(label, why), flush=True)
             continue
-        if _done(out, run, options.again):
+        if session.done(run["name"], run["digest"]):
             continue
-        if deadline and time.monotonic() + longest > deadline:
+        planned = certificates.get(run.get("certificate"))
+        if planned and not options.no_certificates:
+            _certify(session, planned, label)
+        if not session.fits(run):
             left += 1
             continue
-        begin = time.monotonic()
-        words = _measure(folder, out, run, hardware, pythons)
-        longest = max(longest, time.monotonic() - begin)
+        words = session.measure(run["name"], run, _job(run), run["config"].get("limits"))
         print("{}  {}".format(label, words), flush=True)
+        session.pack()
+    session.pack(always=True)
     if left:
         print("{} runs are left: start it again.".format(left))
-    return 1 if left else 0
+    return 1 if left or session.lacking else 0
+
+
+def _certify(session, planned, label):
+    name = os.path.join("certificates", planned["key"])
+    ready = not session.done(name, planned["digest"]) and session.fits(planned, name)
+    if not ready or session.obstacle(planned["config"]):
+        return
+    limits = {"default": CERTIFY_SECONDS}
+    words = session.measure(name, planned, _job(planned), limits)
+    print("{}  certificate {}: {}".format(label, planned["key"], words), flush=True)
+
+
+def _job(planned):
+    job = {"config": planned["config"], "pinned_md5": planned.get("pinned_md5")}
+    if "implementations" in planned:
+        chosen = [one for one in planned["implementations"] if not one["skip"]]
+        job["implementations"] = [{name: one[name] for name in ("name", "rnn")} for one in chosen]
+        job["mode"] = "certify"
+    return job
+
+
+class Session:
+    """One start of a bundle: its time, where it writes, and what it found out so far."""
+
+    def __init__(self, folder, options):
+        self.folder, self.options = folder, options
+        self.out = os.path.join(options.out or folder, "out")
+        os.makedirs(self.out, exist_ok=True)
+        self.deadline = time.monotonic() + options.limit if options.limit else None
+        self.pythons = dict(pair.split("=", 1) for pair in options.python)
+        self.hardware = machine.fingerprint()
+        self.packages = _read(os.path.join(folder, "bundle.json"))["packages"]
+        self.sites, self.lacking, self.skipped = {}, {}, {}
+        self.seconds = {}  # (build, name without its repeat) → the longest so far
+        self.packed = time.monotonic()
+
+    def obstacle(self, config):
+        """Why a run with `config` cannot run here, in words, or None."""
+        device, build = config["device"], config["build"]
+        if device["kind"] == "gpu" and not self.hardware["gpus"]:
+            return "no NVIDIA GPU on this machine"
+        if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
+            return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
+        entry = self.packages.get(build.get("carry"))
+        if entry and entry["name"] not in self.sites and entry["name"] not in self.lacking:
+            folders = [os.path.join(self.folder, "packages")] + self.options.parts
+            try:
+                self.sites[entry["name"]] = carried.provide(entry, folders)
+            except carried.Missing as error:
+                self.lacking[entry["name"]] = str(error)
+        return self.lacking.get(entry["name"]) if entry else None
+
+    def skip(self, name, why):
+        self.skipped[name] = why
+        write(os.path.join(self.out, "skipped.json"), self.skipped)
+
+    def done(self, name, digest):
+        """Whether a whole outcome of this very run is there; with ``--again``, one that went
+        well."""
+        for outcome in self._outcomes(name):
+            if outcome["digest"] == digest and not (self.options.again and outcome["exit_code"]):
+                return True
+        return False
+
+    def fits(self, planned, name=None):
+        """Whether it is likely to end in the time that is left."""
+        if self.deadline is None:
+            return True
+        return time.monotonic() + self.forecast(planned, name) <= self.deadline
+
+    def forecast(self, planned, name=None):
+        """Seconds: the longest of its own repeats, else of its build's runs, else a guess."""
+        build, cell = _cell(planned, name or planned["name"])
+        if (build, cell) in self.seconds:
+            return self.seconds[build, cell]
+        same = [value for (one, _), value in self.seconds.items() if one == build]
+        return max(same or [GUESS_SECONDS])
+
+    def measure(self, name, planned, job, limits):
+        """One process of the worker; what it leaves, in a folder of its own. One that the
+        session's end cut short leaves no outcome, and is done again."""
+        started = datetime.datetime.utcnow().strftime(STAMP)
+        place = os.path.join(self.out, name, started)
+        os.makedirs(place)
+        config = planned["config"]
+        cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
+        dataset = config["dataset"].get("path")
+        path = os.path.join(self.folder, dataset) if dataset else None
+        job = dict(job, threads=len(cores), cores=list(cores), dataset=path, parent=os.getpid())
+        job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
+        write(os.path.join(place, "job.json"), job)
+        build = config["build"]
+        python = self.pythons.get(build["name"], sys.executable)
+        worker = os.path.join(self.folder, "rnnworker")
+        command = [python, worker, os.path.join(place, "job.json")]
+        environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+        begin = time.monotonic()
+        with open(TIMING_LOCK, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            outcome = supervise(command, environment, place, limits or {}, self.deadline)
+        took = time.monotonic() - begin
+        key = _cell(planned, name)
+        self.seconds[key] = max(took, self.seconds.get(key, 0.0))
+        if outcome is None:
+            return "ended by --stop-after; it is to be done again"
+        outcome.update(
+            name=name,
+            digest=planned["digest"],
+            started=started,
+            finished=datetime.datetime.utcnow().strftime(STAMP),
+            hardware=self.hardware,
+            seconds=took,
+        )
+        write(os.path.join(place, "outcome.json"), outcome)
+        if outcome["over_limit"]:
+            return "over the limit of phase {}".format(outcome["over_limit"])
+        return "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
+
+    def pack(self, always=False):
+        """Everything so far as one file, for machines that give few files back."""
+        recent = time.monotonic() - self.packed < PACK_SECONDS
+        if not self.options.pack or (recent and not always):
+            return
+        partial = self.options.pack + ".new"
+        with tarfile.open(partial, "w:gz") as archive:
+            archive.add(self.out, arcname="out")
+        os.replace(partial, self.options.pack)
+        self.packed = time.monotonic()
+
+    def _outcomes(self, name):
+        folder = os.path.join(self.out, name)
+        for started in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            path = os.path.join(folder, started, "outcome.json")
+            if os.path.exists(path):
+                yield _read(path)
+
+
+def _cell(planned, name):
+    """(build, the run's name without its repeat): what takes the same time."""
+    return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name
 
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--limit", type=float, help="seconds; no run starts that may not end by then"
+        "--stop-after",
+        "--limit",
+        dest="limit",
+        type=float,
+        metavar="SECONDS",
+        help="no run starts that may not end by then, and none goes on",
     )
     parser.add_argument("--again", action="store_true", help="repeat runs that ended with an error")
     parser.add_argument("--out", help="where out/ is written (default: the bundle's folder)")
+    parser.add_argument("--pack", metavar="FILE", help="keep all of out/ in this .tar.gz as well")
+    parser.add_argument("--no-certificates", action="store_true", help="measure only")
+    parser.add_argument(
+        "--parts",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="where parts of carried packages lie, beside the bundle's own",
+    )
     parser.add_argument(
         "--python",
         action="append",
@@ -74,131 +229,20 @@ def _options(arguments):
     return parser.parse_args(arguments)
 
 
+def _runs(folder):
+    with open(os.path.join(folder, "plan.jsonl")) as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def _read(path):
+    with open(path) as file:
+        return json.load(file)
+
+
 def _check_files(folder):
     """Every file of the bundle is what was packed, or it ends here."""
-    with open(os.path.join(folder, "bundle.json")) as file:
-        digests = json.load(file)["files"]
+    digests = _read(os.path.join(folder, "bundle.json"))["files"]
     for name, digest in sorted(digests.items()):
         with open(os.path.join(folder, name), "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != digest:
                 sys.exit("{} is not what was packed: copy the bundle again.".format(name))
-
-
-def _obstacle(config, hardware):
-    device = config["device"]
-    if device["kind"] == "gpu" and not hardware["gpus"]:
-        return "no NVIDIA GPU on this machine"
-    if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
-        return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
-    return None
-
-
-def _done(out, run, again):
-    """Whether a whole outcome of this very run is there; with `again`, one that went well."""
-    folder = os.path.join(out, run["name"])
-    if not os.path.isdir(folder):
-        return False
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name, "outcome.json")
-        if os.path.exists(path):
-            with open(path) as file:
-                outcome = json.load(file)
-            if outcome["digest"] == run["digest"] and not (again and outcome["exit_code"]):
-                return True
-    return False
-
-
-def _measure(folder, out, run, hardware, pythons):
-    started = datetime.datetime.utcnow().strftime(STAMP)
-    place = os.path.join(out, run["name"], started)
-    os.makedirs(place)
-    config = run["config"]
-    cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-    dataset = config["dataset"].get("path")
-    job = {
-        "config": config,
-        "threads": len(cores),
-        "cores": list(cores),
-        "dataset": os.path.join(folder, dataset) if dataset else None,
-        "pinned_md5": run.get("pinned_md5"),
-        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
-        "parent": os.getpid(),
-    }
-    _write(os.path.join(place, "job.json"), job)
-    python = pythons.get(config["build"]["name"], sys.executable)
-    command = [python, os.path.join(folder, "rnnworker"), os.path.join(place, "job.json")]
-    with open(TIMING_LOCK, "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        outcome = _supervise(command, _environment(config, len(cores)), place, config)
-    outcome.update(
-        name=run["name"],
-        digest=run["digest"],
-        started=started,
-        finished=datetime.datetime.utcnow().strftime(STAMP),
-        hardware=hardware,
-    )
-    _write(os.path.join(place, "outcome.json"), outcome)
-    if outcome["over_limit"]:
-        return "over the limit of phase {}".format(outcome["over_limit"])
-    return "exit code {}".format(outcome["exit_code"])
-
-
-def _supervise(command, environment, place, config):
-    """Starts the worker, keeps its events, ends it when a phase is over its limit."""
-    limits = config.get("limits") or {}
-    reader, writer = os.pipe()
-    environment["RNNWORKER_EVENTS"] = str(writer)
-    with open(os.path.join(place, "log"), "wb") as log:
-        worker = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-            pass_fds=(writer,), start_new_session=True,
-        )  # fmt: skip
-    os.close(writer)
-    phase, over_limit, rest = "start", None, b""
-    deadline = time.monotonic() + limits.get(phase, 600)
-    with open(os.path.join(place, "events.jsonl"), "wb") as kept:
-        while True:
-            ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                over_limit = phase
-                break
-            data = os.read(reader, 65536)
-            if not data:
-                break
-            kept.write(data)
-            lines = (rest + data).split(b"\n")
-            rest = lines.pop()
-            for event in map(_parsed, lines):
-                if event.get("event") in ("phase_begin", "phase_end"):
-                    phase = event["phase"] if event["event"] == "phase_begin" else "end"
-                    deadline = time.monotonic() + limits.get(phase, 600)
-    os.close(reader)
-    if over_limit:
-        os.killpg(worker.pid, signal.SIGKILL)
-    return {"exit_code": worker.wait(), "over_limit": over_limit, "phase": phase}
-
-
-def _parsed(line):
-    try:
-        event = json.loads(line.decode("utf-8", "replace"))
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
-
-
-def _environment(config, threads):
-    environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
-    environment["OMP_NUM_THREADS"] = str(threads)
-    environment["PYTHONUNBUFFERED"] = "1"
-    for name, value in (config["build"].get("environment") or {}).items():
-        environment[name] = str(value)
-    return environment
-
-
-def _write(path, data):
-    temporary = path + ".new"
-    with open(temporary, "w") as file:
-        json.dump(data, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

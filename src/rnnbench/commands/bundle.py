@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.builds.carried import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
 from rnnbench.cells.identity import digest_of
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
-from rnnbench.exchange.bundle import write_bundle
-from rnnbench.planning import facts_of, make_plan
+from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
+from rnnbench.planning import Plan, facts_of, make_plan
 
 ELSEWHERE = "a bundle"
+AT_ONCE = 64 * 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,10 +26,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("experiment", help="its name (experiment=NAME is understood too)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR")
+    parser.add_argument(
+        "--overrides", default="", help='replace what the grids say: "device=cpu_all repeat=0"'
+    )
     options = parser.parse_args(arguments)
     root = Path.cwd()
     name = options.experiment.removeprefix("experiment=")
-    plan = make_plan(name, [root / "conf", *options.conf], root, site=ELSEWHERE)
+    conf = [root / "conf", *options.conf]
+    plan = make_plan(name, conf, root, site=ELSEWHERE, overrides=options.overrides)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
     pins = pinned(root)
@@ -36,20 +42,39 @@ def main(arguments: Sequence[str]) -> int:
         facts_of(plan),
         [_line(run, root, pins) for run in sorted(plan.runs.values(), key=lambda r: r.order)],
         {path: root / path for path in plan.datasets},
+        {key: _line(one, root, pins) for key, one in plan.certificates.items()},
+        _packages(plan, root),
     )
     print(f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; there: python run.py")
+    if size > AT_ONCE:
+        print(
+            f"That is more than {AT_ONCE / 2**20:.0f} MiB: bundle fewer models or builds at once."
+        )
+    if parts_folder(options.output).exists():
+        print(f"{parts_folder(options.output)}: parts that travel apart; there: --parts FOLDER")
     return 0
 
 
-def _line(run: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of the plan for elsewhere: what an unlocked build is, only that machine knows."""
-    identity = dict(run.identity)
-    if pins_of(run.config["build"], root) is None:
-        identity["build_lock"] = "read off the machine"
-    path = run.config["dataset"].get("path")
+def _packages(plan: Plan, root: Path) -> dict[str, Packages]:
+    found = {}
+    for run in plan.runs.values():
+        own = carried_of(run.config["build"], root)
+        if own and own.name not in found:
+            found[own.name] = Packages(own.name, own.digest, tuple(parts_of(own, root)))
+    return found
+
+
+def _line(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+    """A run or a certificate for elsewhere: what an unlocked build is, only that machine knows."""
+    identity = dict(planned.identity)
+    build = planned.config["build"]
+    if pins_of(build, root) is None:
+        own = carried_of(build, root)
+        identity["build_lock"] = "read off the machine" + (f", carries {own.digest}" if own else "")
+    path = planned.config["dataset"].get("path")
+    fields = {name: getattr(planned, name) for name in planned.__dataclass_fields__}
     return {
-        "name": run.name,
-        **{key: value for key, value in run.as_dict().items() if key != "name"},
+        **fields,
         "identity": identity,
         "digest": digest_of(identity),
         "pinned_md5": pins[path].md5 if path in pins else None,

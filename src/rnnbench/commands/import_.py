@@ -49,7 +49,7 @@ def _archive(source: Path) -> tuple[str, dict[str, bytes]]:
 
 def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
     """A bundle's outcomes as the files an export would hold."""
-    facts = read_json(source / "experiment.json")
+    facts = _facts(source)
     experiment = str(facts["name"])
     files: dict[str, bytes] = {}
     place = Place(source, source, "", experiment, timing_lock())
@@ -61,11 +61,24 @@ def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
         files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer_to(record))
         files[f"{record.machine}/{experiment}/plan.jsonl"] = (source / "plan.jsonl").read_bytes()
         files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
+    for machine, certificate in outcomes.certificates_in(source):
+        name = f"certificates/{certificate['key']}.json"
+        files[f"{machine}/{experiment}/{name}"] = _json(certificate)
     if not files:
         raise RecordError(
             "has no finished run below out/.", where=str(source), remedy="start its run.py."
         )
     return experiment, files
+
+
+def _facts(source: Path) -> dict[str, Any]:
+    """The experiment's facts, with what that machine had to skip."""
+    facts = dict(read_json(source / "experiment.json"))
+    if (source / "out" / "skipped.json").exists():
+        there = read_json(source / "out" / "skipped.json")
+        skipped = [{"name": name, "why": why} for name, why in there.items()]
+        facts["skipped"] = [*facts.get("skipped", []), *skipped]
+    return facts
 
 
 def _json(data: Any) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_bytes
 
 SCHEMA = 1
-RUN = '''"""Measures this bundle's runs: python run.py [--limit SECONDS] [--python BUILD=PATH]."""
+RUN = '''"""Measures this bundle's runs: python run.py [--stop-after SECONDS] (--help says more)."""
 
 import os
 import sys
@@ -28,42 +29,89 @@ sys.exit(bundle.main(FOLDER, sys.argv[1:]))
 '''
 
 
+@dataclass(frozen=True)
+class Packages:
+    """What a build carries: `name` and `digest` of what it is made from, its archive's parts."""
+
+    name: str
+    digest: str
+    parts: tuple[Path, ...]
+
+    def line(self) -> dict[str, Any]:
+        hashes = {}
+        for part in self.parts:
+            with part.open("rb") as file:
+                hashes[part.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"name": self.name, "digest": self.digest, "parts": hashes}
+
+
 def write_bundle(
     folder: Path,
     experiment: Mapping[str, Any],
     runs: Iterable[Mapping[str, Any]],
     datasets: Mapping[str, Path],
+    certificates: Mapping[str, Any] | None = None,
+    packages: Mapping[str, Packages] | None = None,
 ) -> int:
-    """Writes worker, plan, datasets and runner into `folder`, which must be new or empty.
+    """Writes worker, plan, certificates to make, datasets, packages and runner into `folder`,
+    which must be new or empty.
 
     **Arguments:**
 
     - `experiment`: what ``experiment.json`` holds.
     - `runs`: lines of the plan, in the order of measuring.
     - `datasets`: path in the bundle → file here.
+    - `certificates`: lines of ``certificates.json``, by key.
+    - `packages`: what builds carry, by name. Parts that are too many for a bundle go into a
+      folder beside it, ``FOLDER-parts``, to travel one by one.
 
-    **Returns** the bytes written.
+    **Returns** the bytes written into the bundle.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
     files = {
         "plan.jsonl": "".join(json.dumps(run) + "\n" for run in runs).encode(),
         "experiment.json": json.dumps(experiment, indent=1).encode(),
+        "certificates.json": json.dumps(certificates or {}, indent=1).encode(),
         "run.py": RUN.encode(),
         **{name: path.read_bytes() for name, path in datasets.items()},
         **_worker(),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     files["bundle.json"] = json.dumps(
-        {"schema": SCHEMA, "experiment": experiment["name"], "files": digests}, indent=1
+        {
+            "schema": SCHEMA,
+            "experiment": experiment["name"],
+            "files": digests,
+            "packages": {name: each.line() for name, each in (packages or {}).items()},
+        },
+        indent=1,
     ).encode()
     try:
+        size = _copy_packages(folder, packages or {})
         for name, content in files.items():
             write_bytes(folder / name, content)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return sum(map(len, files.values()))
+    return size + sum(map(len, files.values()))
+
+
+def parts_folder(folder: Path) -> Path:
+    """Where the parts lie that do not fit into the bundle in `folder`."""
+    return folder.with_name(f"{folder.name}-parts")
+
+
+def _copy_packages(folder: Path, packages: Mapping[str, Packages]) -> int:
+    inside = 0
+    for name, each in packages.items():
+        fits = len(each.parts) == 1
+        target = (folder / "packages" if fits else parts_folder(folder)) / name
+        target.mkdir(parents=True, exist_ok=True)
+        for part in each.parts:
+            shutil.copyfile(part, target / part.name)
+            inside += part.stat().st_size if fits else 0
+    return inside
 
 
 def _worker() -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json
 from rnnbench.running import memory
+from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.supervise import Outcome, parse
 from rnnbench.running.train import SIGKILLED, Place, assembled
 
@@ -27,14 +28,7 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 raise RecordError("was measured from another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
-            events, garbage = _events(path.with_name("events.jsonl"))
-            outcome = Outcome(
-                events=events,
-                garbage=garbage,
-                exit_code=data["exit_code"],
-                over_limit=data["over_limit"],
-                phase=data["phase"],
-            )
+            outcome = _outcome(path, data)
             record = assembled(
                 run,
                 place,
@@ -47,6 +41,35 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
         except (KeyError, TypeError) as error:
             raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
         yield record, path.parent
+
+
+def certificates_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each certificate below ``out/certificates/`` as (machine, certificate), older ones first."""
+    planned = read_json(folder / "certificates.json")
+    for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
+        data = read_json(path)
+        try:
+            one = planned[Path(data["name"]).name]
+            if data["digest"] != one["digest"]:
+                raise RecordError("was certified from another plan.", where=str(path))
+            if data["exit_code"] == SIGKILLED and not data["over_limit"]:
+                continue
+            made_on = data["hardware"]["machine"]
+            tail = memory.tail(path.with_name("log"))
+            yield made_on, assembled_certificate(one, _outcome(path, data), tail, made_on)
+        except (KeyError, TypeError) as error:
+            raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
+
+
+def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
+    events, garbage = _events(path.with_name("events.jsonl"))
+    return Outcome(
+        events=events,
+        garbage=garbage,
+        exit_code=data["exit_code"],
+        over_limit=data["over_limit"],
+        phase=data["phase"],
+    )
 
 
 def _events(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -46,9 +46,11 @@ def certify(
     return certificate
 
 
-def assembled(planned: Mapping[str, Any], outcome: Outcome, log_tail: str = "") -> dict[str, Any]:
-    """The certificate from what the worker reported before it ended. `log_tail` is the end of
-    its log."""
+def assembled(
+    planned: Mapping[str, Any], outcome: Outcome, log_tail: str = "", made_on: str | None = None
+) -> dict[str, Any]:
+    """The certificate from what the worker reported before it ended, on the machine `made_on`
+    (None: this one). `log_tail` is the end of its log."""
     events: list[Event] = outcome.events
     told = assemble.facts_of(events, "certificate")
     failure = verdict.failure_reason(
@@ -69,7 +71,7 @@ def assembled(planned: Mapping[str, Any], outcome: Outcome, log_tail: str = "") 
         **planned["choices"],
         "overrides": planned["overrides"],
         "digest": planned["digest"],
-        "machine": machine.fingerprint()["machine"],
+        "machine": made_on or machine.fingerprint()["machine"],
         "precision": told.get("precision"),
         "tolerance": told.get("tolerance") or {},
         "implementations": {name: found[name] for name in names},

@@ -1,0 +1,149 @@
+"""Packages that travel with a bundle: a lock → a tree → one archive in parts.
+
+A build with ``carry: NAME`` (``workflow/envs/NAME.lock``, for the Python ``carried_python``) runs
+in the interpreter that a machine has, with these packages before that machine's own.
+``NAME.trim`` lists what is left out of the tree, one glob per line; ``NAME.standins`` libraries
+that a loader must find and nobody calls, which gcc makes empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rnnbench.builds.pins import LOCKS, pins
+from rnnbench.builds.relock import PLATFORM
+from rnnbench.builds.uv import run, run_uv
+from rnnbench.errors import ConfigError
+
+PART_BYTES = 56_000_000
+MADE = Path("results/carried")
+
+
+@dataclass(frozen=True)
+class Carried:
+    """`name` of the lock; `digest` over lock, Python version, what is left out and stood in for."""
+
+    name: str
+    lock: Path
+    python: str
+    digest: str
+    trim: tuple[str, ...]
+    standins: tuple[str, ...]
+
+    def folder(self, root: Path) -> Path:
+        return root / MADE / f"{self.name}-{self.digest[:8]}"
+
+
+def carried_of(build: Mapping[str, Any], root: Path) -> Carried | None:
+    """What the build carries, None where nothing. Raises `ConfigError`."""
+    name = build.get("carry")
+    if not name:
+        return None
+    where = f"conf/build/{build.get('name')}.yaml"
+    lock, python = root / LOCKS / f"{name}.lock", str(build.get("carried_python") or "")
+    if not lock.is_file() or not python or build.get("lock"):
+        raise ConfigError(
+            f"carries {name} for Python {python or None!r}.",
+            where=where,
+            remedy=f"give it `carried_python`, no `lock`, and {LOCKS}/{name}.lock"
+            " (make lock-builds).",
+        )
+    trim, standins = (_lines(lock.with_suffix(suffix)) for suffix in (".trim", ".standins"))
+    text = "\n".join((pins(lock, python, None).digest, *trim, "", *standins))
+    return Carried(
+        str(name), lock, python, hashlib.sha256(text.encode()).hexdigest(), trim, standins
+    )
+
+
+def parts_of(carried: Carried, root: Path) -> list[Path]:
+    """The archive's parts, made once. Raises `BuildError`."""
+    folder = carried.folder(root)
+    if not (folder / "parts" / ".whole").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        site = folder / "site"
+        _install(carried, site)
+        _trim(site, carried.trim)
+        _stand_in(site, carried.standins, str(carried.lock))
+        archive = folder / "site.tar.xz"
+        _pack(site, archive)
+        _split(archive, folder / "parts")
+        archive.unlink()
+        shutil.rmtree(site)
+    return sorted((folder / "parts").glob("part-*"))
+
+
+def _lines(file: Path) -> tuple[str, ...]:
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return tuple(line for line in map(str.strip, text.splitlines()) if line and line[0] != "#")
+
+
+def _install(carried: Carried, site: Path) -> None:
+    arguments = ["pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
+    arguments += ["--only-binary", ":all:", "--python-version", carried.python]
+    arguments += ["--python-platform", PLATFORM, "--target", str(site), "-r", str(carried.lock)]
+    run_uv(arguments, where=str(carried.lock), remedy="reach the package registry once.")
+
+
+def _trim(site: Path, globs: tuple[str, ...]) -> None:
+    for pattern in (*globs, "bin", "**/__pycache__", ".lock"):
+        for path in list(site.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _stand_in(site: Path, libraries: tuple[str, ...], where: str) -> None:
+    for name in libraries:
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = path.with_suffix(".c")
+        source.write_text("int rnnbench_standin;\n")
+        run(
+            ["gcc", "-shared", "-fPIC", str(source), f"-Wl,-soname,{path.name}", "-o", str(path)],
+            where=where,
+            remedy="install gcc.",
+        )
+        source.unlink()
+
+
+def _pack(site: Path, archive: Path) -> None:
+    """The same bytes in, the same names and dates out; with the program xz on all cores."""
+    with archive.open("wb") as raw:
+        if shutil.which("xz") is None:
+            with lzma.open(raw, "wb") as packed:
+                _tar(site, packed)
+            return
+        command = ["xz", "-T0", "-6", "-c"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=raw) as process:
+            assert process.stdin is not None
+            _tar(site, process.stdin)
+            process.stdin.close()
+            if process.wait():
+                raise OSError(f"xz ended with {process.returncode}")
+
+
+def _tar(site: Path, stream: Any) -> None:
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(site.rglob("*")):
+            if path.is_file():
+                entry = tarfile.TarInfo(path.relative_to(site).as_posix())
+                entry.size = path.stat().st_size
+                entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+                with path.open("rb") as file:
+                    tar.addfile(entry, file)
+
+
+def _split(archive: Path, parts: Path) -> None:
+    parts.mkdir()
+    with archive.open("rb") as whole:
+        for number, part in enumerate(iter(lambda: whole.read(PART_BYTES), b"")):
+            with io.FileIO(parts / f"part-{number:02}", "w") as file:
+                file.write(part)
+    (parts / ".whole").touch()

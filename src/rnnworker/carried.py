@@ -1,0 +1,120 @@
+"""Packages that a bundle carries: parts with checksums → one folder for ``PYTHONPATH``.
+
+Standard library only, Python 3.6 syntax. An archive (tar, xz) may be in several parts, since what
+travels at once is limited; they lie in the bundle's ``packages/NAME/`` or in a folder beside it.
+"""
+
+import contextlib
+import hashlib
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+
+WHOLE = ".whole"
+
+
+class Missing(Exception):
+    """Parts that have not arrived or not whole; says which, in words."""
+
+
+def provide(entry, folders):
+    """The folder with the packages of `entry`, unpacked once; raises `Missing`.
+
+    **Arguments:**
+
+    - `entry`: ``{"name", "digest", "parts": {file name: sha256}}`` of ``bundle.json``.
+    - `folders`: where parts may lie.
+    """
+    site = os.path.join(_home(), "{}-{}".format(entry["name"], entry["digest"][:12]))
+    if os.path.exists(os.path.join(site, WHOLE)):
+        return site
+    paths = _found(entry, folders)
+    partial = tempfile.mkdtemp(dir=os.path.dirname(site))
+    try:
+        with contextlib.ExitStack() as stack:
+            joined = _Joined([stack.enter_context(open(path, "rb")) for path in paths])
+            archive = stack.enter_context(tarfile.open(fileobj=joined, mode="r|xz"))
+            for member in archive:
+                _extract(archive, member, partial)
+        open(os.path.join(partial, WHOLE), "w").close()
+        shutil.rmtree(site, ignore_errors=True)
+        os.rename(partial, site)
+    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise Missing("{} cannot be unpacked: {}".format(entry["name"], error)) from error
+    return site
+
+
+def variables(build, site):
+    """The build's environment with ``{packages}`` replaced, and the packages before the
+    machine's own. A variable that ends in PATH goes before what the machine has there."""
+    found = {}
+    for name, value in (build.get("environment") or {}).items():
+        value = str(value).replace("{packages}", site or "")
+        if name.endswith("PATH") and os.environ.get(name):
+            value += os.pathsep + os.environ[name]
+        found[name] = value
+    if site:
+        found["PYTHONPATH"] = site
+    return found
+
+
+def _home():
+    """One folder per user; nobody else's is taken for it."""
+    home = os.path.join(tempfile.gettempdir(), "rnnbench-packages-{}".format(os.getuid()))
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    if os.stat(home).st_uid != os.getuid():
+        raise Missing("{} belongs to somebody else: set TMPDIR to another folder".format(home))
+    return home
+
+
+def _found(entry, folders):
+    paths, missing = [], []
+    for name in sorted(entry["parts"]):
+        places = [os.path.join(folder, entry["name"], name) for folder in folders]
+        right = [one for one in places if _digest(one) == entry["parts"][name]]
+        if right:
+            paths.append(right[0])
+        else:
+            missing.append(name)
+    if missing:
+        raise Missing("of {} {} not here or not whole".format(entry["name"], ", ".join(missing)))
+    return paths
+
+
+def _digest(path):
+    if not os.path.isfile(path):
+        return None
+    state = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(2**20), b""):
+            state.update(block)
+    return state.hexdigest()
+
+
+def _extract(archive, member, folder):
+    parts = member.name.split("/")
+    if not member.isreg() or member.name.startswith("/") or ".." in parts:
+        raise tarfile.TarError("{} is no plain file".format(member.name))
+    path = os.path.join(folder, *parts)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        shutil.copyfileobj(archive.extractfile(member), file)
+    os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
+
+
+class _Joined:
+    """Open files read one after the other, as one."""
+
+    def __init__(self, files):
+        self._files = list(files)
+
+    def read(self, size):
+        while self._files:
+            data = self._files[0].read(size)
+            if data:
+                return data
+            self._files.pop(0)
+        return b""

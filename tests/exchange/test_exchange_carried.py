@@ -1,0 +1,158 @@
+"""Packages travel in parts with checksums, are joined on the other side, and a whole bundle with a
+carried Keras measures, certifies and skips on a machine without it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rnnbench.builds.carried import carried_of
+from rnnbench.builds.uv import run_uv
+from rnnbench.errors import ConfigError
+from rnnbench.records.store import read_record
+from rnnworker import carried
+from tests.conftest import ROOT, make_project
+
+BUILD = {"name": "b", "carry": "keras3_carried", "carried_python": "3.12"}
+JAX = {
+    "name": "carrying",
+    "framework": "keras3_jax",
+    "python": sys.executable,
+    "carried_python": "3.11",
+    "jit_compile": True,
+    "environment": {},
+}
+SMALL = (
+    "model=shape_short model.units=8 model.sequence=6 model.features=4 model.train_samples=64"
+    " model.val_samples=32 model.batch=16 model.epochs=3 measure.warmup_steps=2 build=carrying"
+)
+AWAY = {
+    "title": "away",
+    "order": "worth",
+    "grids": [
+        f"{SMALL} device=cpu_1 precision=mixed_bfloat16",
+        f"{SMALL} device=gpu precision=tf32",
+    ],
+}
+
+
+def bare_jax(folder: Path) -> Path:
+    """The Python of a new environment: the locked jax, NumPy and h5py, and no Keras."""
+    lock = (ROOT / "workflow" / "envs" / "keras3_jax.lock").read_text()
+    folder.mkdir()
+    wanted = folder / "wanted.txt"
+    wanted.write_text(re.sub(r"(?m)^keras==.*\n(    --hash.*\n)+", "", lock))
+    python = folder / "venv" / "bin" / "python"
+    where = {"where": str(folder), "remedy": "reach the package registry."}
+    run_uv(["venv", "--quiet", "--python", sys.executable, str(folder / "venv")], **where)
+    install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    run_uv([*install, "--python", str(python), "-r", str(wanted)], **where)
+    return python
+
+
+def run_there(python: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """With an environment that leads nowhere near this project."""
+    variables = {"PATH": "/usr/bin:/bin", "TMPDIR": str(python.parents[2])}
+    variables["RNNBENCH_TIMING_LOCK"] = str(python.parents[2] / "timing.lock")
+    return subprocess.run(
+        [str(python), "-I", *arguments], capture_output=True, text=True, cwd="/", env=variables
+    )
+
+
+def packed(folder: Path, bytes_each: int) -> dict:
+    """An archive of two files in parts of `bytes_each`, as ``bundle.json`` tells of it."""
+    site = folder / "site"
+    (site / "pack" / "bin").mkdir(parents=True)
+    (site / "pack" / "__init__.py").write_text("HERE = 1\n" * 500)
+    (site / "pack" / "bin" / "tool").write_text("#!/bin/sh\n")
+    (site / "pack" / "bin" / "tool").chmod(0o755)
+    archive = folder / "site.tar.xz"
+    with tarfile.open(archive, "w:xz") as tar:
+        for path in sorted(site.rglob("*")):
+            if path.is_file():
+                tar.add(path, path.relative_to(site).as_posix())
+    data, hashes = archive.read_bytes(), {}
+    (folder / "parts" / "tree").mkdir(parents=True)
+    for number, start in enumerate(range(0, len(data), bytes_each)):
+        part = data[start : start + bytes_each]
+        (folder / "parts" / "tree" / f"part-{number:02}").write_bytes(part)
+        hashes[f"part-{number:02}"] = hashlib.sha256(part).hexdigest()
+    return {"name": "tree", "digest": "d" * 64, "parts": hashes}
+
+
+def test_parts_are_joined_once_and_a_bad_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried.tempfile, "tempdir", str(tmp_path))
+    entry, parts = packed(tmp_path, 100), str(tmp_path / "parts")
+    assert len(entry["parts"]) > 2
+    second = tmp_path / "parts" / "tree" / "part-01"
+    whole = second.read_bytes()
+    second.write_bytes(b"x" + whole[1:])
+    with pytest.raises(carried.Missing, match="of tree part-01 not here or not whole"):
+        carried.provide(entry, [parts])
+    second.write_bytes(whole)
+    site = Path(carried.provide(entry, [str(tmp_path / "nowhere"), parts]))
+    assert (site / "pack" / "__init__.py").read_text() == "HERE = 1\n" * 500
+    assert (site / "pack" / "bin" / "tool").stat().st_mode & 0o100
+    second.unlink()
+    assert Path(carried.provide(entry, [parts])) == site
+
+
+def test_a_path_goes_before_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/theirs")
+    build = {"environment": {"LD_LIBRARY_PATH": "{packages}/lib", "XLA_FLAGS": "-d={packages}"}}
+    assert carried.variables(build, "/site") == {
+        "LD_LIBRARY_PATH": "/site/lib:/theirs",
+        "XLA_FLAGS": "-d=/site",
+        "PYTHONPATH": "/site",
+    }
+
+
+def test_what_is_carried_has_a_lock_and_a_python() -> None:
+    own = carried_of(BUILD, ROOT)
+    assert own is not None and own.name == "keras3_carried"
+    assert carried_of({"name": "plain"}, ROOT) is None
+    other = carried_of({**BUILD, "carried_python": "3.11"}, ROOT)
+    assert other is not None and other.digest != own.digest
+    with pytest.raises(ConfigError, match="carries keras3_carried"):
+        carried_of({**BUILD, "carried_python": None}, ROOT)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the locked jax is for Python 3.11")
+def test_a_bundle_with_a_carried_keras_measures_where_keras_is_not(tmp_path: Path) -> None:
+    """jax, NumPy and h5py there, Keras in the bundle; a GPU that is asked for and not there."""
+    project = make_project(tmp_path / "home")
+    (project.conf / "build" / "carrying.yaml").write_text(yaml.safe_dump({**BUILD, **JAX}))
+    (project.conf / "experiment" / "away.yaml").write_text(yaml.safe_dump(AWAY))
+    shutil.copytree(ROOT / "workflow" / "envs", project.folder / "workflow" / "envs")
+    bundle, there = tmp_path / "bundle", bare_jax(tmp_path / "there")
+    made = project.rnnbench("bundle", "away", "-o", str(bundle), "--conf", str(project.conf))
+    assert made.returncode == 0, made.stderr
+    assert run_there(there, "-c", "import keras").returncode != 0
+    done = run_there(there, str(bundle / "run.py"), "--pack", str(tmp_path / "back.tar.gz"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    shutil.rmtree(bundle / "out")
+    with tarfile.open(tmp_path / "back.tar.gz") as archive:
+        archive.extractall(bundle, filter="data")
+    taken = project.rnnbench("import", str(bundle))
+    assert taken.returncode == 0, taken.stderr
+    (record,) = [read_record(path) for path in project.records()]
+    assert record.verdict.status in ("clean", "suspect"), record.verdict
+    assert record.measured["precision"]["layers"] == ["bfloat16"]
+    (site,) = {path.parent for path in project.pointers("away")}
+    facts = json.loads((site / "experiment.json").read_text())
+    assert [one["why"] for one in facts["skipped"]] == ["no NVIDIA GPU on this machine"]
+    (certificate,) = [json.loads(path.read_text()) for path in site.glob("certificates/*.json")]
+    assert certificate["precision"] == "mixed_bfloat16"
+    assert certificate["implementations"]["keras"]["status"] == "certified"
