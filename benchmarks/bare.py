@@ -2,7 +2,7 @@
 
 `trivial`: as many jobs as runs, one output each. `same_graph`: the jobs, inputs and outputs of the
 experiment (``workflow/rules``), as trivial: each run needs a store and a dataset, batches of runs
-are tracked, a report takes all runs; no parameters, functions, priorities or logs.
+are tracked, a report takes all batches; no parameters, functions, priorities or logs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ def pointers(wildcards):
 rule all:
     input:
         "report",
-        expand("tracked/{{batch}}", batch=range(len(batches))),
 
 
 rule prepared:
@@ -63,7 +62,7 @@ rule track:
 
 rule report:
     input:
-        expand("out/{{number}}", number=range({count})),
+        expand("tracked/{{batch}}", batch=range(len(batches))),
     output:
         "report",
     shell:

@@ -19,7 +19,7 @@ from rnnbench.cells.experiment import load_experiment
 from rnnbench.cells.here import obstacles
 from rnnbench.errors import ConfigError, RnnbenchError
 
-PIPED_WIDTH = 1000
+MOST_STYLED = 1000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -90,20 +90,34 @@ def _experiment_of(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _print_table(cells: Sequence[Cell]) -> None:
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPED_WIDTH)
     axes = [group for group in GROUPS if any(group in cell.choices for cell in cells)]
     varied = [axis for axis in axes if len({cell.choices.get(axis) for cell in cells}) > 1]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", *varied, "", "why"):
-        table.add_column(column, overflow="fold")
-    for cell in cells:
-        verdict = Text("run", "green") if cell.skip is None else Text("skip", "yellow")
-        chosen = [Text(cell.choices.get(axis, "")) for axis in varied]
-        table.add_row(Text(cell.name), *chosen, verdict, Text(cell.skip or ""))
     same = [f"{axis}={cells[0].choices[axis]}" for axis in axes if axis not in varied]
     if same:
-        console.print(Text(f"all cells: {' '.join(same)}"))
-    console.print(table)
+        print(f"all cells: {' '.join(same)}")
+    header = ("name", *varied, "", "why")
+    rows = [_row(cell, varied) for cell in cells]
+    if console.is_terminal and len(rows) <= MOST_STYLED:
+        console.print(_styled(header, rows))
+    else:
+        # In a pipe names stay whole; and rich needs half a millisecond for each row.
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            print("  ".join(map(str.ljust, row, widths)).rstrip())
     skipped = sum(cell.skip is not None for cell in cells)
-    console.print(f"{len(cells)} cells: {len(cells) - skipped} run, {skipped} skipped")
+    print(f"{len(cells)} cells: {len(cells) - skipped} run, {skipped} skipped")
+
+
+def _row(cell: Cell, axes: Sequence[str]) -> tuple[str, ...]:
+    chosen = (cell.choices.get(axis, "") for axis in axes)
+    return cell.name, *chosen, "run" if cell.skip is None else "skip", cell.skip or ""
+
+
+def _styled(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in header:
+        table.add_column(column, overflow="fold")
+    for *first, verdict, why in rows:
+        colour = "green" if verdict == "run" else "yellow"
+        table.add_row(*map(Text, first), Text(verdict, colour), Text(why))
+    return table
