@@ -31,6 +31,7 @@ def pointers(wildcards):
 
 rule all:
     input:
+        expand("out/{{number}}", number=range({count})),
         "report",
 
 

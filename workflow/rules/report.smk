@@ -3,7 +3,7 @@
 
 rule report:
     input:
-        # Behind them are all pointers: naming 10,000 here too makes planning a seventh slower.
+        # Behind them are all pointers, which `all` names: once more here would slow down planning.
         job.tracked,
         job.certificates,
         job.probes,
