@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rnnbench.errors import ConfigError
@@ -25,7 +25,7 @@ class Cell:
       key stands here as ``~key``.
     - `config`: everything resolved, as plain JSON data. Cells share parts of it: read only.
     - `skip`: None, or the reason in words.
-    - `grid`: which of the experiment's grids named it first, from 0.
+    - `grid`: which of the experiment's grids named it first, from 0; says when, not what: not compared.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Cell:
     alias: str | None
     config: Mapping[str, Any]
     skip: str | None = None
-    grid: int = 0
+    grid: int = field(default=0, compare=False)
 
     def settings(self) -> dict[str, Any]:
         """Everything that tells this cell from another, flat."""
