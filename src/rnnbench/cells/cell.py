@@ -25,7 +25,7 @@ class Cell:
       key stands here as ``~key``.
     - `config`: everything resolved, as plain JSON data. Cells share parts of it: read only.
     - `skip`: None, or the reason in words.
-    - `grid`: which of the experiment's grids named it first, from 0; says when, not what: not compared.
+    - `grid`: which of the experiment's grids named it first, from 0 (not compared).
     """
 
     name: str
