@@ -36,6 +36,12 @@ def test_one_for_each_device_and_build_with_each_model_once() -> None:
     assert len(made(cell(), cell(overrides={"model.units": 9}))["cpu_1-current"].models) == 2
 
 
+def test_products_are_measured_in_float32_whatever_the_runs_compute_in() -> None:
+    (plain,), (half,) = made(cell()).values(), made(cell(precision="mixed_float16")).values()
+    assert "precision" not in half.models[0]["settings"]
+    assert half.digest == plain.digest
+
+
 def test_another_device_by_override_is_another_probe() -> None:
     found = made(cell(), cell(overrides={"build.jit_compile": True}))
     assert sorted(found) == ["cpu_1-current", "cpu_1-current-jit_compiletrue"]

@@ -83,7 +83,7 @@ def _probe(key: str, groups: Mapping[str, list[Cell]], build_lock) -> Probe:
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    left_out = ("limits", "measure", "alias", "repeat")
+    left_out = ("limits", "measure", "alias", "repeat", "precision")
     return {name: value for name, value in cell.config.items() if name not in left_out}
 
 

@@ -1,5 +1,5 @@
 """What a device can do in a build: rates of large matrix products, of memory, and of the very
-products that the models are made of. One process, in the build's own framework session."""
+products that the models are made of, in float32. One process, in the build's own session."""
 
 import re
 import statistics
@@ -28,6 +28,7 @@ def probe(job, events, phases):
     config = job["config"]
     with phases.phase("import"):
         session = frameworks.open_session(config, job["threads"])
+        session.set_tf32(False)
     events.emit("facts", measured=session.device_facts())
     device = arithmetic(session)
     with phases.phase("large"):
