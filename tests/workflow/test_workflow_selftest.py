@@ -17,6 +17,7 @@ from tests.conftest import Project, make_project
 EPOCH_SECONDS = {"fake_slow": 0.30, "fake_middle": 0.20, "fake_fast": 0.10}
 SAMPLES = 1000
 TOLERANCE = 0.02
+WAKING = 0.002  # seconds that a sleeper may be woken late: 2.8 % of 0.03 s were seen on CI
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +43,12 @@ def test_measured_times_are_the_known_ones(records) -> None:
         expected = EPOCH_SECONDS[record.choices["rnn"]]
         epochs = record.epochs
         assert median(e.seconds for e in epochs) == pytest.approx(expected, rel=TOLERANCE)
-        assert median(e.val_seconds for e in epochs) == pytest.approx(0.03, rel=TOLERANCE)
+        assert median(e.val_seconds for e in epochs) == pytest.approx(
+            0.03, rel=TOLERANCE, abs=WAKING
+        )
         for phase, seconds in (("evaluate", 0.04), ("predict", 0.06)):
             calls = record.phase(phase).details["calls"]
-            assert median(calls) == pytest.approx(seconds, rel=TOLERANCE)
+            assert median(calls) == pytest.approx(seconds, rel=TOLERANCE, abs=WAKING)
         assert abs(record.measured["closure"]) < 0.01
 
 
