@@ -8,8 +8,10 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
@@ -41,12 +43,15 @@ def main(arguments: Sequence[str]) -> int:
             remedy="run the same snakemake command again.",
         )
     label = main_label(planned["order"], total, pointer.stem)
-    if why := why_not_needed(planned, place):
-        rule = rule_of(place)
-        assert rule is not None
-        write_json(pointer, pointer_without_record(planned["digest"], why, rule))
-        say(f"{label}  not needed: {why}")
-        return 0
+    rule = rule_of(place)
+    if rule is not None and planned["repeat"] >= rule.least:
+        # In a process of its own: this one waits beside the timed run, and needs no SciPy for it.
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as other:
+            why = other.submit(why_not_needed, planned, place).result()
+        if why:
+            write_json(pointer, pointer_without_record(planned["digest"], why, rule))
+            say(f"{label}  not needed: {why}")
+            return 0
     pinned_md5 = check_dataset(root, planned)
     say(f"{label}  starts{_estimate(place, total - planned['order'])}")
     record = train(planned, place, label=label, mirror=_mirror(place), pinned_md5=pinned_md5)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-CLOSED_FORM = 100  # degrees of freedom
 ONE_RUN = "one run: no interval"
 
 
@@ -52,34 +51,11 @@ def run_value(seconds: Sequence[float]) -> float:
 
 @lru_cache(maxsize=4096)
 def student(confidence: float, freedom: float) -> float:
-    """The two-sided quantile of Student's t with `freedom` degrees of freedom.
-
-    Of few whole degrees by bisection of the closed form, so that a process beside a timed run
-    need not hold SciPy."""
-    if freedom == int(freedom) and freedom <= CLOSED_FORM:
-        return _bisected(confidence, int(freedom))
+    """The two-sided quantile of Student's t with `freedom` degrees of freedom."""
+    # SciPy is imported where it is first needed: a process beside a timed run does not hold it.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
-
-
-def _bisected(confidence: float, freedom: int) -> float:
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
-    return math.tan(low) * math.sqrt(freedom)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """Chance that |t| < √freedom · tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    cosine, odd = math.cos(angle), freedom % 2
-    total, term = 0.0, cosine if odd else 1.0
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    found = math.sin(angle) * total
-    return (angle + found) * 2 / math.pi if odd else found
 
 
 def difference_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
