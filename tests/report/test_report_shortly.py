@@ -35,9 +35,28 @@ def test_a_headline_and_a_line_each():
     assert sheet.rows[0].cells[:2] == ("unrolled", "1.25×")
     assert sheet.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
     anchors = {cell.anchor for cell in found.cells}
-    assert {link for row in sheet.rows for link in row.targets if link} <= anchors
+    assert {link for row in sheet.rows for link in row.links if link} <= anchors
 
 
 def test_a_few_stay_sentences():
     found = content(list(many(CELLS[:3])), EXPERIMENT)
     assert len(found.answers) == 3 and not found.answer_sheets
+
+
+def test_many_networks_with_one_implementation_each_say_how_far_they_got():
+    alone = [one for one in many(CELLS) if one.choices["rnn"] == "unrolled"]
+    found = content(alone, EXPERIMENT)
+    (answer,), (sheet,) = found.answers, found.answer_sheets
+    assert "nothing to compare" in answer.fast
+    assert [row.head for row in sheet.rows] == list(CELLS)
+    last = alone[0].epochs[-1]
+    assert sheet.rows[0].cells == (
+        "unrolled", "0.400", f"{last.val_acc:.3f}", f"{last.val_loss:.3g}"
+    )  # fmt: skip
+    assert all(link for row in sheet.rows for link in row.links)
+
+
+def test_a_network_with_one_implementation_is_no_contest():
+    mixed = [r for r in many(CELLS) if r.choices["rnn"] == "keras" or r.choices["cell"] != "lstm"]
+    (sheet,) = content(mixed, EXPERIMENT).answer_sheets
+    assert [row.head for row in sheet.rows] == list(CELLS[1:])

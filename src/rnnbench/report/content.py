@@ -182,7 +182,7 @@ def content(
         experiment=experiment,
         summary=_summary(every),
         answers=[headline(winners, same, reference)] if long else answers(winners, same, reference),
-        answer_sheets=[answer_sheet(winners, same, reference)] if long else [],
+        answer_sheets=[answer_sheet(winners, same, learnt, reference)] if long else [],
         advice=recommendations(money, beside),
         time=_filled(sheets.time_sheet(speed), sheets.step_sheet(speed)),
         accuracy=_filled(sheets.accuracy_sheet(learnt), sheets.learning_sheet(same)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rnnbench.cells.cell import cell_of
 from rnnbench.records.record import Epoch, Reason, Record
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchor, run_anchor
@@ -70,13 +71,8 @@ def raw_cells(
     `whole` runs come without their epochs: very many would be text that nobody sees."""
     cells: dict[tuple[str, str], list[Record]] = {}
     for record in in_order(records):
-        cells.setdefault((cell_name(record), record.machine), []).append(record)
+        cells.setdefault((cell_of(record.name), record.machine), []).append(record)
     return [_cell(name, machine, runs, mlflow, whole) for (name, machine), runs in cells.items()]
-
-
-def cell_name(record: Record) -> str:
-    """The run's name without its seed and repeat."""
-    return record.name.removesuffix(f"-s{record.seed}-r{record.repeat}")
 
 
 def doubted(runs: Sequence[RawRun]) -> list[RawRun]:

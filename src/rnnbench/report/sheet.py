@@ -31,19 +31,14 @@ class Column:
 @dataclass(frozen=True)
 class Row:
     """`cells` under the row heading `head`, in the block `group` (none for ``""``). `links` says
-    for each cell where on the page its runs stand (``""``: nowhere), `link` for the heading;
-    one link for all cells may stand alone."""
+    for each cell where on the page its runs stand (``""``: nowhere; no links at all: none has),
+    `link` for the heading."""
 
     head: str
     cells: tuple[str, ...]
     group: str = ""
     links: tuple[str, ...] = ()
     link: str = ""
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """A link for each cell."""
-        return self.links * len(self.cells) if len(self.links) == 1 else self.links
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def to_html(sheet: Sheet) -> Markup:
 
 def _linked(row: Row) -> list[str]:
     """The cells as HTML. Of the links of a row to one place the keyboard stops at the first."""
-    targets = row.targets or ("",) * len(row.cells)
+    targets = row.links or ("",) * len(row.cells)
     before = ("", *targets)
     return [
         _link(text, target, again=target in before[: place + 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -10,14 +10,15 @@ from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.answer import Answer
 from rnnbench.report.labels import short_group
 from rnnbench.report.sheet import Column, Row, Sheet
-from rnnbench.tables.frame import GROUP
-from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
+from rnnbench.tables.frame import GROUP, implementation_of
+from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MANY = 6  # sentences that a person still reads; beyond, one headline and a table
 WINNERS = 3  # named in the headline
+LAST = ["val_acc", "val_loss"]  # at the last epoch
 HEADS = (
     Column("fastest", number=False),
     Column("against the reference"),
@@ -25,6 +26,13 @@ HEADS = (
     Column("next", number=False, quiet=True),
     Column("times its time", quiet=True),
     Column("differences in accuracy shown", number=False),
+)
+
+REACHED = (
+    Column("implementation", number=False),
+    Column("seconds per epoch"),
+    Column("validation accuracy"),
+    Column("validation loss", quiet=True),
 )
 
 
@@ -38,7 +46,10 @@ def headline(fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[s
     base = f"`{', '.join(reference.values())}`"
     contests = fastest[fastest["contestants"] > 1]
     if contests.empty:
-        return Answer("Nowhere have two implementations been run, so there is nothing to compare.")
+        return Answer(
+            "Each network has been run with one implementation, so there is nothing to compare; "
+            "the table says how far each got."
+        )
     won = sorted(contests.groupby("name", sort=False), key=lambda found: -len(found[1]))
     clauses = [f"in {len(cells)} `{name}`{_range(cells, base)}" for name, cells in won[:WINNERS]]
     if len(won) > WINNERS:
@@ -61,26 +72,52 @@ def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
 
 
 def answer_sheet(
-    fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[str, str]
+    fastest: pd.DataFrame,
+    learning: pd.DataFrame,
+    accuracy: pd.DataFrame,
+    reference: Mapping[str, str],
 ) -> Sheet:
-    """One line per contest, under its model."""
+    """One line per contest, under its model; where there is none, what each cell reached.
+
+    **Arguments:** the tables of these names.
+    """
+    contests = fastest[fastest["contestants"] > 1]
+    if contests.empty:
+        reached = fastest.merge(accuracy[[*KEY, *LAST]], on=KEY)
+        rows = _rows(reached, reached, _reached_texts, (True,) * len(REACHED))
+        return Sheet("answer", "How far each got", "network", REACHED, rows)
     names = _groups(reference)
-    varied = [name for name in GROUP if fastest[name].nunique() > 1]
-    places = fastest.groupby("device")["machine"].nunique()
-    several_places = fastest[["device", "machine"]].drop_duplicates().shape[0] > 1
+
+    def texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
+        return _texts(row, learning[(learning[names] == [row[name] for name in names]).all(axis=1)])
+
+    contests = contests.assign(tie=_is_tie(contests))
+    rows = _rows(fastest, contests, texts, (False, True, True, False, True, False))
+    return Sheet("answer", "The fastest of each", "network", HEADS, rows)
+
+
+def _rows(
+    every: pd.DataFrame,
+    shown: pd.DataFrame,
+    texts: Callable[[Mapping[Any, Any]], tuple[str, ...]],
+    linked: tuple[bool, ...],
+) -> tuple[Row, ...]:
+    """A row for each of `shown`, with what tells it from `every` other; `linked` marks the cells
+    that lead to its runs."""
+    varied = [name for name in GROUP if every[name].nunique() > 1]
+    places = every.groupby("device")["machine"].nunique()
+    several_places = every[["device", "machine"]].drop_duplicates().shape[0] > 1
     rows = []
-    for row in fastest.assign(tie=_is_tie(fastest)).to_dict("records"):
+    for row in shown.to_dict("records"):
         where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
         what = short_group({**row, "model": ""}, varied).strip(" ()") or row["model"]
-        mine = learning[(learning[names] == [row[name] for name in names]).all(axis=1)]
         head = f"{what} on {where}" if several_places else what
-        target = cell_anchor({**row, "implementation": _implementation(row)})
-        rows.append(
-            Row(head, _texts(row, mine), row["model"], ("", target, target, "", target, ""))
-        )
+        implementation = implementation_of(row["rnn"], row["alias"])
+        target = cell_anchor({**row, "implementation": implementation})
+        links = tuple(target if mark else "" for mark in linked)
+        rows.append(Row(head, texts(row), row["model"], links))
     groups = list(dict.fromkeys(row.group for row in rows))
-    rows.sort(key=lambda row: groups.index(row.group))
-    return Sheet("answer", "The fastest of each", "network", HEADS, tuple(rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
 
 
 def _groups(reference: Mapping[str, str]) -> list[str]:
@@ -93,14 +130,18 @@ def _texts(row: Mapping[Any, Any], learning: pd.DataFrame) -> tuple[str, ...]:
     span = n.ratio_span(row["low"], row["high"], row["speedup"])
     if row["words"] == NO_DIFFERENCE:
         span += f", {NO_DIFFERENCE}"
-    if row["contestants"] < 2:
-        ratio, span = "nothing to compare", n.NOTHING
     lead = n.ratio(row["lead"])
     if row["tie"]:
         lead += f", {NO_DIFFERENCE}"
     others = learning[~learning["is_reference"].astype(bool)]
     shown = f"{int(others['shown_different'].sum())} of {len(others)}" if len(others) else n.NOTHING
     return row["name"], ratio, span, row["runner_up"] or n.NOTHING, lead, shown
+
+
+def _reached_texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    dagger = f" {n.DAGGER}" if row["suspect"] else ""
+    seconds = f"{n.seconds(row['seconds'])}{dagger}"
+    return row["name"], seconds, n.share(row["val_acc"]), n.plain(row["val_loss"], 3)
 
 
 def _range(won: pd.DataFrame, base: str) -> str:
@@ -127,7 +168,3 @@ def _learnt(learning: pd.DataFrame) -> str:
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(different["implementation"]))
     share = f"{len(different)} of {len(others)} comparisons"
     return f"In {share} a difference in accuracy is shown: {names}."
-
-
-def _implementation(row: Mapping[Any, Any]) -> str:
-    return f"{row['rnn']} as {row['alias']}" if row["alias"] else str(row["rnn"])

@@ -99,7 +99,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         "variant": variant_of(record.overrides),
         "rnn": rnn,
         "alias": alias,
-        "implementation": f"{rnn} as {alias}" if alias else rnn,
+        "implementation": implementation_of(rnn, alias),
         "device": choices.get("device", ""),
         "machine": record.machine,
         "seed": record.seed,
@@ -115,6 +115,11 @@ def run_facts(record: Record) -> dict[str, Any]:
         "probe": probe_key(choices, record.overrides),
         "config": model_digest(record.config),
     }
+
+
+def implementation_of(rnn: str, alias: str) -> str:
+    """What an implementation is called on a page: its `rnn`, and its `alias` (``""``: none)."""
+    return f"{rnn} as {alias}" if alias else rnn
 
 
 def _kernel(kernel: Any) -> dict[str, str]:
