@@ -14,7 +14,7 @@ from rnnbench.tables.stats import student
 GUESS_SECONDS = 60.0
 OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
 GUESS_BYTES = 60_000
-GUESS_SPREAD = 0.03  # the upper end of what runs of one cell differed by (benchmarks/README.md)
+GUESS_SPREAD = 0.03  # a guess, until benchmarks/same_cell.py has been run on the machine
 FEW = 4  # degrees of freedom: fewer know a spread to no better than a factor of two
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000

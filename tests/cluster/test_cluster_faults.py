@@ -20,7 +20,7 @@ from tests.cluster.conftest import SECONDS, ClusterProject, cluster_project
 from tests.cluster.slurm import Slurm
 from tests.conftest import kill_everything, wait_until
 
-AWAY = 40
+AWAY = 60
 FOLDER = "results/slurm/cluster_faults"
 RUN = "fake-lstm-fake_fast-{}-fake-epoch_seconds1.0-s0-r{}"
 CANCELLED, UNHARMED, LOST = (RUN.format("cpu_1", repeat) for repeat in range(3))
