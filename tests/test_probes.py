@@ -59,6 +59,12 @@ def test_what_makes_it_anew() -> None:
     assert len({first, *others}) == 4
 
 
+def test_limits_travel_with_it_and_make_none_anew() -> None:
+    (few,), (many,) = (made(cell(limits={"memory_bytes": n})).values() for n in (2**28, 2**30))
+    assert few.config["limits"] == {"memory_bytes": 2**28}
+    assert few.digest == many.digest
+
+
 def test_the_probes_own_code_is_no_part_of_a_run(monkeypatch) -> None:
     from rnnbench import worker_code
 
@@ -90,7 +96,7 @@ def test_what_the_worker_told_is_what_the_reader_takes() -> None:
              "timed": False, "details": {"load": {"foreign": 0.5}}}  # fmt: skip
     facts = told(**{name: whole[name] for name in names})
     finished = {"event": "finished", "t": 9.0}
-    found = assembled(planned(), Outcome(events=[facts, phase, finished]), 1, HARDWARE)
+    found = assembled(planned(), 1, HARDWARE, Outcome(events=[facts, phase, finished]))
     assert checked(json.loads(json.dumps(found)), "here") == found
     assert found["error"] is None and found["foreign_load"] == 0.25
     assert found["models"] == whole["models"]
@@ -100,10 +106,13 @@ def test_what_the_worker_told_is_what_the_reader_takes() -> None:
 
 def test_a_worker_that_died_leaves_what_it_measured_and_why() -> None:
     facts = told(large=[{"size": 8, "gflops": [3.0]}], peak_gflops=3.0)
-    found = assembled(planned(), Outcome([facts], exit_code=-11, phase="bandwidth"), 1, HARDWARE)
+    died = Outcome([facts], exit_code=-11, phase="bandwidth")
+    found = assembled(planned(), 1, HARDWARE, died)
     assert "SIGSEGV" in found["error"] and found["peak_gflops"] == 3.0
     assert checked(json.loads(json.dumps(found)), "here")["peak_gb_per_s"] is None
     assert summary(found).startswith("probe cpu_1-current failed: ")
+    for_memory = assembled(planned(), 1, HARDWARE, died, "terminate called: std::bad_alloc")
+    assert "died for memory" in for_memory["error"]
 
 
 def test_a_probe_of_another_device_is_none() -> None:
@@ -111,5 +120,5 @@ def test_a_probe_of_another_device_is_none() -> None:
     measured = {"event": "facts", "t": 1.0, "measured": {"threads": threads}}
     finished = {"event": "finished", "t": 9.0}
     events = [told(peak_gflops=3.0), measured, finished]
-    found = assembled(planned(), Outcome(events), 1, HARDWARE)
+    found = assembled(planned(), 1, HARDWARE, Outcome(events))
     assert "intra_op says 2" in found["error"] and found["peak_gflops"] is None

@@ -77,7 +77,7 @@ def _probe(key: str, groups: Mapping[str, list[Cell]], build_lock) -> Probe:
         identity=identity,
         choices={axis: first.choices[axis] for axis in SECTIONS},
         overrides=probed_overrides(first.overrides),
-        config=config,
+        config={**config, "limits": first.config.get("limits") or {}},
         models=models,
     )
 

@@ -13,6 +13,7 @@ from rnnbench.commands.certify import summary
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running import certify as room
+from rnnbench.running import worker
 from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 
@@ -98,7 +99,7 @@ os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch) -> Place:
-    monkeypatch.setattr(room, "launcher", lambda build, root: (sys.executable, "-c", _script("")))
+    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", _script("")))
     return Place(tmp_path, tmp_path / "results", "here", "mine", tmp_path / "timing.lock")
 
 
@@ -117,7 +118,7 @@ def test_it_is_written_where_snakemake_looks_for_it(place: Place) -> None:
 
 def test_killed_from_outside_is_no_certificate(place: Place, monkeypatch) -> None:
     script = _script("os.kill(os.getpid(), 9)")
-    monkeypatch.setattr(room, "launcher", lambda build, root: (sys.executable, "-c", script))
+    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     with pytest.raises(RunError, match="killed from outside"):
         room.certify(PLANNED, place)
     assert not (place.folder / "certificates" / "digits_rnn-lstm-current.json").exists()
@@ -137,7 +138,7 @@ sys.exit(run.main(sys.argv[2:]))
 
 def test_it_is_held_to_the_limit_of_memory(place: Place, monkeypatch) -> None:
     script = EATER.format(source=str(Path(rnnworker.__file__).parents[1]))
-    monkeypatch.setattr(room, "launcher", lambda build, root: (sys.executable, "-c", script))
+    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     limited = {**PLANNED["config"], "limits": {"memory_bytes": 2**30}}
     keras = room.certify({**PLANNED, "config": limited}, place)["implementations"]["keras"]
     assert keras["status"] == "failed"

@@ -17,7 +17,9 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
 from rnnbench.running import supervise as supervising
 from rnnbench.running import train as room
-from rnnbench.running.train import Place, main_label, read_plan_line, train, worker_environment
+from rnnbench.running import worker
+from rnnbench.running.train import Place, main_label, read_plan_line, train
+from rnnbench.running.worker import worker_environment
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
@@ -71,7 +73,7 @@ def the_worker_must_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments, **options):
         pytest.fail("a worker was started")
 
-    monkeypatch.setattr(room, "supervise", refuse)
+    monkeypatch.setattr(worker, "supervise", refuse)
 
 
 def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:

@@ -12,8 +12,8 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import read_json
 from rnnbench.running import memory
 from rnnbench.running.certify import assembled as assembled_certificate
-from rnnbench.running.supervise import Outcome, parse
-from rnnbench.running.train import SIGKILLED, Place, assembled
+from rnnbench.running.supervise import SIGKILLED, Outcome, parse
+from rnnbench.running.train import Place, assembled
 
 
 def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:

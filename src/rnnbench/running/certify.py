@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import rnnworker
-from rnnbench import locks
-from rnnbench.builds.launcher import launcher
-from rnnbench.errors import RunError
-from rnnbench.records.store import write_json
-from rnnbench.running import affinity, assemble, memory, verdict
-from rnnbench.running.progress import say
-from rnnbench.running.supervise import Event, Outcome, supervise
-from rnnbench.running.train import SIGKILLED, Place, worker_environment
+from rnnbench.running import assemble, verdict
+from rnnbench.running.preflight import preflight
+from rnnbench.running.supervise import Event, Outcome
+from rnnbench.running.train import Place
+from rnnbench.running.worker import job_of
 from rnnworker import machine
 
 SCHEMA = 1
@@ -29,21 +24,15 @@ def certify(
     """Makes the certificate that `planned` (an entry of ``certificates.json``) describes and
     writes it. Nothing on this host is timed meanwhile. Raises `RunError` where none could be
     made."""
-    key = planned["key"]
-    folder = place.folder / "certificates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locks.locked(place.timing_lock, f"process {os.getpid()}, certifies {key}") as timing:
-            outcome = _run(planned, place, folder, timing, pinned_md5)
-        certificate = assembled(planned, outcome, memory.tail(folder / "work" / f"{key}.log"))
-        write_json(folder / f"{key}.json", certificate)
-    except OSError as error:
-        raise RunError(
-            f"{key} could not be certified: {error}.",
-            where=str(folder),
-            remedy="free or unlock the results folder and run the same command again.",
-        ) from error
-    return certificate
+    told = [
+        {"name": entry["name"], "rnn": entry["rnn"]}
+        for entry in planned["implementations"]
+        if not entry["skip"]
+    ]
+    job = job_of(
+        planned["config"], place.root, pinned_md5=pinned_md5, mode="certify", implementations=told
+    )
+    return preflight("certificate", planned["key"], place, job, LIMITS, partial(assembled, planned))
 
 
 def assembled(
@@ -78,61 +67,6 @@ def assembled(
         "pairs": told.get("pairs") or [],
         "portability": told.get("portability") or [],
     }
-
-
-def _run(planned, place: Place, folder: Path, timing: int, pinned_md5: str | None) -> Outcome:
-    key, config = planned["key"], planned["config"]
-    cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-    dataset = config["dataset"].get("path")
-    job = {
-        "mode": "certify",
-        "config": config,
-        "implementations": [
-            {"name": entry["name"], "rnn": entry["rnn"]}
-            for entry in planned["implementations"]
-            if not entry["skip"]
-        ],
-        "threads": len(cores),
-        "cores": list(cores),
-        "dataset": str(place.root / dataset) if dataset else None,
-        "pinned_md5": pinned_md5,
-        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
-        "parent": os.getpid(),
-    }
-    work = folder / "work"
-    work.mkdir(exist_ok=True)
-    files = {name: work / f"{key}.{name}" for name in ("job.json", "log", "events.jsonl")}
-    for file in files.values():
-        file.unlink(missing_ok=True)
-    write_json(files["job.json"], job)
-    outcome = supervise(
-        [
-            *launcher(config["build"], place.root),
-            str(Path(rnnworker.__file__).parent),
-            str(files["job.json"]),
-        ],
-        environment=worker_environment(os.environ, config, len(cores)),
-        log=files["log"],
-        events_file=files["events.jsonl"],
-        limits=LIMITS,
-        inherit=(timing,),
-        on_event=_say_phase(key),
-    )
-    if outcome.exit_code == SIGKILLED and not outcome.over_limit:
-        raise RunError(
-            f"was killed from outside in phase {outcome.phase}.",
-            where=f"certificate {key}",
-            remedy="run the same command again; if memory ran out, on a machine with more.",
-        )
-    return outcome
-
-
-def _say_phase(key: str):
-    def on_event(event: Event) -> None:
-        if event["event"] == "phase_begin":
-            say(f"certifies {key}: {str(event.get('phase')).removeprefix('certify_')}")
-
-    return on_event
 
 
 def _nothing(status: str) -> dict[str, Any]:

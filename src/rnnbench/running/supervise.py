@@ -21,6 +21,7 @@ from rnnbench.records import strict
 Event = dict[str, Any]
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
+SIGKILLED = -9
 
 
 @dataclass

@@ -9,32 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import rnnworker
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
-from rnnbench.builds.launcher import environment as build_environment
-from rnnbench.builds.launcher import launcher
 from rnnbench.errors import RunError
 from rnnbench.records import stamp
 from rnnbench.records.record import Reason, Record
 from rnnbench.records.store import pointer_to, record_folder, write_json
-from rnnbench.running import affinity, assemble, attempt, memory, slurm, verdict
+from rnnbench.running import assemble, attempt, memory, slurm, verdict
 from rnnbench.running.adopt import finished_before
 from rnnbench.running.device import device_reasons
 from rnnbench.running.progress import Epochs, say
 from rnnbench.running.revision import revision
-from rnnbench.running.supervise import Event, Outcome, supervise
+from rnnbench.running.supervise import SIGKILLED, Event, Outcome
+from rnnbench.running.worker import job_of, work
+from rnnbench.running.worker import worker_environment as worker_environment
 from rnnworker import machine
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "GOTO_NUM_THREADS",
-)
-SIGKILLED = -9
 
 
 @dataclass(frozen=True)
@@ -116,34 +105,18 @@ def train(
 def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5=None) -> Record:
     name, config = planned["name"], planned["config"]
     started, code = _stamp(folder), revision()
-    cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-    dataset = config["dataset"].get("path")
-    job = {
-        "config": config,
-        "threads": len(cores),
-        "cores": list(cores),
-        "dataset": str(place.root / dataset) if dataset else None,
-        "pinned_md5": pinned_md5,
-        "parent": os.getpid(),
-        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
-    }
-    job_file = folder / f"{started}.job.json"
-    write_json(job_file, job)
-    worker = Path(rnnworker.__file__).parent
+    job = job_of(config, place.root, pinned_md5=pinned_md5)
     live = mirror(planned, f"{hardware['machine']}/{name}/{started}") if mirror else None
-    epochs = Epochs(label, config["model"].get("epochs", 0))
-    log, killed_before = folder / f"{started}.log", memory.kills()
-    outcome = supervise(
-        [*launcher(config["build"], place.root), str(worker), str(job_file)],
-        environment=worker_environment(os.environ, config, len(cores)),
-        log=log,
-        events_file=folder / f"{started}.events.jsonl",
+    killed_before = memory.kills()
+    outcome = work(
+        job,
+        place.root,
+        folder / started,
+        timing=timing,
         limits=config.get("limits") or {},
-        inherit=(timing,),
-        on_event=epochs,
+        on_event=Epochs(label, config["model"].get("epochs", 0)),
         on_handshake=live or (lambda events: None),
     )
-    job_file.unlink(missing_ok=True)
     ran_out = memory.kills() != killed_before
     if outcome.exit_code == SIGKILLED and not outcome.over_limit and not ran_out:
         raise RunError(
@@ -151,8 +124,9 @@ def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5
             where=name,
             remedy="run the same command again; if memory ran out, choose a smaller batch.",
         )
+    log_tail = memory.tail(folder / f"{started}.log")
     record = assembled(
-        planned, place, hardware, started, outcome, log_tail=memory.tail(log), ran_out=ran_out
+        planned, place, hardware, started, outcome, log_tail=log_tail, ran_out=ran_out
     )
     measured = {**record.measured, "revision": code}
     if job_of_slurm := slurm.job():
@@ -222,22 +196,6 @@ def assembled(
         measured=measured,
         verdict=verdict.judge(phases, epochs, measured, failure, device),
     )
-
-
-def worker_environment(
-    environment: Mapping[str, str], config: Mapping[str, Any], threads: int
-) -> dict[str, str]:
-    """The worker's environment: ours, without the thread counts that Snakemake exports and
-    without what leads Python to our packages; then the config's own."""
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name not in (*THREAD_VARIABLES, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-        and not name.startswith(("MLFLOW_", "SNAKEMAKE_"))
-    }
-    kept["OMP_NUM_THREADS"] = str(threads)
-    kept["PYTHONUNBUFFERED"] = "1"
-    return {**kept, **build_environment(config["build"])}
 
 
 def read_plan_line(plan: Path, name: str) -> tuple[dict[str, Any], int]:
