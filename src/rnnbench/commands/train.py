@@ -14,9 +14,9 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
+from rnnbench.commands.planned import still_planned
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
-from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import write_json
 from rnnbench.running import live, slurm
@@ -36,12 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment, site, results = (pointer.parents[i] for i in range(3))
     place = Place(root, results, site.name, experiment.name, timing_lock())
     planned, total = read_plan_line(place.folder / "plan.jsonl", pointer.stem)
-    if planned["digest"] != options.digest:
-        raise RunError(
-            "was planned anew while this command was waiting to start.",
-            where=pointer.stem,
-            remedy="run the same snakemake command again.",
-        )
+    still_planned(planned, options.digest, pointer.stem)
     label = main_label(planned["order"], total, pointer.stem)
     rule = rule_of(place)
     if rule is not None and planned["repeat"] >= rule.least:
