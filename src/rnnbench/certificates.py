@@ -10,6 +10,7 @@ from typing import Any
 
 from rnnbench.cells.cell import Cell, name_of
 from rnnbench.cells.identity import digest_of, identity_of
+from rnnbench.cells.preflight import Preflight
 from rnnbench.cells.requires import unmet
 from rnnbench.worker_code import certifier_digest
 
@@ -29,20 +30,11 @@ NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Preflight):
     """One certificate to make. `implementations`: list of ``{"name", "rnn", "skip"}``, `skip`
     being None or why it cannot run here."""
 
-    key: str
-    digest: str
-    identity: Mapping[str, Any]
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    config: Mapping[str, Any]
     implementations: tuple[Mapping[str, Any], ...]
-
-    def line(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def certificates_of(

@@ -8,6 +8,7 @@ from typing import Any
 
 from rnnbench.cells.cell import Cell
 from rnnbench.cells.identity import digest_of, identity_of
+from rnnbench.cells.preflight import Preflight
 from rnnbench.records.probed import SECTIONS, model_digest, probe_key, probed_overrides
 from rnnbench.worker_code import prober_digest
 
@@ -16,21 +17,12 @@ PREFERRED = ("keras", "none", "auto", "cell")
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Preflight):
     """One probe to make. `config`: of a run on this device and build. `models`: list of
     ``{"model", "cell", "config", "settings"}``: what a run's model is called, the digest of it,
     and a run's config that builds it."""
 
-    key: str
-    digest: str
-    identity: Mapping[str, Any]
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    config: Mapping[str, Any]
     models: tuple[Mapping[str, Any], ...]
-
-    def line(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def probes_of(
