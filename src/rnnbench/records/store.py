@@ -87,10 +87,11 @@ def read_record(path: Path) -> Record:
 
 def read_pointer(results: Path, pointer: Path) -> Record:
     """The record that the pointer file names (a path relative to `results`)."""
-    return _behind(results, pointer, read_json(pointer))
+    return record_behind(results, pointer, read_json(pointer))
 
 
-def _behind(results: Path, pointer: Path, data: Any) -> Record:
+def record_behind(results: Path, pointer: Path, data: Any) -> Record:
+    """The record that the pointer file names, whose JSON is `data`."""
     try:
         target = results / data["record"]
     except (TypeError, KeyError) as error:
@@ -124,7 +125,7 @@ def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], l
         try:
             data = read_json(pointer)
             if not not_needed(data):
-                records.append(_behind(results, pointer, data))
+                records.append(record_behind(results, pointer, data))
         except RecordError as error:
             faults.append(error)
     return records, faults

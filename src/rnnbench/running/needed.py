@@ -10,7 +10,7 @@ from rnnbench.cells.cell import cell_of
 from rnnbench.cells.repeats import Repeats
 from rnnbench.enough import why_enough
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json, read_pointer
+from rnnbench.records.store import read_json, record_behind
 from rnnbench.tables.stats import run_value
 
 if TYPE_CHECKING:
@@ -29,13 +29,14 @@ def why_not_needed(planned: Mapping[str, Any], place: Place) -> str | None:
     for line in (place.folder / "plan.jsonl").read_text(encoding="utf-8").splitlines():
         run = json.loads(line)
         try:
-            pointer = read_json(place.pointer(run["name"]))
+            file = place.pointer(run["name"])
+            pointer = read_json(file)
             if pointer["digest"] != run["digest"] or pointer["record"] is None:
                 continue
             spent += float(pointer.get("wall_seconds") or 0)
             if run["choices"].get("device") != device:
                 continue
-            record = read_pointer(place.results, place.pointer(run["name"]))
+            record = record_behind(place.results, file, pointer)
         except (RecordError, KeyError, TypeError):
             continue  # not measured yet, or to be measured again
         if record.verdict.status != "void" and record.epochs:
