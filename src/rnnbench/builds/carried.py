@@ -9,7 +9,6 @@ that a loader must find and nobody calls, which gcc makes empty.
 from __future__ import annotations
 
 import hashlib
-import io
 import lzma
 import shutil
 import subprocess
@@ -144,6 +143,5 @@ def _split(archive: Path, parts: Path) -> None:
     parts.mkdir()
     with archive.open("rb") as whole:
         for number, part in enumerate(iter(lambda: whole.read(PART_BYTES), b"")):
-            with io.FileIO(parts / f"part-{number:02}", "w") as file:
-                file.write(part)
+            (parts / f"part-{number:02}").write_bytes(part)
     (parts / ".whole").touch()
