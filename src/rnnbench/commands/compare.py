@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records, started
+from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 from rnnbench.records.store import records_of
@@ -53,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
 def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
     """The runs to choose from, and how many pointers could not be read."""
     if options.from_mlflow:
-        newest = {(r.site, r.name): r for r in sorted(mlflow_records(options), key=started)}
+        records = sorted(mlflow_records(options), key=lambda record: record.started)
+        newest = {(r.site, r.name): r for r in records}
         return [r for r in newest.values() if options.site in ("*", r.site)], 0
     pointers = sorted(options.results.glob(f"{options.site}/{options.experiment}/*-s*-r*.json"))
     records, faults = records_of(options.results, pointers)

@@ -35,7 +35,3 @@ def mlflow_records(options: argparse.Namespace) -> list[Record]:
             f"MLflow has no finished run of {options.experiment}.", where="--from-mlflow"
         )
     return records
-
-
-def started(record: Record) -> str:
-    return record.started

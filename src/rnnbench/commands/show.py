@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records, started
+from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import read_record
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     if options.from_mlflow:
         found = [r for r in mlflow_records(options) if fnmatchcase(r.name, options.run)]
         _only({record.name for record in found}, options.run, f"MLflow's {options.experiment}")
-        record = max(found, key=started)
+        record = max(found, key=lambda record: record.started)
         print_run(record, f"{record.key} in MLflow")
         return 0
     path = Path(options.run)
