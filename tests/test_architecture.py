@@ -98,4 +98,9 @@ def test_conductor_uses_of_the_worker() -> None:
         if name.split(".")[0] == "rnnworker"
     }
     modules = {".".join(name.split(".")[:2]) for name in uses}
-    assert modules <= {"rnnworker", "rnnworker.machine", "rnnworker.affinity"}
+    assert modules <= {
+        "rnnworker",
+        "rnnworker.machine",
+        "rnnworker.affinity",
+        "rnnworker.precision",
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rnnbench.cells.identity import identity_of
-from rnnbench.cells.precision import PRECISIONS, check_precision, unmet_precision
+from rnnbench.cells.precision import check_precision, unmet_precision
 from rnnbench.certificates import function_overrides
 from rnnbench.errors import ConfigError
 from rnnbench.running.verdict import judge
@@ -22,10 +22,6 @@ def config(**changes: Any) -> dict[str, Any]:
         "rnn": {"implementation": "keras"},
         **changes,
     }
-
-
-def test_both_sides_know_the_same_precisions() -> None:
-    assert set(precision.TOLERANCE) == set(PRECISIONS)
 
 
 def test_a_precision_that_does_not_exist_is_skipped_with_its_reason() -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rnnbench.cells.precision import DEFAULT
+from rnnworker.precision import DEFAULT
 
 NOT_IN_CONFIG = ("limits",)
 DOCUMENTATION = ("about", "source", "requires", "title", "url")

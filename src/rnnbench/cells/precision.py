@@ -11,20 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.errors import ConfigError
+from rnnworker.precision import DEFAULT, TOLERANCE, asked
 
-DEFAULT = "float32"
-PRECISIONS = (DEFAULT, "tf32", "mixed_float16", "mixed_bfloat16")
+PRECISIONS = tuple(TOLERANCE)
 _WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
-
-
-def precision_of(config: Mapping[str, Any]) -> str:
-    """The config's precision; one from before there was a choice is float32."""
-    return str(config.get("precision") or DEFAULT)
 
 
 def check_precision(config: Mapping[str, Any], where: str) -> None:
     """Raises a `ConfigError` for a precision that is none of `PRECISIONS`."""
-    if precision_of(config) not in PRECISIONS:
+    if asked(config) not in PRECISIONS:
         raise ConfigError(
             f"precision={config['precision']!r}.",
             where=where,
@@ -34,7 +29,7 @@ def check_precision(config: Mapping[str, Any], where: str) -> None:
 
 def unmet_precision(config: Mapping[str, Any]) -> str | None:
     """Why this config cannot compute in its precision, in words, or None."""
-    precision, framework = precision_of(config), config["build"].get("framework")
+    precision, framework = asked(config), config["build"].get("framework")
     if precision == DEFAULT:
         return None
     if precision == "tf32":
