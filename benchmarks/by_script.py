@@ -33,7 +33,8 @@ from rnnbench.builds.launcher import launcher  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning import Run, make_plan  # noqa: E402
 from rnnbench.running import affinity  # noqa: E402
-from rnnbench.running.train import Place, timing_lock, train, worker_environment  # noqa: E402
+from rnnbench.running.train import Place, timing_lock, train  # noqa: E402
+from rnnbench.running.worker import worker_environment  # noqa: E402
 from rnnbench.tables.stats import ratio_interval  # noqa: E402
 
 SCRIPTS = {"tf_2_21": "keras3.py", "tf_1_15": "tensorflow1.py", "tf_1_2": "tensorflow1.py"}

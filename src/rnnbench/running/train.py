@@ -22,7 +22,6 @@ from rnnbench.running.progress import Epochs, say
 from rnnbench.running.revision import revision
 from rnnbench.running.supervise import SIGKILLED, Event, Outcome
 from rnnbench.running.worker import job_of, work
-from rnnbench.running.worker import worker_environment as worker_environment
 from rnnworker import machine
 
 
