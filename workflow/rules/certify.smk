@@ -3,8 +3,8 @@
 
 rule certify:
     input:
-        dataset=ancient(job.certificate_dataset),
-        environment=ancient(job.certificate_environment),
+        dataset=ancient(job.certificate.dataset),
+        environment=ancient(job.certificate.environment),
     output:
         f"{job.folder}/certificates/{{key}}.json",
     log:
@@ -19,9 +19,9 @@ rule certify:
     threads: workflow.resource_settings.cores or 1
     # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
     resources:
-        device=job.certificate_device,
+        device=job.certificate.device,
     params:
-        identity=job.certificate_identity,
-        digest=job.certificate_digest,
+        identity=job.certificate.identity,
+        digest=job.certificate.digest,
     shell:
         "RNNBENCH_LOG={log:q} exec python -m rnnbench certify {output:q} --digest {params.digest}"

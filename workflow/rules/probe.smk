@@ -3,7 +3,7 @@
 
 rule probe:
     input:
-        environment=ancient(job.probe_environment),
+        environment=ancient(job.probe.environment),
     output:
         f"{job.folder}/probes/{{key}}.json",
     log:
@@ -18,9 +18,9 @@ rule probe:
     threads: workflow.resource_settings.cores or 1
     # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
     resources:
-        device=job.probe_device,
+        device=job.probe.device,
     params:
-        identity=job.probe_identity,
-        digest=job.probe_digest,
+        identity=job.probe.identity,
+        digest=job.probe.digest,
     shell:
         "RNNBENCH_LOG={log:q} exec python -m rnnbench probe {output:q} --digest {params.digest}"

@@ -5,8 +5,8 @@ rule train:
     input:
         ancient(job.store),
         # An mtime decides nothing: the dataset's md5 is in the identity.
-        dataset=ancient(job.dataset_of),
-        environment=ancient(job.environment_of),
+        dataset=ancient(job.run.dataset),
+        environment=ancient(job.run.environment),
     output:
         f"{job.folder}/{{name}}.json",
     log:
@@ -21,9 +21,9 @@ rule train:
     threads: workflow.resource_settings.cores or 1
     # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
     resources:
-        device=job.device,
+        device=job.run.device,
     params:
-        identity=job.identity,
-        digest=job.digest,
+        identity=job.run.identity,
+        digest=job.run.digest,
     shell:
         "RNNBENCH_LOG={log:q} exec python -m rnnbench train {output:q} --digest {params.digest}"

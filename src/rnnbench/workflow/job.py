@@ -1,0 +1,135 @@
+"""The paths of an experiment and what its rules are told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from functools import cached_property
+from pathlib import Path
+
+from rnnbench.datasets.pins import pinned
+from rnnbench.planning import Plan
+from rnnbench.tracking.address import redacted, tracking_uri
+from rnnbench.workflow.lookup import Lookup
+from rnnbench.workflow.tuning import told_once
+
+
+@told_once
+class Job:
+    """An experiment at a site, as Snakemake sees it. Paths are relative to the project."""
+
+    results = "results"
+
+    def __init__(self, plan: Plan, root: Path):
+        self.plan, self.root = plan, root
+        self.experiment, self.site = plan.experiment.name, plan.site
+        self.folder = f"{self.results}/{self.site}/{self.experiment}"
+        self.store = f"{self.results}/{self.site}/store.json"
+        self.report_folder = f"reports/{self.experiment}"
+        self.report = f"{self.report_folder}/report.html"
+        self.logs = f"{self.folder}/logs"
+        self.first = len(plan.runs) + 1
+        self.run = Lookup("run", "name", plan.runs, root)
+        self.certificate = Lookup("certificate", "key", plan.certificates, root)
+        self.probe = Lookup("probe", "key", plan.probes, root)
+        os.environ["RNNBENCH_INTERVALS"] = str(root / self.results / self.site / "intervals.jsonl")
+        # `python` in a rule is this interpreter; its path is no parameter of any result.
+        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")])
+        )
+
+    # -- paths --------------------------------------------------------------------------
+
+    @cached_property
+    def batches(self) -> list[list[str]]:
+        return self.plan.batches()
+
+    @property
+    def tracked(self) -> list[str]:
+        return [f"{self.folder}/tracked/{batch}.json" for batch in range(len(self.batches))]
+
+    @property
+    def pointers(self) -> list[str]:
+        return [self.pointer(name) for batch in self.batches for name in batch]
+
+    def pointer(self, name: str) -> str:
+        return f"{self.folder}/{name}.json"
+
+    @property
+    def certificates(self) -> list[str]:
+        return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
+
+    @property
+    def probes(self) -> list[str]:
+        return [f"{self.folder}/probes/{key}.json" for key in self.plan.probes]
+
+    def batch_pointers(self, wildcards) -> list[str]:
+        return [self.pointer(name) for name in self.batches[int(wildcards.batch)]]
+
+    # -- parameters of rules ------------------------------------------------------------
+
+    def environment_pins(self, wildcards) -> list[str]:
+        """What the command that makes the environment is told."""
+        pins = self.plan.environments[wildcards.environment]
+        wheel = ["--wheel", str(pins.wheel)] if pins.wheel else []
+        return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
+
+    def priority(self, wildcards) -> int:
+        """Of a run: in the order of measuring."""
+        return len(self.plan.runs) - self.run.one(wildcards).order
+
+    def dataset_name(self, wildcards) -> str:
+        return self.plan.datasets[f"data/{wildcards.file}"]
+
+    def dataset_md5(self, wildcards) -> str:
+        return pinned(self.root)[f"data/{wildcards.file}"].md5
+
+    @cached_property
+    def tracking_uri(self) -> str:
+        return redacted(tracking_uri(self.root))
+
+    @cached_property
+    def plan_digest(self) -> str:
+        experiment = self.plan.experiment
+        text = json.dumps(
+            [
+                sorted((run.name, run.digest) for run in self.plan.runs.values()),
+                sorted(self.plan.skipped),
+                [experiment.title, experiment.about, dict(experiment.reference)],
+            ],
+            sort_keys=True,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def report_code(self) -> str:
+        state = hashlib.sha256()
+        for room in ("tables", "report", "sources"):
+            for file in sorted((Path(__file__).parents[1] / room).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    state.update(file.read_bytes())
+        return state.hexdigest()
+
+    @property
+    def elsewhere(self) -> list[str]:
+        """What was imported of this experiment from other sites: pointers, certificates, probes."""
+        found = (self.root / self.results).glob(f"*/{self.experiment}/**/[!.]*.json")
+        paths = [path.relative_to(self.root).as_posix() for path in found]
+        own = f"{self.folder}/"
+        return sorted(
+            path
+            for path in paths
+            if not path.startswith(own)
+            and not path.endswith(("/experiment.json", "/certificates.json", "/probes.json"))
+            and "/tracked/" not in path
+            and "/work/" not in path
+        )
+
+    @property
+    def beside(self) -> list[str]:
+        """Prices and published rows that the report shows."""
+        files = [*self.root.glob("conf/price/*.yaml"), *self.root.glob("reports/published/*.csv")]
+        return sorted(path.relative_to(self.root).as_posix() for path in files)

@@ -1,0 +1,72 @@
+"""What happens when Snakemake starts and when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from rnnbench import host, locks, stopping
+from rnnbench.closing import closing_lines
+from rnnbench.errors import RunError
+from rnnbench.planning import write_plan
+from rnnbench.workflow.job import Job
+
+
+class Session:
+    """One execution of `job`, which holds the results folder's lock."""
+
+    def __init__(self, job: Job):
+        self.job = job
+
+    def start(self, local: bool = True) -> None:
+        """Before the first job: this results folder is ours until this process ends. `local`
+        is False where jobs go to a cluster."""
+        folder = self.job.root / self.job.results
+        try:
+            self._lock, holder = locks.take(folder / ".lock", f"process {os.getpid()}")
+            if self._lock is None:
+                _leave(
+                    RunError(
+                        f"another snakemake is at work here ({holder}).",
+                        where=str(folder),
+                        remedy="wait for it, or end it; then the same command continues.",
+                    )
+                )
+            write_plan(self.job.plan, folder)
+            stopping.install(self._last_words, local)
+            for warning in host.warnings(host.look()):
+                print(f"rnnbench: beware: {warning}.", file=sys.stderr)
+        except OSError as error:
+            _leave(
+                RunError(
+                    f"cannot be written: {error}.",
+                    where=str(folder),
+                    remedy="make the folder writable, or free some space.",
+                )
+            )
+
+    def _last_words(self) -> str:
+        done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
+        return f"{done} of {len(self.job.pointers)} runs have a record; the same command continues."
+
+    def end(self, failed: bool = False) -> None:
+        """The last lines a person reads: what is void, what is missing, where the report is."""
+        if failed:
+            with contextlib.suppress(Exception):
+                self._report_what_is_there()
+        for line in closing_lines(self.job.plan, self.job.root, self.job.results, failed):
+            print(f"rnnbench: {line}", file=sys.stderr)
+
+    def _report_what_is_there(self) -> None:
+        from rnnbench.commands import report
+
+        if any((self.job.root / pointer).exists() for pointer in self.job.pointers):
+            report.main(
+                [self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder]
+            )
+
+
+def _leave(error: RunError) -> None:
+    print(f"rnnbench: {error}", file=sys.stderr, flush=True)
+    os._exit(error.exit_code)

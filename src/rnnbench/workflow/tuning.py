@@ -1,0 +1,36 @@
+"""What makes Snakemake quieter and faster with thousands of runs."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import logging
+from typing import TypeVar
+
+from snakemake.common import overwrite_function_params
+
+CHATTER = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
+Kind = TypeVar("Kind", bound=type)
+
+
+def hush() -> None:
+    """Leaves out Snakemake's lines about its own scheduling, one pair for each run."""
+    logging.getLogger("snakemake.logging").addFilter(
+        lambda record: not str(record.msg).startswith(CHATTER)
+    )
+
+
+def collect_rarely() -> None:
+    """Leaves out most of the garbage collector's walks over what Snakemake keeps to its end, some
+    hundred objects a job: a fifth of the planning of 10,000 runs. What is dropped without a cycle
+    is freed as before."""
+    gc.set_threshold(100_000, 50, 1000)
+
+
+def told_once(kind: Kind) -> Kind:
+    """A class whose methods are given to rules. Snakemake asks for the parameters of each of these
+    four times and more for every job: they are looked up here, once."""
+    for method in filter(inspect.isfunction, vars(kind).values()):
+        _, *others = inspect.signature(method).parameters.values()
+        overwrite_function_params(method, {each.name: each for each in others})
+    return kind
