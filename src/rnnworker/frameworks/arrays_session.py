@@ -119,10 +119,11 @@ class ArraysSession(KerasSession):
         called, since Keras gives its own steps no trace options."""
         step, batch = self.model.train_function, self.config["model"]["batch"]
         x, y = self.arrays["x_train"][:batch], self.arrays["y_train"][:batch]
-        # After samples and targets come sample weights, in some versions, and the learning phase.
+        # After samples and targets come sample weights, in some versions, and with dropout the
+        # learning phase, whose shape Keras 2.0.6 leaves open.
         values = [x, y.reshape(len(y), -1)]
         for one in step.inputs[2:]:
-            values.append(1 if one.shape.ndims == 0 else numpy.ones(len(x), "float32"))
+            values.append(True if one.dtype.is_bool else numpy.ones(len(x), "float32"))
         trace = self.tensorflow.RunMetadata()
         full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
         self.session.run(

@@ -1,0 +1,31 @@
+"""Pythons of locked builds, for tests that need the real framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.builds.environments import make
+from rnnbench.builds.interpreters import find
+from rnnbench.builds.pins import LOCKS, pins
+from rnnbench.errors import BuildError
+from tests.conftest import ROOT
+
+
+def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
+    """The Python `version` of `build`'s environment: this checkout's, or one made from the lock.
+    Skips where that Python or the packages cannot be had."""
+    if find(version) is None:
+        pytest.skip(f"no Python {version} on this machine: pyenv install {version}")
+    wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
+    home = ROOT
+    if not (wanted.folder(ROOT) / "rnnbench.json").exists():
+        home = temporary.mktemp("environment")
+        try:
+            make(wanted, home)
+        except BuildError as error:
+            if "connect" in str(error).lower() or "fetch" in str(error).lower():
+                pytest.skip(f"the packages cannot be had: {error}")
+            raise
+    return wanted.folder(home) / "bin" / "python"
