@@ -12,13 +12,10 @@ import numpy
 import pytest
 import yaml
 
-from rnnbench.builds.environments import make
-from rnnbench.builds.interpreters import find
-from rnnbench.builds.pins import LOCKS, pins
-from rnnbench.errors import BuildError
 from rnnworker.canonical import GATES
 from rnnworker.recurrent import contrib
 from tests.conftest import ROOT
+from tests.worker.building import build_python
 
 STREAM = numpy.random.RandomState(0)
 KERNELS = yaml.safe_load((ROOT / "conf" / "rnn" / "contrib.yaml").read_text())["kernels"]
@@ -65,19 +62,7 @@ def test_every_class_and_cell_has_its_kernel() -> None:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of TensorFlow 1.15: this checkout's, or one made from the lock."""
-    if find("3.7") is None:
-        pytest.skip("no Python 3.7 on this machine: pyenv install 3.7")
-    wanted = pins(ROOT / LOCKS / "tf_1_15.lock", "3.7", None)
-    home = ROOT
-    if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = tmp_path_factory.mktemp("environment")
-        try:
-            make(wanted, home)
-        except BuildError as error:
-            if "connect" in str(error).lower() or "fetch" in str(error).lower():
-                pytest.skip(f"the packages cannot be had: {error}")
-            raise
-    return wanted.folder(home) / "bin" / "python"
+    return build_python("tf_1_15", "3.7", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
