@@ -57,10 +57,11 @@ class Session(KerasSession):
         return generate()
 
     def layer_gradients(self, layer, x, upstream):
-        others = [variable.value for variable in layer.non_trainable_variables]
-
         def call(x, variables):
-            outputs = layer.stateless_call(variables, others, x, training=True)[0]
+            # Keras's stateless_call leaves out the casts of a dtype policy.
+            given = list(zip(layer.trainable_variables, variables))
+            with self.keras.StatelessScope(state_mapping=given):
+                outputs = layer(x, training=True)
             return outputs.astype(x.dtype)
 
         variables = [variable.value for variable in layer.trainable_variables]
