@@ -62,8 +62,15 @@ def layer_class(keras, cell):
         def outputs(self, inputs):
             if self.go_backwards:
                 inputs = torch.flip(inputs, [1])
-            hidden, _ = self.wrapped.module(inputs)
+            with self.casting(inputs):
+                hidden, _ = self.wrapped.module(inputs)
             return hidden if self.return_sequences else hidden[:, -1]
+
+        def casting(self, inputs):
+            """Keras casts its own variables; torch's parameters stay as they are, and torch's
+            ``autocast`` casts them."""
+            half = inputs.dtype in (torch.float16, torch.bfloat16)
+            return torch.autocast(inputs.device.type, inputs.dtype, enabled=half)
 
         def pack(self, arrays):
             return pack(cell, arrays)
