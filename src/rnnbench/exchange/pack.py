@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnnbench.errors import RecordError
+from rnnbench.exchange.preflights import CHECKS
 from rnnbench.records.store import not_needed, read_json
 
 KIND = "rnnbench experiment"
-KINDS = ("certificates", "probes")
 BESIDE = (".events.jsonl", ".log")
 
 
@@ -24,7 +24,7 @@ def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, byte
     for site in sites:
         folder = results / site / experiment
         facts = [folder / "plan.jsonl", folder / "experiment.json"]
-        beside = (path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json")))
+        beside = (path for kind in CHECKS for path in sorted(folder.glob(f"{kind}/*.json")))
         for path in [*facts, *beside]:
             if path.is_file():
                 files[path.relative_to(results).as_posix()] = path.read_bytes()

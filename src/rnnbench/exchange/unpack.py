@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rnnbench.errors import RecordError
+from rnnbench.exchange import preflights
+from rnnbench.exchange.archive import safe_name
 from rnnbench.records import strict
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, write_bytes
@@ -20,8 +22,8 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Taken:
-    """What an import will write: `files` that are new, how many were `known`, and which
-    pointers of this results folder are `kept` because they point to a newer record."""
+    """What an import will write: `files` that are new, how many were `known`, and which of this
+    results folder are `kept`: pointers to a newer record, certificates and probes as planned."""
 
     files: dict[str, bytes]
     records: int
@@ -33,12 +35,16 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
     """Decides about every file, or raises a `RecordError` and nothing is written.
 
     A record must be where its own machine, name and start say; one that is here already
-    with other content is refused, so that nothing of any machine is ever overwritten.
+    with other content is refused, so that nothing of any machine is ever overwritten. Of
+    certificates and probes the latest import stands, but for what was planned here and what
+    another machine made.
     """
     new: dict[str, bytes] = {}
     kept: list[str] = []
     known = records = 0
     for name, content in files.items():
+        if not safe_name(name):
+            raise _refused(where, f"{name!r} is no plain name")
         parts = PurePosixPath(name).parts
         if parts[0] == "records":
             records += _check_record(parts, name, content, where)
@@ -46,6 +52,8 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
             raise _refused(where, f"{name} belongs to no run of {experiment}")
         elif is_pointer(parts):
             _check_pointer(name, content, files, results, where)
+        elif preflights.is_preflight(parts):
+            _check_preflight(name, content, where)
         here = results / name
         if not here.exists():
             new[name] = content
@@ -53,7 +61,7 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
             known += 1
         elif parts[0] == "records":
             raise _refused(where, f"{name} is here already and says something else")
-        elif is_pointer(parts) and _started(here.read_bytes()) > _started(content):
+        elif _stays(name, parts, content, results, where):
             kept.append(name)
         else:
             new[name] = content
@@ -88,6 +96,23 @@ def _check_pointer(name: str, content: bytes, files: Files, results: Path, where
         return
     if not isinstance(target, str) or not (target in files or _is_record(results, target)):
         raise _refused(where, f"{name} points to a record that is not there")
+
+
+def _check_preflight(name: str, content: bytes, where: str) -> None:
+    if why := preflights.fault(name, _json(name, content, where)):
+        raise _refused(where, f"{name} {why}")
+
+
+def _stays(name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str) -> bool:
+    """Whether what is here already is better than `content`."""
+    if is_pointer(parts):
+        return _started((results / name).read_bytes()) > _started(content)
+    if not preflights.is_preflight(parts):
+        return False
+    try:
+        return preflights.stays(name, _json(name, content, where), results)
+    except RecordError as error:
+        raise _refused(where, error.what) from None
 
 
 def _is_record(results: Path, target: str) -> bool:

@@ -15,10 +15,11 @@ LISTS = ("pairs", "portability")
 def read_certificates(folder: Path) -> list[dict[str, Any]]:
     """All certificates in `folder`, by file name; none where it does not exist. One that cannot
     be read is an error: to leave it out would show speed-ups that it may forbid."""
-    return [_checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
+    return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
 
 
-def _checked(data: Any, where: str) -> dict[str, Any]:
+def checked(data: Any, where: str) -> dict[str, Any]:
+    """`data` with every list of the schema, or a `RecordError` that names what is wrong."""
     remedy = "delete it and run snakemake again, which certifies anew."
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise RecordError("is no certificate of schema 1.", where=where, remedy=remedy)
@@ -27,7 +28,9 @@ def _checked(data: Any, where: str) -> dict[str, Any]:
         isinstance(one, dict) and "status" in one for one in found.values()
     )
     good = good and all(isinstance(data.setdefault(name, []), list) for name in LISTS)
-    good = good and all({"a", "b", "equal"} <= set(pair) for pair in data["pairs"])
+    good = good and all(
+        isinstance(pair, dict) and {"a", "b", "equal"} <= set(pair) for pair in data["pairs"]
+    )
     if not good:
         raise RecordError("is not a whole certificate.", where=where, remedy=remedy)
     return data
