@@ -1,9 +1,9 @@
 """Measures the runs of a bundle on a machine that has Python and nothing else of ours.
 
-Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder does all runs
-in the plan's order, each one's certificate before it, resumes where it was stopped, and ends before
-a limit of time. What it leaves below ``out/`` is what ``rnnbench import`` makes records of; nothing
-is judged here.
+Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder does all runs in
+the plan's order, each one's certificate before it, and the probe of its device and build after the
+block in which these ran first; it resumes where it was stopped, and ends before a limit of time.
+What it leaves below ``out/`` is what ``rnnbench import`` makes records of; nothing is judged here.
 """
 
 import argparse
@@ -22,8 +22,9 @@ from rnnworker.bundle_process import environment_of, supervise, write
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
 GUESS_SECONDS = 30.0
-CERTIFY_SECONDS = 900.0
+LIMITS = {"certificates": {"default": 900.0}, "probes": {"default": 600.0}}
 PACK_SECONDS = 20.0
+CUT = "ended by --stop-after; it is to be done again"
 
 
 def main(folder, arguments):
@@ -32,40 +33,39 @@ def main(folder, arguments):
     _check_files(folder)
     session = Session(folder, options)
     runs = _runs(folder)
-    certificates = _read(os.path.join(folder, "certificates.json"))
-    left = 0
+    certificates = {} if options.no_certificates else _planned(folder, "certificates")
+    probes = {} if options.no_probes else _planned(folder, "probes")
+    left, ran = 0, {}
     for place, run in enumerate(runs):
         label = "[{}/{}] {}".format(place + 1, len(runs), run["name"])
+        # Every cell of a block has been seen once: a probe explains them, and is not worth more.
+        if place and run["block"] != runs[place - 1]["block"]:
+            session.make("probes", ran.values())
         why = session.obstacle(run["config"])
         if why:
             session.skip(run["name"], why)
             print("{}  skipped: {}".format(label, why), flush=True)
             continue
-        if session.done(run["name"], run["digest"]):
-            continue
-        planned = certificates.get(run.get("certificate"))
-        if planned and not options.no_certificates:
-            _certify(session, planned, label)
-        if not session.fits(run):
-            left += 1
-            continue
-        words = session.measure(run["name"], run, _job(run), run["config"].get("limits"))
-        print("{}  {}".format(label, words), flush=True)
-        session.pack()
+        if run.get("certificate") in certificates:
+            session.make("certificates", [certificates[run["certificate"]]])
+        if not session.done(run["name"], run["digest"]):
+            words = None
+            if session.fits(run):
+                limits = run["config"].get("limits")
+                words = session.measure(run["name"], run, _job(run), limits)
+                print("{}  {}".format(label, words or CUT), flush=True)
+            if words is None:
+                left += 1
+                continue
+            session.pack()
+        if run.get("probe") in probes:
+            ran[run["probe"]] = probes[run["probe"]]
+    session.make("probes", ran.values())
     session.pack(always=True)
-    if left:
-        print("{} runs are left: start it again.".format(left))
-    return 1 if left or session.lacking else 0
-
-
-def _certify(session, planned, label):
-    name = os.path.join("certificates", planned["key"])
-    ready = not session.done(name, planned["digest"]) and session.fits(planned, name)
-    if not ready or session.obstacle(planned["config"]):
-        return
-    limits = {"default": CERTIFY_SECONDS}
-    words = session.measure(name, planned, _job(planned), limits)
-    print("{}  certificate {}: {}".format(label, planned["key"], words), flush=True)
+    for count, what in ((left, "runs"), (len(session.unmade), "certificates and probes")):
+        if count:
+            print("{} {} are left: start it again.".format(count, what))
+    return 1 if left or session.unmade or session.lacking else 0
 
 
 def _job(planned):
@@ -74,6 +74,8 @@ def _job(planned):
         chosen = [one for one in planned["implementations"] if not one["skip"]]
         job["implementations"] = [{name: one[name] for name in ("name", "rnn")} for one in chosen]
         job["mode"] = "certify"
+    elif "models" in planned:
+        job.update(mode="probe", models=planned["models"])
     return job
 
 
@@ -90,6 +92,8 @@ class Session:
         self.packages = _read(os.path.join(folder, "bundle.json"))["packages"]
         self.sites, self.lacking, self.skipped = {}, {}, {}
         self.seconds = {}  # (build, name without its repeat) → the longest so far
+        # Certificates and probes: tried, there or impossible here; and those that did not fit.
+        self.settled, self.unmade = set(), set()
         self.packed = time.monotonic()
 
     def obstacle(self, config):
@@ -127,22 +131,43 @@ class Session:
         return time.monotonic() + self.forecast(planned, name) <= self.deadline
 
     def forecast(self, planned, name=None):
-        """Seconds: the longest of its own repeats, else of its build's runs, else a guess."""
+        """Seconds: the longest of its own repeats, else of its kind in its build, else of
+        anything in it, else a guess."""
         build, cell = _cell(planned, name or planned["name"])
-        if (build, cell) in self.seconds:
-            return self.seconds[build, cell]
-        same = [value for (one, _), value in self.seconds.items() if one == build]
-        return max(same or [GUESS_SECONDS])
+        known = {other: value for (one, other), value in self.seconds.items() if one == build}
+        alike = [value for other, value in known.items() if _kind(other) == _kind(cell)]
+        return known.get(cell) or max(alike or list(known.values()) or [GUESS_SECONDS])
+
+    def make(self, kind, planned):
+        """Makes those of the ``certificates`` or ``probes`` (`kind`) that are not there yet, may be
+        made here and are likely to end in time. One that fails is made, and no fault of a run."""
+        for one in planned:
+            name, words = os.path.join(kind, one["key"]), None
+            if name in self.settled:
+                continue
+            if self.done(name, one["digest"]) or self.obstacle(one["config"]):
+                self.settled.add(name)
+                continue
+            if self.fits(one, name):
+                words = self.measure(name, one, _job(one), LIMITS[kind])
+                print("{}  {}".format(name, words or CUT), flush=True)
+            if words is None:
+                self.unmade.add(name)
+                continue
+            self.settled.add(name)
+            self.unmade.discard(name)
+            self.pack()
 
     def measure(self, name, planned, job, limits):
-        """One process of the worker; what it leaves, in a folder of its own. One that the
-        session's end cut short leaves no outcome, and is done again."""
+        """One process of the worker; what it leaves, in a folder of its own. Returns how it went,
+        in words, or None: one that the session's end cut short leaves no outcome, and is done
+        again."""
         started = datetime.datetime.utcnow().strftime(STAMP)
         place = os.path.join(self.out, name, started)
         os.makedirs(place)
         config = planned["config"]
         cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-        dataset = config["dataset"].get("path")
+        dataset = (config.get("dataset") or {}).get("path")
         path = os.path.join(self.folder, dataset) if dataset else None
         job = dict(job, threads=len(cores), cores=list(cores), dataset=path, parent=os.getpid())
         job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
@@ -160,13 +185,14 @@ class Session:
         key = _cell(planned, name)
         self.seconds[key] = max(took, self.seconds.get(key, 0.0))
         if outcome is None:
-            return "ended by --stop-after; it is to be done again"
+            return None
         outcome.update(
             name=name,
             digest=planned["digest"],
             started=started,
             finished=datetime.datetime.utcnow().strftime(STAMP),
             hardware=self.hardware,
+            threads=len(cores),
             seconds=took,
         )
         write(os.path.join(place, "outcome.json"), outcome)
@@ -198,6 +224,11 @@ def _cell(planned, name):
     return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name
 
 
+def _kind(name):
+    """``certificates``, ``probes``, or None of a run."""
+    return os.path.dirname(name) or None
+
+
 def _options(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -211,7 +242,8 @@ def _options(arguments):
     parser.add_argument("--again", action="store_true", help="repeat runs that ended with an error")
     parser.add_argument("--out", help="where out/ is written (default: the bundle's folder)")
     parser.add_argument("--pack", metavar="FILE", help="keep all of out/ in this .tar.gz as well")
-    parser.add_argument("--no-certificates", action="store_true", help="measure only")
+    parser.add_argument("--no-certificates", action="store_true", help="make none")
+    parser.add_argument("--no-probes", action="store_true", help="make none")
     parser.add_argument(
         "--parts",
         action="append",
@@ -237,6 +269,12 @@ def _runs(folder):
 def _read(path):
     with open(path) as file:
         return json.load(file)
+
+
+def _planned(folder, kind):
+    """Key → what is to be made; nothing where the bundle says nothing of it."""
+    path = os.path.join(folder, kind + ".json")
+    return _read(path) if os.path.exists(path) else {}
 
 
 def _check_files(folder):

@@ -156,3 +156,12 @@ def test_a_bundle_with_a_carried_keras_measures_where_keras_is_not(tmp_path: Pat
     (certificate,) = [json.loads(path.read_text()) for path in site.glob("certificates/*.json")]
     assert certificate["precision"] == "mixed_bfloat16"
     assert certificate["implementations"]["keras"]["status"] == "certified"
+    (probe,) = [json.loads(path.read_text()) for path in site.glob("probes/*.json")]
+    assert (probe["key"], probe["error"]) == ("cpu_1-carrying", None)
+    assert probe["peak_gflops"] > 0 and len(probe["models"]) == 1
+    report = project.rnnbench("report", "away")
+    assert report.returncode == 0, report.stderr
+    written = (project.folder / "reports" / "away" / "report.md").read_text()
+    efficiency = written[written.index("Per timestep, and of the measured peak") :]
+    assert re.search(r"\d %", efficiency.partition("\n## ")[0]), efficiency[:2000]
+    assert "No share of the peak" not in written

@@ -14,7 +14,8 @@ from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
-from rnnbench.planning import Plan, facts_of, make_plan
+from rnnbench.planning import Plan, Run, facts_of, make_plan
+from rnnbench.records.probed import probe_key
 
 ELSEWHERE = "a bundle"
 AT_ONCE = 64 * 2**20
@@ -40,9 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     size = write_bundle(
         options.output,
         facts_of(plan),
-        [_line(run, root, pins) for run in sorted(plan.runs.values(), key=lambda r: r.order)],
+        [_run(run, plan, root, pins) for run in sorted(plan.runs.values(), key=lambda r: r.order)],
         {path: root / path for path in plan.datasets},
         {key: _line(one, root, pins) for key, one in plan.certificates.items()},
+        {key: _line(one, root, pins) for key, one in plan.probes.items()},
         _packages(plan, root),
     )
     print(f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; there: python run.py")
@@ -64,14 +66,20 @@ def _packages(plan: Plan, root: Path) -> dict[str, Packages]:
     return found
 
 
+def _run(run: Run, plan: Plan, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+    key = probe_key(run.choices, run.overrides)
+    return {**_line(run, root, pins), "probe": key if key in plan.probes else None}
+
+
 def _line(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
-    """A run or a certificate for elsewhere: what an unlocked build is, only that machine knows."""
+    """A run, certificate or probe for elsewhere. What an unlocked build is, only that machine
+    knows."""
     identity = dict(planned.identity)
     build = planned.config["build"]
     if pins_of(build, root) is None:
         own = carried_of(build, root)
         identity["build_lock"] = "read off the machine" + (f", carries {own.digest}" if own else "")
-    path = planned.config["dataset"].get("path")
+    path = planned.config.get("dataset", {}).get("path")
     fields = {name: getattr(planned, name) for name in planned.__dataclass_fields__}
     return {
         **fields,

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         print(
             f"{source}: {found.records} records of {experiment}, {len(found.files)} new files, "
             f"{found.known} known already"
-            + (f", {len(found.kept)} newer ones kept" if found.kept else "")
+            + (f", {len(found.kept)} newer or planned ones kept" if found.kept else "")
         )
     return 0
 
@@ -61,9 +61,12 @@ def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
         files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer_to(record))
         files[f"{record.machine}/{experiment}/plan.jsonl"] = (source / "plan.jsonl").read_bytes()
         files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
-    for machine, certificate in outcomes.certificates_in(source):
-        name = f"certificates/{certificate['key']}.json"
-        files[f"{machine}/{experiment}/{name}"] = _json(certificate)
+    for kind, made in (
+        ("certificates", outcomes.certificates_in(source)),
+        ("probes", outcomes.probes_in(source)),
+    ):
+        for one in made:
+            files[f"{one['machine']}/{experiment}/{kind}/{one['key']}.json"] = _json(one)
     if not files:
         raise RecordError(
             "has no finished run below out/.", where=str(source), remedy="start its run.py."

@@ -51,17 +51,18 @@ def write_bundle(
     runs: Iterable[Mapping[str, Any]],
     datasets: Mapping[str, Path],
     certificates: Mapping[str, Any] | None = None,
+    probes: Mapping[str, Any] | None = None,
     packages: Mapping[str, Packages] | None = None,
 ) -> int:
-    """Writes worker, plan, certificates to make, datasets, packages and runner into `folder`,
-    which must be new or empty.
+    """Writes worker, plan, certificates and probes to make, datasets, packages and runner into
+    `folder`, which must be new or empty.
 
     **Arguments:**
 
     - `experiment`: what ``experiment.json`` holds.
     - `runs`: lines of the plan, in the order of measuring.
     - `datasets`: path in the bundle → file here.
-    - `certificates`: lines of ``certificates.json``, by key.
+    - `certificates`, `probes`: what ``certificates.json`` and ``probes.json`` hold.
     - `packages`: what builds carry, by name. Parts that are too many for a bundle go into a
       folder beside it, ``FOLDER-parts``, to travel one by one.
 
@@ -73,6 +74,7 @@ def write_bundle(
         "plan.jsonl": "".join(json.dumps(run) + "\n" for run in runs).encode(),
         "experiment.json": json.dumps(experiment, indent=1).encode(),
         "certificates.json": json.dumps(certificates or {}, indent=1).encode(),
+        "probes.json": json.dumps(probes or {}, indent=1).encode(),
         "run.py": RUN.encode(),
         **{name: path.read_bytes() for name, path in datasets.items()},
         **_worker(),

@@ -1,9 +1,9 @@
-"""What a bundle's runs left → records, judged here as every other run is."""
+"""What a bundle left → records, certificates and probes, judged here as everywhere."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import read_json
 from rnnbench.running import memory
 from rnnbench.running.certify import assembled as assembled_certificate
+from rnnbench.running.probe import assembled as assembled_probe
 from rnnbench.running.supervise import SIGKILLED, Outcome, parse
 from rnnbench.running.train import Place, assembled
 
@@ -43,22 +44,39 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
         yield record, path.parent
 
 
-def certificates_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each certificate below ``out/certificates/`` as (machine, certificate), older ones first."""
-    planned = read_json(folder / "certificates.json")
-    for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
+def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Each certificate below ``out/certificates/``, older ones first."""
+
+    def made(planned, data, outcome, tail):
+        return assembled_certificate(planned, outcome, tail, data["hardware"]["machine"])
+
+    return _beside(folder, "certificates", made)
+
+
+def probes_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Each probe below ``out/probes/``, older ones first; one that failed has its ``error``."""
+
+    def made(planned, data, outcome, tail):
+        return assembled_probe(planned, data["threads"], data["hardware"], outcome, tail)
+
+    return _beside(folder, "probes", made)
+
+
+def _beside(folder: Path, kind: str, made: Callable[..., dict[str, Any]]) -> Iterator[Any]:
+    file = folder / f"{kind}.json"
+    planned = read_json(file) if file.exists() else {}
+    for path in sorted(folder.glob(f"out/{kind}/*/*/outcome.json")):
         data = read_json(path)
         try:
             one = planned[Path(data["name"]).name]
             if data["digest"] != one["digest"]:
-                raise RecordError("was certified from another plan.", where=str(path))
+                raise RecordError("was made from another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
-            made_on = data["hardware"]["machine"]
-            tail = memory.tail(path.with_name("log"))
-            yield made_on, assembled_certificate(one, _outcome(path, data), tail, made_on)
-        except (KeyError, TypeError) as error:
+            found = made(one, data, _outcome(path, data), memory.tail(path.with_name("log")))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
+        yield found
 
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
