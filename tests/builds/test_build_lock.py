@@ -66,6 +66,14 @@ def test_a_foreign_python_is_asked_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "asked\n"
 
 
+def test_paths_into_what_a_bundle_carries_are_not_taken_here(tmp_path: Path) -> None:
+    build = with_distributions(tmp_path, keras="3.1")
+    build["environment"] = {"PATH": "{packages}/bin"}
+    program = Path(build["python"])
+    program.write_text(program.read_text().replace("#!/bin/sh", "#!/usr/bin/env sh"))
+    assert versions(build)["distributions"] == {"keras": "3.1"}
+
+
 @pytest.mark.parametrize("answer", ["exit 3", "echo nonsense", "true"])
 def test_a_python_that_cannot_answer(answer: str, tmp_path: Path) -> None:
     build = answering(tmp_path, answer)

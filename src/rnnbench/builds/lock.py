@@ -75,7 +75,9 @@ def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
         locked = locked_versions(pins)
         named = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
         return {"python": pins.python, "distributions": named}
-    start, extra = launcher(build, root), environment(build)
+    # What points into carried packages is about the machine that they are carried to.
+    own = {key: value for key, value in environment(build).items() if "{packages}" not in value}
+    start, extra = launcher(build, root), own
     # A variable such as PYTHONPATH changes what even this interpreter finds when it starts.
     if start == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
         found = _running()
