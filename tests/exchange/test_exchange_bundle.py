@@ -47,13 +47,17 @@ def with_a_probe(bundle: Path, folder: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Starts the bundle with an environment that leads nowhere near this project."""
+    """Starts the bundle with an environment that leads nowhere near this project, and a timing
+    lock of its own: nothing is measured."""
     return subprocess.run(
         [sys.executable, "-I", str(folder / "run.py"), *arguments],
         capture_output=True,
         text=True,
         cwd="/",
-        env={"PATH": "/usr/bin:/bin"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "RNNBENCH_TIMING_LOCK": str(folder.parent / "timing.lock"),
+        },
     )
 
 
@@ -118,6 +122,23 @@ def test_a_run_is_held_to_its_limit_of_memory(tmp_path: Path) -> None:
     assert taken.returncode == 0, taken.stderr
     (record,) = map(read_record, project.records())
     assert record.verdict.reasons[0].code == "out_of_memory"
+
+
+def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "home")
+    for repeat in ("1", "0", "1"):
+        folder = tmp_path / repeat
+        if not folder.exists():
+            made = project.rnnbench(
+                *("bundle", "small", "-o", str(folder), "--conf", str(project.conf)),
+                *("--overrides", f"repeat={repeat}"),
+            )
+            assert made.returncode == 0, made.stderr
+            assert run(folder).returncode == 0
+        assert project.rnnbench("import", str(folder)).returncode == 0
+    (plan,) = (project.folder / "results").glob("*/small/plan.jsonl")
+    names = {json.loads(line)["name"] for line in plan.read_text().splitlines()}
+    assert names == {path.stem for path in project.pointers("small")} and len(names) == 4
 
 
 @pytest.fixture(scope="module")

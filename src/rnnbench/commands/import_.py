@@ -25,7 +25,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     taken = []
     for source in options.sources:
-        experiment, files = _bundle(source) if source.is_dir() else _archive(source)
+        experiment, files = (
+            _bundle(source, options.results) if source.is_dir() else _archive(source)
+        )
         taken.append(
             (source, unpack.examine(files, options.results, experiment, str(source)), experiment)
         )
@@ -47,7 +49,7 @@ def _archive(source: Path) -> tuple[str, dict[str, bytes]]:
     return experiment, files
 
 
-def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
+def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
     """A bundle's outcomes as the files an export would hold."""
     facts = _facts(source)
     experiment = str(facts["name"])
@@ -59,7 +61,8 @@ def _bundle(source: Path) -> tuple[str, dict[str, bytes]]:
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
         files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer_to(record))
-        files[f"{record.machine}/{experiment}/plan.jsonl"] = (source / "plan.jsonl").read_bytes()
+        plan = f"{record.machine}/{experiment}/plan.jsonl"
+        files[plan] = outcomes.plan_with(source / "plan.jsonl", results / plan)
         files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
     for kind, made in (
         ("certificates", outcomes.certificates_in(source)),

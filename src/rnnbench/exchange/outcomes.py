@@ -79,6 +79,18 @@ def _beside(folder: Path, kind: str, made: Callable[..., dict[str, Any]]) -> Ite
         yield found
 
 
+def plan_with(plan: Path, here: Path) -> bytes:
+    """The bundle's plan, and of the one that is `here` the other runs that have a pointer: an
+    experiment may travel in several bundles."""
+    planned = _plan(plan)
+    known = _plan(here) if here.exists() else {}
+    others = [
+        run for name, run in known.items()
+        if name not in planned and (here.parent / f"{name}.json").is_file()
+    ]  # fmt: skip
+    return "".join(json.dumps(run) + "\n" for run in [*planned.values(), *others]).encode()
+
+
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
     events, garbage = _events(path.with_name("events.jsonl"))
     return Outcome(
