@@ -6,22 +6,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
 import pytest
 import yaml
 
-from rnnbench.builds.environments import make
-from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import Experiment
-from rnnbench.errors import BuildError
 from rnnworker import precision
 from rnnworker.canonical import GATES
 from rnnworker.recurrent import native, native_jax, native_torch
 from tests.conftest import ROOT
+from tests.worker.building import build_python
 
 CHOICE = yaml.safe_load((ROOT / "conf" / "rnn" / "native.yaml").read_text())
 # What is certified in each build: (cell, both directions, precision).
@@ -230,7 +227,7 @@ def test_what_cannot_be_is_skipped_in_words() -> None:
 @pytest.fixture(scope="module", params=ASKED)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict:
     """What one build says, its `framework` among it."""
-    framework, python = request.param, _python(request.param, tmp_path_factory)
+    framework, python = request.param, build_python(request.param, "3.11", tmp_path_factory)
     asked = {"framework": framework, "choice": CHOICE, "certificates": ASKED[framework]}
     asked["source"] = str(ROOT / "src")
     done = subprocess.run(
@@ -242,21 +239,6 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {**json.loads(done.stdout.splitlines()[-1]), "framework": framework}
-
-
-def _python(framework: str, temporary: pytest.TempPathFactory) -> Path:
-    """The Python of the build: this checkout's, or one made from the lock."""
-    wanted = pins(ROOT / LOCKS / f"{framework}.lock", "3.11", None)
-    home = ROOT
-    if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = temporary.mktemp("environment")
-        try:
-            make(wanted, home)
-        except BuildError as error:
-            if "connect" in str(error).lower() or "fetch" in str(error).lower():
-                pytest.skip(f"the packages cannot be had: {error}")
-            raise
-    return wanted.folder(home) / "bin" / "python"
 
 
 def kernel(framework: str, cell: str) -> str:
