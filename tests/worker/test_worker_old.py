@@ -1,4 +1,4 @@
-"""The worker in the TensorFlow of the seeds: with dropout, a training step has one more input."""
+"""The worker in the TensorFlow of the seeds, with two recurrent layers and dropout."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ session = frameworks.open_session(asked["config"], 1)
 session.load_data(asked["data"])
 session.build()
 session.train_steps(1)
-print("FOUND " + json.dumps(session.attest()))
+shapes = [session.layer_shapes(layer) for layer in session.recurrent.layers]
+shapes = [[[int(size) for size in shape] for shape in pair] for pair in shapes]
+print("FOUND " + json.dumps({"shapes": shapes, "kernel": session.attest()["found"]}))
 """
 
 
 @pytest.mark.parametrize(("build", "version"), FRAMEWORKS)
-def test_a_model_with_dropout_tells_its_kernel(build, version, tmp_path, tmp_path_factory) -> None:
+def test_its_kernel_and_the_shapes_of_its_layers_are_known(
+    build, version, tmp_path, tmp_path_factory
+) -> None:
     python = build_python(build, version, tmp_path_factory)
     stream = numpy.random.RandomState(0)
     data = {f"x_{n}": stream.uniform(size=(16, 28, 28)).astype("f4") for n in ("train", "val")}
@@ -54,4 +58,6 @@ def test_a_model_with_dropout_tells_its_kernel(build, version, tmp_path, tmp_pat
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, done.stderr[-3000:]
-    assert json.loads(lines[0].removeprefix("FOUND "))["found"] == ["while"]
+    found = json.loads(lines[0].removeprefix("FOUND "))
+    assert found["kernel"] == ["while"]
+    assert found["shapes"] == [[[28, 28], [28, 4]], [[28, 4], [4]]]

@@ -18,3 +18,7 @@ class Session(ArraysSession):
         import keras
 
         return keras
+
+    def layer_shapes(self, layer):
+        # TensorFlow 1.2 loses how many steps a layer gives out; Keras does not.
+        return layer.input_shape[1:], layer.output_shape[1:]
