@@ -44,7 +44,7 @@ def answers(
     if fastest.empty:
         return [Answer(NO_RUNS)]
     several = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
-    varied = [name for name in GROUP if fastest[name].nunique() > 1]
+    varied = [name for name in GROUP if fastest[name].nunique() > 1 and name not in reference]
     same_group = [name for name in GROUP if name not in reference]
     found = []
     for key, contests in fastest.groupby(same_group, sort=False):

@@ -18,7 +18,8 @@ from rnnbench.report.curves import curves_section
 from rnnbench.report.efficiency import efficiency_section
 from rnnbench.report.equal import equal_section
 from rnnbench.report.figure import Figure
-from rnnbench.report.figures import PANELS, figures
+from rnnbench.report.figures import PANELS, figures, places
+from rnnbench.report.labels import side_by_side
 from rnnbench.report.money import money_section, recommendations
 from rnnbench.report.others import beside_section
 from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
@@ -40,7 +41,7 @@ from rnnbench.tables.cost import cost
 from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
-from rnnbench.tables.frame import GROUP, tidy
+from rnnbench.tables.frame import tidy
 from rnnbench.tables.gaps import skipped as skipped_table
 from rnnbench.tables.learning import learning
 from rnnbench.tables.order import order
@@ -71,8 +72,8 @@ class Content:
     """The parts of a report, in the order of the page; a sheet without rows is left out.
 
     `answer_sheets`: in the place of too many answers, one by one. `cells` are where the numbers of
-    the tables lead; `whole` says that their raw epochs stand on the page. `csv` holds the tables as
-    data, by file name."""
+    the tables lead; `whole` says that their raw epochs stand on the page. `panels`: how many places
+    (group and device) are drawn, 0 where all are. `csv` holds the tables as data, by file name."""
 
     experiment: Experiment
     summary: str
@@ -86,6 +87,7 @@ class Content:
     skipped: list[Sheet]
     provenance: list[Sheet]
     figures: list[Figure]
+    panels: int
     missing: list[str]
     faults: list[str]
     cells: list[RawCell]
@@ -121,12 +123,6 @@ class Content:
         return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
 
     @property
-    def panels(self) -> int:
-        """How many places (group and device) are drawn, 0 where all are."""
-        places = self.csv["time"].groupby([*GROUP, "device", "machine"]).ngroups
-        return PANELS if places > PANELS else 0
-
-    @property
     def pooled(self) -> bool:
         return bool(self.csv["time"]["method"].str.startswith("pooled").any())
 
@@ -160,7 +156,8 @@ def content(
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
-    arrival, drawn = target(frame), figures(frame, speed)
+    moved = side_by_side(speed, reference)
+    arrival, drawn = target(frame), figures(frame, speed, moved)
     reached = efficiency(frame, beside.probes)
     unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
     ink = colours(speed["implementation"])
@@ -184,13 +181,16 @@ def content(
         answers=[headline(winners, same, reference)] if long else answers(winners, same, reference),
         answer_sheets=[answer_sheet(winners, same, learnt, reference)] if long else [],
         advice=recommendations(money, beside),
-        time=_filled(sheets.time_sheet(speed), sheets.step_sheet(speed)),
-        accuracy=_filled(sheets.accuracy_sheet(learnt), sheets.learning_sheet(same)),
+        time=_filled(sheets.time_sheet(moved(speed)), sheets.step_sheet(moved(speed))),
+        accuracy=_filled(
+            sheets.accuracy_sheet(moved(learnt)), sheets.learning_sheet(moved(same))
+        ),
         sections=[section for section in sections if section],
         runs=_filled(lists.runs_sheet(every, MANY)),
         skipped=_filled(lists.skipped_sheet(skipped_table(skipped))),
         provenance=_filled(lists.provenance_sheet(provenance(records))),
         figures=[figure for figure in drawn if figure.kind != "curve"],
+        panels=PANELS if places(moved(speed)) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
         cells=raw_cells(records, beside.mlflow, whole),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rnnbench.report.colours import colours
@@ -11,6 +11,7 @@ from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
 from rnnbench.report.panels import LOG_FROM, speedup_limits, speedup_panel, time_limits, time_panel
 from rnnbench.tables.curves import curves
+from rnnbench.tables.frame import COLUMN, GROUP
 from rnnbench.tables.order import binned, order
 from rnnbench.tables.time import COMPARED
 from rnnbench.tables.usable import run_values
@@ -22,18 +23,30 @@ CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
 PANELS = 12  # of a kind: what a person scrolls through; the tables hold every cell
 
 
-def figures(frame: pd.DataFrame, table: pd.DataFrame) -> list[Figure]:
+def figures(
+    frame: pd.DataFrame, table: pd.DataFrame, moved: Callable[[pd.DataFrame], pd.DataFrame]
+) -> list[Figure]:
     """Figures of time, speed-up, learning and order that `frame` has data for, of the first
-    `PANELS` places (group and device). `table` is the time table of `frame`."""
+    `PANELS` places (group and device). `table` is the time table of `frame`, `moved` what
+    `side_by_side` makes of such tables."""
     if table.empty:
         return []
-    ink = colours(table["implementation"])
-    cells = first_places(with_labels(table))
+    labelled = with_labels(moved(table))
+    ink = colours(labelled["implementation"])
     return [
-        *_speed(cells, with_labels(run_values(frame)), ink),
-        *(one for measure in CURVES for one in _learning(frame, measure, ink)),
-        *_orders(binned(order(frame)), ink),
+        *_speed(first_places(labelled), with_labels(moved(run_values(frame))), ink),
+        *(
+            one
+            for measure in CURVES
+            for one in _learning(moved(curves(frame, measure)), measure, ink)
+        ),
+        *_orders(binned(order(frame)), colours(table["implementation"])),
     ]
+
+
+def places(table: pd.DataFrame) -> int:
+    """How many pairs of group and device `table` has."""
+    return int(table.groupby([*GROUP, *COLUMN]).ngroups)
 
 
 def first_places(table: pd.DataFrame) -> pd.DataFrame:
@@ -61,8 +74,8 @@ def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> I
                              speedup_panel(here, ink, ratios))  # fmt: skip
 
 
-def _learning(frame: pd.DataFrame, measure: str, ink: Mapping[str, str]) -> Iterator[Figure]:
-    table = first_places(with_labels(curves(frame, measure)))
+def _learning(table: pd.DataFrame, measure: str, ink: Mapping[str, str]) -> Iterator[Figure]:
+    table = first_places(with_labels(table))
     for (group, device), here in table.groupby(["group_name", "column_name"], sort=False):
         title = f"{CURVES[measure].capitalize()} on {device}"
         panel = curve_panel(here, measure, ink)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report.anchors import cell_anchor
@@ -20,21 +20,51 @@ def short_group(row: Any, varied: Collection[str]) -> str:
     return f"{row['model']} ({rest})" if rest else str(row["model"])
 
 
+def side_by_side(
+    time_table: pd.DataFrame, reference: Mapping[str, str]
+) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """Moves the axes of the `reference` that vary in `time_table` (the build, say) from a table's
+    groups into its implementations, the fastest first, so that what is compared stands together.
+    For tables with the columns of a cell; `anchor` still leads to its own runs."""
+    axes = [axis for axis in reference if axis in GROUP and time_table[axis].nunique() > 1]
+    if not axes:
+        return lambda table: table
+    named = [*(["implementation"] if time_table["implementation"].nunique() > 1 else []), *axes]
+
+    def names(table: pd.DataFrame) -> list[str]:
+        return [", ".join(filter(None, row)) for row in zip(*map(table.get, named), strict=True)]
+
+    usual = time_table["epoch_seconds"].groupby(names(time_table)).median()
+
+    def moved(table: pd.DataFrame) -> pd.DataFrame:
+        anchors = [cell_anchor(row) for row in table.to_dict("records")]
+        table = table.assign(anchor=anchors, implementation=names(table), **dict.fromkeys(axes, ""))
+        return table.sort_values(
+            "implementation", key=lambda column: column.map(usual), kind="stable"
+        )
+
+    return moved
+
+
 def with_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with the columns `group_name` (``digits_rnn · lstm · current · units=512``),
-    `column_name` (the device, with its machine where one device has several), `shown` (the
-    implementation, with a dagger where a run is suspect) and `anchor` (where its runs stand)."""
+    """`table` with the columns `group_name` (``digits_rnn · lstm · current · units=512``; of
+    several groups what tells them apart), `column_name` (the device, with its machine where one
+    device has several), `shown` (the implementation, with a dagger where a run is suspect) and
+    `anchor` (where its runs stand)."""
     table = table.copy()
-    several = (table.groupby("device")["machine"].nunique() > 1).to_dict()
-    groups = zip(*(table[name] for name in GROUP), strict=True)
+    machines = (table.groupby("device")["machine"].nunique() > 1).to_dict()
+    several_groups = len(table[GROUP].drop_duplicates()) > 1
+    telling = [name for name in GROUP if table[name].nunique() > 1] if several_groups else GROUP
+    groups = zip(*(table[name] for name in telling), strict=True)
     table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [
         f"{device or 'device not named'} on {machine}"
-        if several[device]
+        if machines[device]
         else device or "device not named"
         for device, machine in zip(table["device"], table["machine"], strict=True)
     ]
-    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
+    if "anchor" not in table:
+        table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
     names = [name or "model" for name in table["implementation"]]
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
     table["shown"] = [
