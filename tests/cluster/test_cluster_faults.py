@@ -7,6 +7,7 @@ make: one until its job is over its time limit, one until its node is lost.
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -33,6 +34,16 @@ def running(slurm: Slurm) -> dict[str, tuple[str, str]]:
     told = slurm.call("squeue", "-h", "-t", "RUNNING", "-o", "%k|%i|%N").splitlines()
     jobs = [line.split("|") for line in told]
     return {Path(comment).stem: (job, node) for comment, job, node in jobs}
+
+
+def queued(slurm: Slurm) -> list[str]:
+    jobs = sorted((int(job), comment) for job, _, comment in slurm.jobs())
+    return [Path(comment).stem for _, comment in jobs if Path(comment).stem in ALL]
+
+
+def planned(project: ClusterProject) -> list[str]:
+    lines = (project.folder / FOLDER / "plan.jsonl").read_text().splitlines()
+    return [json.loads(line)["name"] for line in lines]
 
 
 def names(project: ClusterProject) -> Counter[str]:
@@ -68,6 +79,8 @@ def first_day(project: ClusterProject, slurm: Slurm) -> str:
     process = project.start(experiment="cluster_faults")
     try:
         wait_until(lambda: {CANCELLED, LIMITED} <= set(running(slurm)), 90, "two jobs at once")
+        queue = queued(slurm)
+        assert queue == planned(project)[: len(queue)], "the queue is in the order of the plan"
         slurm.call("scancel", running(slurm)[CANCELLED][0])
         slurm.kill("slurmctld")
         time.sleep(AWAY)
