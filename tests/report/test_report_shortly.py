@@ -60,3 +60,18 @@ def test_a_network_with_one_implementation_is_no_contest():
     mixed = [r for r in many(CELLS) if r.choices["rnn"] == "keras" or r.choices["cell"] != "lstm"]
     (sheet,) = content(mixed, EXPERIMENT).answer_sheets
     assert [row.head for row in sheet.rows] == list(CELLS[1:])
+
+
+def test_networks_of_one_row_each_are_named_by_their_model_and_one_dot_is_not_drawn():
+    made = []
+    for number, one in enumerate(r for r in many(CELLS) if r.choices["rnn"] == "unrolled"):
+        if one.repeat == 0:
+            choices = {**one.choices, "model": f"m{number}"}
+            name = f"{'-'.join(choices.values())}-s0-r0"
+            made.append(dataclasses.replace(one, choices=choices, name=name))
+    found = content(made, EXPERIMENT)
+    (sheet,) = found.answer_sheets
+    assert [(row.head, row.group) for row in sheet.rows] == [
+        (record.choices["model"], "") for record in made
+    ]
+    assert not found.figures_of("time")

@@ -66,8 +66,9 @@ def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> I
             apart = times[0] > 0 and times[1] > LOG_FROM * times[0]
             limits = time_limits(here, dots) if apart else times
             title = f"Seconds per epoch on {device}"
-            yield figure("time", str(group), str(device), title,
-                         time_panel(here, dots, ink, limits))  # fmt: skip
+            if len(here) > 1 or len(dots) > 1:  # one dot is no picture of anything
+                yield figure("time", str(group), str(device), title,
+                             time_panel(here, dots, ink, limits))  # fmt: skip
             if compared and here["speedup"].notna().any():
                 title = f"Speed-up on {device}"
                 yield figure("speedup", str(group), str(device), title,

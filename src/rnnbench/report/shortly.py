@@ -102,20 +102,22 @@ def _rows(
     texts: Callable[[Mapping[Any, Any]], tuple[str, ...]],
     linked: tuple[bool, ...],
 ) -> tuple[Row, ...]:
-    """A row for each of `shown`, with what tells it from `every` other; `linked` marks the cells
-    that lead to its runs."""
+    """A row for each of `shown`, under its model with what tells it from `every` other, or by its
+    model where each has one row; `linked` marks the cells that lead to its runs."""
     varied = [name for name in GROUP if every[name].nunique() > 1]
     places = every.groupby("device")["machine"].nunique()
     several_places = every[["device", "machine"]].drop_duplicates().shape[0] > 1
+    one_each = bool(shown["model"].is_unique)
     rows = []
     for row in shown.to_dict("records"):
         where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
-        what = short_group({**row, "model": ""}, varied).strip(" ()") or row["model"]
+        what = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
+        what = what or row["model"]
         head = f"{what} on {where}" if several_places else what
         implementation = implementation_of(row["rnn"], row["alias"])
         target = cell_anchor({**row, "implementation": implementation})
         links = tuple(target if mark else "" for mark in linked)
-        rows.append(Row(head, texts(row), row["model"], links))
+        rows.append(Row(head, texts(row), "" if one_each else row["model"], links))
     groups = list(dict.fromkeys(row.group for row in rows))
     return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
 
