@@ -4,9 +4,9 @@
 
 For each build, pairs of two fresh processes in random order: the worker, as the workflow starts
 it, and a script of `plain/` as a person would write it: the same layers, data, batch, epochs,
-seed, threads and cores. Compared are the seconds of epochs 2 to the last inside ``fit``, summed:
-the first traces and compiles in the script, which has no warm-up. The number of pairs is fixed
-beforehand and all are printed. Interval: Student's t on the pairs' log ratios.
+seed, threads and cores. Compared is the median of epochs 2 to the last inside ``fit``, as
+everywhere here: the first traces and compiles in the script, which has no warm-up. The number of
+pairs is fixed beforehand and all are printed. Interval: Student's t on the pairs' log ratios.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rnnbench.planning import Run, make_plan  # noqa: E402
 from rnnbench.running import affinity  # noqa: E402
 from rnnbench.running.train import Place, timing_lock, train  # noqa: E402
 from rnnbench.running.worker import worker_environment  # noqa: E402
-from rnnbench.tables.stats import ratio_interval  # noqa: E402
+from rnnbench.tables.stats import ratio_interval, run_value  # noqa: E402
 
 SCRIPTS = {"tf_2_21": "keras3.py", "tf_1_15": "tensorflow1.py", "tf_1_2": "tensorflow1.py"}
 MARGIN = (0.97, 1.03)
@@ -116,7 +116,7 @@ def by_worker(run: Run, place: Place) -> float:
     record = train(run.as_dict(), place, label=run.name)
     if record.verdict.status == "void":
         raise SystemExit(f"{run.name}: {record.verdict.reasons[0].text}")
-    return sum(epoch.seconds for epoch in record.epochs[1:])
+    return run_value([epoch.seconds for epoch in record.epochs[1:]])
 
 
 def by_script(build: str, config: Mapping[str, Any]) -> float:
@@ -140,7 +140,7 @@ def by_script(build: str, config: Mapping[str, Any]) -> float:
             stderr=subprocess.DEVNULL,
             check=True,
         )
-    return sum(json.loads(done.stdout.splitlines()[-1])[1:])
+    return run_value(json.loads(done.stdout.splitlines()[-1])[1:])
 
 
 if __name__ == "__main__":

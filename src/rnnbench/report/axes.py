@@ -13,6 +13,7 @@ from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Column, Row, Sheet
+from rnnbench.report.sheets import marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +92,7 @@ def builds_sheet(table: pd.DataFrame) -> Sheet:
 
 def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
     labelled = with_labels(table)
-    order = [table["against"].iloc[0], *dict.fromkeys(table["build"])]
-    rank = {name: order.index(name) for name in order}
+    rank = table.groupby("build")["epoch_seconds"].median().rank().to_dict()
     by = ["model", "cell", "variant", "implementation"]
     for place, (key, cells) in enumerate(labelled.groupby(by, sort=False)):
         if place < DRAWN:
@@ -101,7 +101,7 @@ def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
                 device=cells["column_name"],
                 share=cells["epoch_seconds"]
                 / cells.groupby("column_name")["epoch_seconds"].transform("min"),
-                text=[n.seconds(row["epoch_seconds"]) for row in texts],
+                text=[marked(n.seconds(row["epoch_seconds"]), row) for row in texts],
                 span=[
                     n.span(row["epoch_low"], row["epoch_high"], row["epoch_seconds"])
                     for row in texts
