@@ -74,6 +74,21 @@ def test_builds_by_hand():
     assert builds(tidy(records[::2]), {}).empty
 
 
+def test_a_change_of_build_has_the_interval_of_the_time_table():
+    noise = ((0.99, 1.02, 1.0), (1.0, 0.98, 1.03), (1.02, 1.0, 0.99))
+    frame = tidy([
+        in_build(build, repeat=repeat, epoch_seconds=wobble)
+        for build, wobbles in zip(("new", "old", "older"), noise, strict=True)
+        for repeat, wobble in enumerate(wobbles)
+    ])  # fmt: skip
+    changes = builds(frame, {"build": "new"}).set_index("build")
+    speed = time(frame, {"build": "new"}).set_index("build")
+    assert speed["method"]["old"].startswith("pooled")
+    for build in ("old", "older"):
+        assert changes["change_low"][build] == pytest.approx(1 / speed["speedup_high"][build])
+        assert changes["change_high"][build] == pytest.approx(1 / speed["speedup_low"][build])
+
+
 def test_amdahl_is_found_again():
     counts = [1, 2, 4, 8]
     assert serial_fraction(counts, [amdahl(n, 0.1) for n in counts]) == pytest.approx(0.1)

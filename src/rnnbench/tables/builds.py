@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
 from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, compare
 from rnnbench.tables.usable import run_values
@@ -29,18 +30,18 @@ def builds(
     """One row per cell that was measured in more than one build; empty for one build.
 
     Columns: the cell; `against` (the reference build: the one that `reference` names, else
-    the first); `runs`, `suspect`; `epoch_seconds` with 95 %
-    `epoch_low`, `epoch_high`; `change` = own seconds / the reference build's (above 1: slower)
-    with 95 % `change_low`, `change_high`; `effect`: the change of log seconds in standard
-    deviations between runs, pooled over the two cells (Cohen's d; missing for one run);
-    `shown_different`; `regression` (bool: shown, and slower by 2 % or more); `words`.
+    the first); `runs`, `suspect`; `epoch_seconds` with 95 % `epoch_low`, `epoch_high`; `change` =
+    own seconds / the reference build's (above 1: slower) with 95 % `change_low`, `change_high`, as
+    in the time table; `effect`: the change of log seconds in standard deviations between runs,
+    pooled over the two cells (Cohen's d; missing for one run); `shown_different`; `regression`
+    (bool: shown, and slower by 2 % or more); `words`.
     """
     import pandas as pd
 
     values = run_values(frame)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
-    cells = dict(iter(values.groupby(KEY, sort=False)))
+    cells, spreads = dict(iter(values.groupby(KEY, sort=False))), pooled_spreads(values, KEY)
     first = reference.get("build") or values["build"].iloc[0]
     rest = [name for name in KEY if name != "build"]
     rows: list[dict[str, Any]] = []
@@ -52,7 +53,7 @@ def builds(
         for name in names:
             cell = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
             base = {**cell, "build": against}
-            rows.append(_row(cells, cell, base, certificates))
+            rows.append(_row(cells, cell, base, certificates, shared(spreads, cell, base)))
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
@@ -61,6 +62,7 @@ def _row(
     cell: Mapping[str, Any],
     base: Mapping[str, Any],
     certificates: Certificates,
+    spread: Spread | None,
 ) -> dict[str, Any]:
     own, other = (cells[tuple(one[name] for name in KEY)] for one in (cell, base))
     seconds = mean_interval(own["seconds"].tolist())
@@ -82,7 +84,7 @@ def _row(
     if certificates.judge(cell, base)[0] == UNEQUAL:
         return {**row, "words": NOT_EQUAL}
     # `compare` gives the speed-up of its first over its second: here the reference build's.
-    ratio = compare(other, own)
+    ratio = compare(other, own, spread)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
     return {
         **row,
