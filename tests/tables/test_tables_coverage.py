@@ -12,7 +12,7 @@ import pytest
 
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
-from rnnbench.tables.stats import block_differences, ratio_interval
+from rnnbench.tables.stats import block_differences, ratio_interval, run_value
 
 TRIES = 2000
 
@@ -43,6 +43,20 @@ def shown_different(logs, **how):
 def test_what_is_used_covers_93_to_97_percent(repeats, low, high):
     logs = made(np.random.default_rng(repeats), 4, repeats, low, high)
     assert 0.93 <= 1 - shown_different(logs) <= 0.97
+
+
+# Spread from run to run and from epoch to epoch, as measured on one thread (benchmarks/README.md,
+# "Builds"): of `builds`, and of `quick` in a bad hour.
+@pytest.mark.parametrize(("run", "epoch"), [(0.067, 0.047), (0.135, 0.142)])
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_a_against_a_from_epochs_that_differ_as_measured_ones_do(run, epoch, repeats):
+    generator = np.random.default_rng(repeats)
+    logs = made(generator, 2, repeats, run, run)
+    epochs = generator.normal(size=(*logs.shape, 6)) * epoch
+    # One epoch in twenty takes a third longer: something else ran, and the median is to bear it.
+    epochs += np.where(generator.random(epochs.shape) < 0.05, 0.3, 0)
+    seconds = np.apply_along_axis(run_value, -1, np.exp(logs[..., None] + epochs))
+    assert 0.03 <= shown_different(np.log(seconds)) <= 0.07
 
 
 @pytest.mark.parametrize("cells", [2, 3, 4, 8])
