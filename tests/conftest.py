@@ -22,6 +22,11 @@ if os.environ.get("RNNBENCH_FAULTS") != "all":
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
 
+# A shell without job control starts what it puts in the background deaf to Ctrl-C, and everything
+# below it inherits that: then Snakemake would be right not to end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @dataclass
 class Project:
