@@ -19,7 +19,6 @@ from rnnbench.running import supervise as supervising
 from rnnbench.running import train as room
 from rnnbench.running import worker
 from rnnbench.running.train import Place, main_label, read_plan_line, train
-from rnnbench.running.worker import worker_environment
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
@@ -280,43 +279,6 @@ def test_the_mirror_is_called_at_handshakes_with_the_key(place: Place) -> None:
     for _, events in calls:
         assert events[-1] == "handshake"
         assert events.count("phase_begin") == events.count("phase_end")
-
-
-def test_the_worker_environment_is_ours_but_for_what_would_lead_it_astray() -> None:
-    ours = {
-        "HOME": "/home/me",
-        "PATH": "/bin",
-        "PYTHONPATH": "/ours",
-        "PYTHONHOME": "/ours",
-        "VIRTUAL_ENV": "/ours",
-        "OMP_NUM_THREADS": "8",
-        "MKL_NUM_THREADS": "8",
-        "OPENBLAS_NUM_THREADS": "8",
-        "NUMEXPR_NUM_THREADS": "8",
-        "GOTO_NUM_THREADS": "8",
-        "VECLIB_MAXIMUM_THREADS": "8",
-        "MLFLOW_TRACKING_URI": "http://somewhere",
-        "MLFLOW_RUN_ID": "1",
-        "SNAKEMAKE_PROFILE": "x",
-    }
-    config = {"build": {"environment": {"TF_FLAG": True, "PATH": "/theirs"}}}
-    assert worker_environment(ours, config, 2) == {
-        "HOME": "/home/me",
-        "PATH": "/theirs",
-        "OMP_NUM_THREADS": "2",
-        "PYTHONUNBUFFERED": "1",
-        "TF_FLAG": "1",
-    }
-    assert ours["PATH"] == "/bin"
-
-
-def test_the_build_may_set_what_is_taken_out() -> None:
-    build = {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}
-    assert worker_environment({"PYTHONPATH": "/ours"}, {"build": build}, 2) == {
-        "PYTHONPATH": "/theirs",
-        "OMP_NUM_THREADS": "7",
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 def test_the_threads_snakemake_exports_do_not_reach_the_worker(

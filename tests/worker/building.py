@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.interpreters import find
-from rnnbench.builds.pins import LOCKS, pins
+from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.errors import BuildError
 from tests.conftest import ROOT
 
@@ -22,10 +22,15 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
     home = ROOT
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
         home = temporary.mktemp("environment")
-        try:
-            make(wanted, home)
-        except BuildError as error:
-            if "connect" in str(error).lower() or "fetch" in str(error).lower():
-                pytest.skip(f"the packages cannot be had: {error}")
-            raise
+        made_or_skipped(wanted, home)
     return wanted.folder(home) / "bin" / "python"
+
+
+def made_or_skipped(wanted: Pins, home: Path) -> None:
+    """Makes the environment `wanted` below `home`; skips where its packages cannot be had."""
+    try:
+        make(wanted, home)
+    except BuildError as error:
+        if "connect" in str(error).lower() or "fetch" in str(error).lower():
+            pytest.skip(f"the packages cannot be had: {error}")
+        raise

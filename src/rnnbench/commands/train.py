@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     if rule is not None and planned["repeat"] >= rule.least:
         # In a process of its own: this one waits beside the timed run, and needs no SciPy for it.
         with ProcessPoolExecutor(1, mp_context=get_context("fork")) as other:
-            why = other.submit(why_not_needed, planned, place).result()
+            why = other.submit(why_not_needed, planned, place, rule).result()
         if why:
             write_json(pointer, pointer_without_record(planned["digest"], why, rule))
             say(f"{label}  not needed: {why}")

@@ -157,6 +157,7 @@ def content(
     whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
     moved = side_by_side(speed, reference)
+    beside_speed = moved(speed)
     arrival, drawn = target(frame), figures(frame, speed, moved)
     reached = efficiency(frame, beside.probes)
     unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
@@ -181,7 +182,7 @@ def content(
         answers=[headline(winners, same, reference)] if long else answers(winners, same, reference),
         answer_sheets=[answer_sheet(winners, same, learnt, reference)] if long else [],
         advice=recommendations(money, beside),
-        time=_filled(sheets.time_sheet(moved(speed)), sheets.step_sheet(moved(speed))),
+        time=_filled(sheets.time_sheet(beside_speed), sheets.step_sheet(beside_speed)),
         accuracy=_filled(
             sheets.accuracy_sheet(moved(learnt)), sheets.learning_sheet(moved(same))
         ),
@@ -190,7 +191,7 @@ def content(
         skipped=_filled(lists.skipped_sheet(skipped_table(skipped))),
         provenance=_filled(lists.provenance_sheet(provenance(records))),
         figures=[figure for figure in drawn if figure.kind != "curve"],
-        panels=PANELS if places(moved(speed)) > PANELS else 0,
+        panels=PANELS if places(beside_speed) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
         cells=raw_cells(records, beside.mlflow, whole),

@@ -53,8 +53,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     `anchor` (where its runs stand)."""
     table = table.copy()
     machines = (table.groupby("device")["machine"].nunique() > 1).to_dict()
-    several_groups = len(table[GROUP].drop_duplicates()) > 1
-    telling = [name for name in GROUP if table[name].nunique() > 1] if several_groups else GROUP
+    telling = [name for name in GROUP if table[name].nunique() > 1] or GROUP
     groups = zip(*(table[name] for name in telling), strict=True)
     table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [

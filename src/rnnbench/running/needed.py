@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 
-def why_not_needed(planned: Mapping[str, Any], place: Place) -> str | None:
-    """Why this run need not be measured, by the experiment's ``repeats`` and the records that
-    this site has of it; None where it must be."""
-    rule = rule_of(place)
-    if rule is None or planned["repeat"] < rule.least:
-        return None
+def why_not_needed(planned: Mapping[str, Any], place: Place, rule: Repeats) -> str | None:
+    """Why this run need not be measured, by the experiment's `rule` and the records that this site
+    has of it; None where it must be."""
     spent = 0.0
     cells: dict[str, list[float]] = {}
     cell, device = cell_of(planned["name"]), planned["choices"].get("device")

@@ -13,6 +13,8 @@ What runs: on a CPU oneDNN's LSTM over the whole sequence, forward and backward,
 are torch's own loop in C++ over single ops; on a GPU cuDNN.
 """
 
+import contextlib
+
 import numpy
 
 from rnnworker.recurrent.layer import recurrent_layer
@@ -69,8 +71,9 @@ def layer_class(keras, cell):
         def casting(self, inputs):
             """Keras casts its own variables; torch's parameters stay as they are, and torch's
             ``autocast`` casts them."""
-            half = inputs.dtype in (torch.float16, torch.bfloat16)
-            return torch.autocast(inputs.device.type, inputs.dtype, enabled=half)
+            if inputs.dtype not in (torch.float16, torch.bfloat16):
+                return contextlib.nullcontext()
+            return torch.autocast(inputs.device.type, inputs.dtype)
 
         def pack(self, arrays):
             return pack(cell, arrays)
