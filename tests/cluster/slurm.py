@@ -47,6 +47,9 @@ JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 MinJobAge=3600
 KillWait=2
+# A node that cannot tell for so long that a job has ended is drained, also when it was slurmctld
+# that was away.
+UnkillableStepTimeout=600
 OverTimeLimit=0
 SlurmctldTimeout=30
 SlurmdTimeout=10
@@ -116,8 +119,8 @@ class Slurm:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(subprocess.CalledProcessError):
-                idle = self.call("sinfo", "-h", "-N", "-t", "idle", "-p", "main", "-o", "%N")
-                if len(set(idle.split())) == self.nodes:
+                states = self.call("sinfo", "-h", "-N", "-p", "main", "-o", "%T").split()
+                if states == ["idle"] * self.nodes:
                     return
             time.sleep(0.1)
         raise TimeoutError(f"Slurm's nodes are not idle: see {self.folder}/log")
