@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAMED_BY = (
     *("model", "cell", "implementation", "device", "build", "dataset", "variant", "machine"),
@@ -17,10 +21,17 @@ def cell_anchor(cell: Mapping[Any, Any]) -> str:
     return _id("cell", *(str(cell[name]) for name in NAMED_BY))
 
 
+def cell_anchors(table: pd.DataFrame) -> list[str]:
+    """`cell_anchor` of each row."""
+    columns = (table[name].tolist() for name in NAMED_BY)
+    return [_id("cell", *map(str, cell)) for cell in zip(*columns, strict=True)]
+
+
 def run_anchor(name: str, machine: str) -> str:
     """The id of one run; of a run measured on several machines, of each."""
     return _id("run", name, machine)
 
 
+@lru_cache(maxsize=32768)  # each cell is asked for by every table
 def _id(*parts: str) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part) for part in parts if part)

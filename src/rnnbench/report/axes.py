@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import cell_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import of_these
 from rnnbench.report.figure import Figure, figure
@@ -126,7 +126,7 @@ def threads_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
     )
     named = table.assign(
         shown=table["implementation"].replace("", "model"),
-        anchor=[cell_anchor(row) for row in table.to_dict("records")],
+        anchor=cell_anchors(table),
     )
     ink = of_these(ink, named["shown"])
     by = ["model", "cell", "build", "variant", "machine"]

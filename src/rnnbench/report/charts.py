@@ -35,7 +35,6 @@ def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
         base.mark_rect(color=BLUE).encode(opacity=tint),
         base.mark_text(dy=-7, fontWeight=600).encode(text="text:N"),
         base.mark_text(dy=8, fontSize=9.5).encode(text="span:N"),
-    ).properties(
         width=84 * cells["device"].nunique(),
         height=ROW * cells["build"].nunique(),
     )
@@ -72,7 +71,9 @@ def thread_panel(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMix
             color=colour,
         ),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y, color=colour),
-    ).properties(width=WIDTH, height=HEIGHT)  # fmt: skip
+        width=WIDTH,
+        height=HEIGHT,
+    )  # fmt: skip
 
 
 def second_panel(curves: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
@@ -89,4 +90,6 @@ def second_panel(curves: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMi
     return alt.layer(
         base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
         base.mark_point(filled=True, size=30, opacity=1).encode(x=x, y=y, color=colour),
-    ).properties(width=WIDTH, height=HEIGHT)
+        width=WIDTH,
+        height=HEIGHT,
+    )

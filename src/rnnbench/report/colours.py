@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 # Okabe and Ito (2008), told apart by readers with colour blindness; without yellow and black,
-# one of which is invisible on a light and one on a dark page.
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# one of which is invisible on a light and one on a dark page. For more, grey, Tol's olive (2021)
+# and a violet: no ten colours are told apart by everybody.
+PALETTE = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#8A8A8A", "#999933", "#8172B3"),
+)
 
 
 def colours(implementations: Iterable[str]) -> Mapping[str, str]:
-    """Implementation → colour, by name, so that neither speed nor chance decides; the seventh
+    """Implementation → colour, by name, so that neither speed nor chance decides; the tenth
     begins again, which is why every mark is also labelled."""
     names = sorted(set(implementations))
-    ink = {name: OKABE_ITO[place % len(OKABE_ITO)] for place, name in enumerate(names)}
+    ink = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
     # A model without a recurrent layer has no implementation and is called so on the page.
     return {**ink, "model": ink[""]} if "" in ink else ink
 

@@ -26,6 +26,7 @@ from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_r
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Sheet
 from rnnbench.report.shortly import answer_sheet, headline, is_long
+from rnnbench.report.svg import unchecked
 from rnnbench.report.trust import (
     caveats,
     order_words,
@@ -139,6 +140,7 @@ class Content:
         return ", ".join(self.experiment.reference.values()) or "nothing"
 
 
+@unchecked
 def content(
     records: Sequence[Record],
     experiment: Experiment,

@@ -53,11 +53,9 @@ def curve_panel(
         bottom = alt.Y("low:Q", axis=axis, scale=scale)
         band = alt.Chart(curves).mark_area(opacity=0.12)
         layers.append(band.encode(x=x, y=bottom, y2="high:Q", color=colour_of(ink)))
-    lines = [alt.Chart(curves[curves["implementation"] == name]) for name in names]
-    layers += [
-        line.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(ink)) for line in lines
-    ]
+    layers.append(alt.Chart(curves).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(ink)))
     if len(names) > 1:
+        lines = [alt.Chart(curves[curves["implementation"] == name]) for name in names]
         layers += [
             line.mark_line(
                 strokeWidth=2, strokeCap="butt",
@@ -76,7 +74,7 @@ def curve_panel(
         beside.mark_point(filled=True, size=50, opacity=1).encode(x=alt.value(WIDTH + 11))
     )
     layers.append(text.encode(x=alt.value(WIDTH + 20), y=y, text="shown:N"))
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT)
 
 
 def apart(wanted: list[float], height: float) -> list[float]:
@@ -113,4 +111,4 @@ def order_panel(order: pd.DataFrame, ink: Mapping[str, str]) -> alt.LayerChart |
         for filled, chosen in ((True, order[~order["suspect"]]), (False, order[order["suspect"]]))
         if len(chosen)
     ]
-    return alt.layer(zero, *dots).properties(width=2 * WIDTH, height=130)
+    return alt.layer(zero, *dots, width=2 * WIDTH, height=130)

@@ -31,5 +31,4 @@ def figure(
 ) -> Figure:
     """The chart under its title, drawn."""
     id = re.sub(r"[^A-Za-z0-9_]+", "-", f"{kind}-{group}-{which}").strip("-")
-    titled = chart.properties(title=title)  # type: ignore[attr-defined]
-    return Figure(id, kind, group, title, render(titled, id, title), wide)
+    return Figure(id, kind, group, title, render(chart, id, title), wide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import cell_anchors
 from rnnbench.report.numbers import DAGGER
 from rnnbench.tables.frame import GROUP
 
@@ -37,8 +37,9 @@ def side_by_side(
     usual = time_table["epoch_seconds"].groupby(names(time_table)).median()
 
     def moved(table: pd.DataFrame) -> pd.DataFrame:
-        anchors = [cell_anchor(row) for row in table.to_dict("records")]
-        table = table.assign(anchor=anchors, implementation=names(table), **dict.fromkeys(axes, ""))
+        table = table.assign(
+            anchor=cell_anchors(table), implementation=names(table), **dict.fromkeys(axes, "")
+        )
         return table.sort_values(
             "implementation", key=lambda column: column.map(usual), kind="stable"
         )
@@ -54,17 +55,17 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     table = table.copy()
     machines = (table.groupby("device")["machine"].nunique() > 1).to_dict()
     telling = [name for name in GROUP if table[name].nunique() > 1] or GROUP
-    groups = zip(*(table[name] for name in telling), strict=True)
+    groups = zip(*(table[name].tolist() for name in telling), strict=True)
     table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [
         f"{device or 'device not named'} on {machine}"
         if machines[device]
         else device or "device not named"
-        for device, machine in zip(table["device"], table["machine"], strict=True)
+        for device, machine in zip(table["device"].tolist(), table["machine"].tolist(), strict=True)
     ]
     if "anchor" not in table:
-        table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
-    names = [name or "model" for name in table["implementation"]]
+        table["anchor"] = cell_anchors(table)
+    names = [name or "model" for name in table["implementation"].tolist()]
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
     table["shown"] = [
         f"{name} {DAGGER}" if doubted else name

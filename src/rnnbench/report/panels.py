@@ -57,7 +57,7 @@ def time_panel(
         for filled, chosen in ((True, runs[~runs["suspect"]]), (False, runs[runs["suspect"]]))
         if len(chosen)
     ]
-    return _sized(alt.layer(interval, *dots, mean, label), cells)
+    return alt.layer(interval, *dots, mean, label, **_size(cells))
 
 
 def speedup_panel(
@@ -93,7 +93,7 @@ def speedup_panel(
     label = base.mark_text(align="left", dx=10).encode(
         x=alt.X("end:Q", **x), y=y, text="label:N"
     )  # fmt: skip
-    return _sized(alt.layer(one, interval, point, label), cells)
+    return alt.layer(one, interval, point, label, **_size(cells))
 
 
 def time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
@@ -187,7 +187,6 @@ def colour_of(ink: Mapping[str, str], legend: alt.Legend | None = None) -> alt.C
     return alt.Color("implementation:N", scale=scale, legend=legend)
 
 
-def _sized(
-    chart: alt.LayerChart | alt.FacetChart, cells: pd.DataFrame
-) -> alt.LayerChart | alt.FacetChart:
-    return chart.properties(width=WIDTH, height=ROW * cells["implementation"].nunique())
+def _size(cells: pd.DataFrame) -> dict[str, int]:
+    """For `alt.layer`: `properties` would copy the chart with all its layers."""
+    return {"width": WIDTH, "height": ROW * cells["implementation"].nunique()}

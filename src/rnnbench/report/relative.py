@@ -44,7 +44,9 @@ def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> al
             x=alt.X("value:Q", **x), y=y, color=colour
         ),
         base.mark_text(align="left", dx=9).encode(x=alt.X("end:Q", **x), y=y, text="text:N"),
-    ).properties(width=WIDTH, height=ROW * len(order))
+        width=WIDTH,
+        height=ROW * len(order),
+    )
 
 
 def decades(low: float, high: float) -> list[float]:
@@ -78,4 +80,6 @@ def front_panel(rows: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin
         front.mark_line(strokeDash=[2, 3], opacity=0.7, color="#5d7f95").encode(x=x, y=y),
         base.mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour),
         named.mark_text(align="left", dx=9).encode(x=x, y=y, text="label:N"),
-    ).properties(width=WIDTH, height=180)
+        width=WIDTH,
+        height=180,
+    )

@@ -62,7 +62,9 @@ def roofline(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
             x=x, y=y("gflops_low"), y2="gflops_high:Q", color=colour),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y("gflops"), color=colour),
         alt.Chart(some).mark_text(align="left", dx=10).encode(x=x, y=y("place"), text="label:N"),
-    ).properties(width=WIDTH, height=HEIGHT)  # fmt: skip
+        width=WIDTH,
+        height=HEIGHT,
+    )  # fmt: skip
 
 
 def apart(values: Sequence[float], step: float) -> list[float]:

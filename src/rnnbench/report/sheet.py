@@ -68,9 +68,16 @@ def shortened(sheet: Sheet) -> Sheet:
 def to_html(sheet: Sheet) -> Markup:
     """The table element alone: its looks are the page's, in light and dark."""
     import pandas as pd
+
+    # Great Tables fills cell by cell, which is slow where Arrow stores them.
+    with pd.option_context("mode.string_storage", "python"):
+        return _to_html(shortened(sheet))
+
+
+def _to_html(sheet: Sheet) -> Markup:
+    import pandas as pd
     from great_tables import GT
 
-    sheet = shortened(sheet)
     names = [f"c{number}" for number in range(len(sheet.columns))]
     frame = pd.DataFrame(map(_linked, sheet.rows), columns=names, dtype=object)
     frame.insert(0, "head", [_link(row.head, row.link) for row in sheet.rows])

@@ -63,9 +63,12 @@ def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -
     table = with_labels(table)
     devices = list(dict.fromkeys(table["column_name"]))
     groups = list(dict.fromkeys(table["group_name"]))
+    lines: dict[tuple[str, str], dict[str, dict[Any, Any]]] = {}
+    for cell in table.to_dict("records"):
+        line = lines.setdefault((cell["group_name"], cell["implementation"]), {})
+        line[cell["column_name"]] = cell
     rows = []
-    for (group, _), cells in table.groupby(["group_name", "implementation"], sort=False):
-        there = {cell["column_name"]: cell for _, cell in cells.iterrows()}
+    for (group, _), there in lines.items():
         texts = [
             fill(there[device]) if device in there else n.NOTHING
             for device in devices
@@ -74,8 +77,8 @@ def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -
         links = [
             there[device]["anchor"] if device in there else "" for device in devices for _ in parts
         ]
-        head = cells["shown"].iloc[0].removesuffix(f" {n.DAGGER}")
-        block = str(group) if len(groups) > 1 else ""
+        head = next(iter(there.values()))["shown"].removesuffix(f" {n.DAGGER}")
+        block = group if len(groups) > 1 else ""
         rows.append(Row(head, tuple(texts), block, tuple(links)))
     columns = tuple(
         Column(label, device, quiet=quiet) for device in devices for label, _, quiet in parts

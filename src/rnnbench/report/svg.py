@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     import altair as alt
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Text and lines take the colour of the page around them. Altair's own check of colours does
 # not know currentColor, so this part of the configuration is put into the finished dict.
@@ -22,6 +27,8 @@ CONFIG: dict[str, Any] = {
     "background": None,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
+    # Text is measured with another font than a browser may draw it with.
+    "padding": {"left": 5, "top": 5, "right": 20, "bottom": 5},
     "axis": AXIS,
     "axisY": {"grid": False},
     "title": {
@@ -42,17 +49,50 @@ ALONE = (
 )  # fmt: skip
 
 
+def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
+    """`draw`, with Altair not holding each part of a chart against the schema as it is made: for
+    pages of a hundred figures. A chart that is wrong cannot be rendered."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **named: P.kwargs) -> T:
+        from altair.utils.schemapi import debug_mode
+
+        with debug_mode(False):
+            return draw(*args, **named)
+
+    return drawn
+
+
+class Datasets:
+    """Frame → the name of its rows. Altair would write a frame down once for each layer, and
+    refuses more than 5,000 rows, to spare browsers; here the drawing is done now."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._names: dict[int, tuple[str, Any]] = {}  # with the frame, so that its id is its own
+
+    def __call__(self, frame: Any) -> dict[str, str]:
+        if id(frame) not in self._names:
+            name = f"rows-{len(self._names)}"
+            self._names[id(frame)] = (name, frame)
+            present = frame.astype(object).where(frame.notna(), None)
+            self.values[name] = present.to_dict("records")
+        return {"name": self._names[id(frame)][0]}
+
+
 def render(chart: alt.TopLevelMixin, id: str, title: str) -> str:
     """The chart as an SVG element whose ids all begin with `id` and whose title is `title`
     (read out; everything inside is hidden from it, the tables hold the same numbers)."""
     import altair as alt
     import vl_convert
 
-    # Altair refuses more than 5,000 rows, to spare browsers; here the drawing is done now. Its
-    # check against the schema would take most of the time of a report.
-    with alt.data_transformers.enable("default", max_rows=None):
+    shared = Datasets()
+    alt.data_transformers.register("shared", shared)
+    with alt.data_transformers.enable("shared"):
+        # Its check against the schema would take most of the time of a report.
         spec = chart.to_dict(validate=False)
-    spec["config"] = CONFIG
+    spec |= {"config": CONFIG, "title": title}
+    spec["datasets"] = {**spec.get("datasets", {}), **shared.values}
     return accessible(vl_convert.vegalite_to_svg(spec), id, title)
 
 

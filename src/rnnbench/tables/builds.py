@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.split import Cells, split
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
-from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, compare
+from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, RUN, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 NOTABLE = 0.02  # a shown difference below 2 % is no regression anybody needs named
@@ -41,7 +43,7 @@ def builds(
     values = run_values(frame)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
-    cells, spreads = dict(iter(values.groupby(KEY, sort=False))), pooled_spreads(values, KEY)
+    cells, spreads = split(values, KEY, [*RUN, "implementation"]), pooled_spreads(values, KEY)
     first = reference.get("build") or values["build"].iloc[0]
     rest = [name for name in KEY if name != "build"]
     rows: list[dict[str, Any]] = []
@@ -58,7 +60,7 @@ def builds(
 
 
 def _row(
-    cells: Mapping[Any, pd.DataFrame],
+    cells: Cells,
     cell: Mapping[str, Any],
     base: Mapping[str, Any],
     certificates: Certificates,
@@ -68,9 +70,9 @@ def _row(
     seconds = mean_interval(own["seconds"].tolist())
     row = {
         **cell,
-        "implementation": own["implementation"].iloc[0],
+        "implementation": own["implementation"][0],
         "against": base["build"],
-        "runs": len(own),
+        "runs": len(own["seconds"]),
         "suspect": int(own["suspect"].sum()),
         "epoch_seconds": seconds.estimate,
         "epoch_low": seconds.low,
@@ -106,13 +108,13 @@ def _words(ratio: Ratio) -> str:
     return "slower" if ratio.estimate > 1 else "faster"
 
 
-def _effect(a: pd.Series, b: pd.Series) -> float | None:
+def _effect(a: np.ndarray, b: np.ndarray) -> float | None:
     """(mean log a - mean log b) / pooled standard deviation of log seconds."""
     import numpy as np
 
     if len(a) < 2 or len(b) < 2:
         return None
-    x, y = np.log(a.to_numpy(dtype=float)), np.log(b.to_numpy(dtype=float))
+    x, y = np.log(a), np.log(b)
     squares = ((x - x.mean()) ** 2).sum() + ((y - y.mean()) ** 2).sum()
     spread = float(np.sqrt(squares / (len(a) + len(b) - 2)))
     return float(x.mean() - y.mean()) / spread if spread > 0 else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.price import PriceList
+from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval, ratio_interval
-from rnnbench.tables.time import KEY, NOT_EQUAL
+from rnnbench.tables.time import KEY, NOT_EQUAL, RUN
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -46,8 +48,7 @@ def cost(
     """
     import pandas as pd
 
-    values = run_values(frame)
-    runs = dict(iter(values.groupby(KEY, sort=False)))
+    runs = split(run_values(frame), KEY, [*RUN, "epochs"])
     wanted = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
     usable = time_table[time_table["words"] != NOT_EQUAL]
@@ -78,11 +79,11 @@ def fastest_under(table: pd.DataFrame, budget: float) -> dict[str, Any] | None:
 def _row(
     place: Mapping[Any, Any],
     base: Mapping[Any, Any],
-    own: pd.DataFrame,
-    other: pd.DataFrame,
+    own: Rows,
+    other: Rows,
     prices: PriceList | None,
 ) -> dict[str, Any]:
-    epochs, base_epochs = float(own["epochs"].median()), float(other["epochs"].median())
+    epochs, base_epochs = (float(statistics.median(one["epochs"])) for one in (own, other))
     seconds = mean_interval((own["seconds"] * epochs).tolist())
     price = prices.of(place["device"]) if prices else None
     base_price = prices.of(base["device"]) if prices else None

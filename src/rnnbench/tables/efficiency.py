@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable import run_values
@@ -47,10 +48,11 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
     facts = frame.drop_duplicates("record").set_index("record")[["probe", "config"]]
     values = run_values(frame).join(facts, on="record")
     rows = []
-    for _, runs in values.groupby(KEY, sort=False):
-        first = runs.iloc[0]
-        probe = found.get((first["machine"], first["probe"]))
-        rows.append(_row(runs, probe, _model_of(probe, first["config"])))
+    columns = ["seconds", "steps", "samples", "suspect", "implementation", "probe", "config"]
+    for key, runs in split(values, KEY, columns).items():
+        cell = dict(zip(KEY, key, strict=True))
+        probe = found.get((cell["machine"], runs["probe"][0]))
+        rows.append({**cell, **_row(runs, probe, _model_of(probe, runs["config"][0]))})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
@@ -74,7 +76,7 @@ def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None) -> st
 
 
 def _row(
-    runs: pd.DataFrame, probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None
+    runs: Rows, probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     probe, model, why = probe or {}, model or {}, _why(probe, model)
     step = mean_interval((runs["seconds"] / runs["steps"]).tolist())
@@ -84,8 +86,8 @@ def _row(
         model.get("bytes_per_step"), probe.get("peak_gflops"), probe.get("peak_gb_per_s")
     )  # fmt: skip
     row: dict[str, Any] = {
-        **{name: runs[name].iat[0] for name in CELL},
-        "runs": len(runs),
+        "implementation": runs["implementation"][0],
+        "runs": len(runs["seconds"]),
         "suspect": int(runs["suspect"].sum()),
         "step_seconds": step.estimate,
         "peak_gflops": peak,
@@ -115,7 +117,7 @@ def _row(
     return row
 
 
-def _filled(runs: pd.DataFrame, batch: int | None) -> float:
+def _filled(runs: Rows, batch: int | None) -> float:
     """How full a mean step is: an epoch's last batch may be a part of one."""
     if not batch:
         return 1.0

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
-from rnnbench.tables.time import IS_REFERENCE, KEY, NOT_EQUAL, compare
+from rnnbench.tables.split import Cells, split
+from rnnbench.tables.time import IS_REFERENCE, KEY, NOT_EQUAL, RUN, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -35,14 +36,17 @@ def fastest(
     import pandas as pd
 
     usable = run_values(frame)
-    values, spreads = dict(iter(usable.groupby(KEY, sort=False))), pooled_spreads(usable, KEY)
+    values, spreads = split(usable, KEY, RUN), pooled_spreads(usable, KEY)
     told_by = {"rnn", "alias", *reference}
     same = [name for name in KEY if name not in told_by]
     rows = []
-    for _, cells in time_table.groupby(same, sort=False):
-        ordered = cells.sort_values("epoch_seconds", kind="stable").to_dict("records")
+    contests: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
+    for row in time_table.to_dict("records"):
+        contests.setdefault(tuple(row[name] for name in same), []).append(row)
+    for cells in contests.values():
+        ordered = sorted(cells, key=lambda row: row["epoch_seconds"])
         ranked = [row for row in ordered if row["words"] != NOT_EQUAL]
-        axes = sorted(a for a in told_by - {"rnn", "alias"} if cells[a].nunique() > 1)
+        axes = sorted(a for a in told_by - {"rnn", "alias"} if len({row[a] for row in cells}) > 1)
         if not ranked:
             continue
         unequal = [row for row in ordered if row["words"] == NOT_EQUAL]
@@ -54,7 +58,7 @@ def fastest(
 
 def _contest(
     ranked: list[dict[Any, Any]],
-    values: Mapping[Any, pd.DataFrame],
+    values: Cells,
     axes: list[str],
     spread: Spread | None,
 ) -> dict[str, Any]:

@@ -53,18 +53,29 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    columns: dict[str, list[Any]] = {name: [] for name in [*RUN_COLUMNS, *ROW_COLUMNS]}
+    runs, rows, counts = [], [], []
     for record in records:
-        rows = [_of_run(record), *map(_of_phase, record.phases), *map(_of_epoch, record.epochs)]
-        for name, value in run_facts(record).items():
-            columns[name].extend([value] * len(rows))
-        for name in ROW_COLUMNS:
-            columns[name].extend(row.get(name) for row in rows)
-    frame = pd.DataFrame(columns)
-    text = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started",
-            "kernel", "why_not_cudnn", "probe", "config", "phase"}  # fmt: skip
-    for name in frame.columns:
-        if name not in text:
+        own = [_of_run(record), *map(_of_phase, record.phases), *map(_of_epoch, record.epochs)]
+        runs.append(run_facts(record))
+        rows += own
+        counts.append(len(own))
+    # Facts of a run are made columns once per run, then repeated.
+    of_run = _columns(runs, RUN_COLUMNS)
+    repeated = of_run.loc[of_run.index.repeat(counts)].reset_index(drop=True)
+    return pd.concat([repeated, _columns(rows, ROW_COLUMNS)], axis=1)
+
+
+TEXT = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started", "kernel",
+        "why_not_cudnn", "probe", "config", "phase"}  # fmt: skip
+
+
+def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
+    """`rows` as a frame: text, and float64 for all else, missing where a row has no such key."""
+    import pandas as pd
+
+    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in names})
+    for name in names:
+        if name not in TEXT:
             frame[name] = pd.to_numeric(frame[name]).astype("float64")
     return frame
 

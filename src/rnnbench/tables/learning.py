@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import difference_interval
 from rnnbench.tables.time import KEY, reference_key
 from rnnbench.tables.usable import usable_epochs
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 LEARNING_COLUMNS = [
@@ -42,7 +45,7 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     both["val_acc_gap"] = both["val_acc"] - both["val_acc_base"]
     both["loss_gap"] = (both["loss"] - both["loss_base"]).abs()
     rows = []
-    for key, cell in both.groupby(KEY, sort=False):
+    for key, cell in split(both, KEY, ["seed", "val_acc", "val_acc_gap", "loss_gap"]).items():
         wanted = reference_key(dict(zip(KEY, key, strict=True)), reference)
         rows.append(
             {
@@ -71,19 +74,23 @@ def _beside(epochs: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     return means[base["there"].eq(True)].copy()
 
 
-def _difference(cell: pd.DataFrame) -> dict[str, Any]:
+def _difference(cell: Rows) -> dict[str, Any]:
     """`cell`: rows of `_beside` of one cell, its epochs in order."""
-    last = cell.drop_duplicates("seed", keep="last")
-    gaps = last["val_acc_gap"].dropna().tolist()
+    last = list({seed: place for place, seed in enumerate(cell["seed"].tolist())}.values())
+    gaps = _present(cell["val_acc_gap"][last])
     interval = difference_interval(gaps) if gaps else None
     low, high = (interval.low, interval.high) if interval else (None, None)
     return {
         "seeds": len(last),
-        "val_acc": last["val_acc"].mean(),
+        "val_acc": fmean(accuracies) if (accuracies := _present(cell["val_acc"][last])) else None,
         "val_acc_difference": interval.estimate if interval else None,
         "val_acc_low": low,
         "val_acc_high": high,
-        "val_acc_largest": cell["val_acc_gap"].abs().max(),
-        "loss_largest": cell["loss_gap"].max(),
+        "val_acc_largest": max(map(abs, _present(cell["val_acc_gap"])), default=None),
+        "loss_largest": max(_present(cell["loss_gap"]), default=None),
         "shown_different": low is not None and high is not None and not low <= 0 <= high,
     }
+
+
+def _present(values: np.ndarray) -> list[float]:
+    return [value for value in values.tolist() if value == value]

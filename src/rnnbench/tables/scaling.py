@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.time import KEY, compare
+from rnnbench.tables.split import Rows, split
+from rnnbench.tables.time import KEY, RUN, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -40,13 +41,17 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
     values["threads"] = values["device"].map(threads_of)
     values = values.dropna(subset=["threads"])
     rows: list[dict[str, Any]] = []
-    for _, family in values.groupby(FAMILY, sort=False):
-        by_count = dict(iter(family.groupby("threads", sort=True)))
-        counts = list(by_count)
+    columns = [*RUN, "implementation", "device", "threads"]
+    families: dict[tuple[Any, ...], dict[float, Rows]] = {}
+    for key, runs in split(values, [*FAMILY, "threads"], columns).items():
+        families.setdefault(key[:-1], {})[key[-1]] = runs
+    for family, by_count in families.items():
+        counts = sorted(by_count)
         if len(counts) < LEAST_COUNTS:
             continue
         base = by_count[counts[0]]
-        found = [_row(by_count[count], base) for count in counts]
+        named = dict(zip(FAMILY, family, strict=True))
+        found = [{**named, **_row(by_count[count], base)} for count in counts]
         serial = serial_fraction(
             [row["threads"] / counts[0] for row in found], [row["speedup"] for row in found]
         )
@@ -70,16 +75,16 @@ def serial_fraction(threads: list[float], speedups: list[float]) -> float:
     return min(1.0, max(0.0, sum(x * y for x, y in parts) / weight)) if weight else 0.0
 
 
-def _row(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
-    first = {name: own[name].iat[0] for name in (*FAMILY, "implementation", "device")}
-    threads, least = (float(side["threads"].median()) for side in (own, base))
+def _row(own: Rows, base: Rows) -> dict[str, Any]:
+    threads, least = (float(side["threads"][0]) for side in (own, base))
     is_base = own is base
     ratio = compare(own, base)
     ideal = threads / least
     return {
-        **first,
+        "implementation": own["implementation"][0],
+        "device": own["device"][0],
         "threads": int(threads),
-        "runs": len(own),
+        "runs": len(own["seconds"]),
         "suspect": int(own["suspect"].sum()),
         "speedup": ratio.estimate,
         "speedup_low": None if is_base else ratio.low,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.split import split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable import usable_epochs
 
@@ -58,22 +60,22 @@ def target(frame: pd.DataFrame) -> pd.DataFrame:
                                    on=TASK, how="left")["target"].to_numpy()
     )  # fmt: skip
     there = epochs[epochs["val_acc"] >= epochs["target"]].drop_duplicates("record")
-    arrived = dict(iter(there.groupby(CELL, sort=False)))
+    arrived = split(there, CELL, ["elapsed", "epoch"])
     rows = []
-    for key, cells in epochs.groupby(CELL, sort=False):
-        runs = cells.drop_duplicates("record")
+    runs_of = split(epochs.drop_duplicates("record"), CELL, ["target", "verdict"])
+    for key, runs in runs_of.items():
         row = {
             **dict(zip(CELL, key, strict=True)),
-            "target": runs["target"].iloc[0],
-            "runs": len(runs),
+            "target": runs["target"][0],
+            "runs": len(runs["target"]),
             "suspect": int((runs["verdict"] == "suspect").sum()),
             "reached": 0,
         }
         mine = arrived.get(key)
         if mine is not None:
             seconds = mean_interval(mine["elapsed"].tolist())
-            row |= {"reached": len(mine), "seconds": seconds.estimate,
+            row |= {"reached": len(mine["epoch"]), "seconds": seconds.estimate,
                     "seconds_low": seconds.low, "seconds_high": seconds.high,
-                    "epochs": mine["epoch"].median()}  # fmt: skip
+                    "epochs": statistics.median(mine["epoch"])}  # fmt: skip
         rows.append(row)
     return pd.DataFrame(rows, columns=TARGET_COLUMNS)

@@ -10,6 +10,7 @@ from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
+from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import (
     ONE_RUN,
     Ratio,
@@ -21,6 +22,7 @@ from rnnbench.tables.stats import (
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 NO_DIFFERENCE = "no difference shown"
@@ -33,6 +35,7 @@ COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
 # What a reference may name, beside which everything else of a cell stays as it is.
 KEY = [name for name in CELL if name != "implementation"]
+RUN = ["seconds", "block", "suspect"]  # of a run, what a comparison needs
 
 
 def time(
@@ -60,7 +63,7 @@ def time(
 
     values = run_values(frame)
     spreads = pooled_spreads(values, KEY)
-    cells = dict(iter(values.groupby(KEY, sort=False)))
+    cells = split(values, KEY, [*RUN, "implementation", *PER_RUN])
     rows = []
     for key, runs in cells.items():
         cell = dict(zip(KEY, key, strict=True))
@@ -70,11 +73,12 @@ def time(
         if base is not None and wanted != key:
             equal = certificates.judge(cell, other)
         spread = shared(spreads, cell, other)
-        rows.append({**_row(runs, base, wanted == key, equal, spread),
+        rows.append({**cell, **_row(runs, base, wanted == key, equal, spread),
                      "equal": equal[0], "equal_why": equal[1]})  # fmt: skip
     return pd.DataFrame(rows, columns=TIME_COLUMNS)
 
 
+PER_RUN = ["steps", "samples", "evaluate", "predict"]
 TIME_COLUMNS = [
     *CELL, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
     "us_per_sample", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
@@ -88,9 +92,10 @@ def reference_key(cell: Mapping[str, Any], reference: Mapping[str, str]) -> tupl
     return tuple({**cell, "alias": "", **reference}[name] for name in KEY)
 
 
-def compare(runs: pd.DataFrame, base: pd.DataFrame, spread: Spread | None = None) -> Ratio:
-    """The speed-up of `runs` against `base`: base's seconds / own seconds. Paired by block and
-    with the pooled `spread` of the device where there is one and the blocks are complete."""
+def compare(runs: Rows, base: Rows, spread: Spread | None = None) -> Ratio:
+    """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. Paired
+    by block and with the pooled `spread` of the device where there is one and the blocks are
+    complete."""
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
     blocks_a, blocks_b = base["block"].astype(int).tolist(), runs["block"].astype(int).tolist()
     ratio = ratio_interval(a, b, blocks_a, blocks_b)
@@ -113,16 +118,16 @@ def ratios_shown(table: pd.DataFrame) -> int:
 
 
 def _row(
-    runs: pd.DataFrame,
-    base: pd.DataFrame | None,
+    runs: Rows,
+    base: Rows | None,
     is_reference: bool,
     equal: tuple[str, str],
     spread: Spread | None,
 ) -> dict[str, Any]:
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
-        **{name: runs[name].iat[0] for name in CELL},
-        "runs": len(runs),
+        "implementation": runs["implementation"][0],
+        "runs": len(runs["seconds"]),
         "suspect": int(runs["suspect"].sum()),
         "epoch_seconds": seconds.estimate,
         "epoch_low": seconds.low,
@@ -158,6 +163,6 @@ def _row(
     }
 
 
-def _mean(seconds: pd.Series) -> float | None:
-    measured = [value for value in seconds.dropna().tolist() if value > 0]
+def _mean(seconds: np.ndarray) -> float | None:
+    measured = seconds[seconds > 0].tolist()  # missing is not above 0 either
     return mean_interval(measured).estimate if measured else None

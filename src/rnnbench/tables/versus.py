@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.pooling import pooled_spreads, shared
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import KEY, NOT_EQUAL, compare, in_words
+from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare, in_words
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def versus(
             for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
                 first, second = ({name: side[name].iat[0] for name in KEY} for side in (one, other))
                 equal, why = certificates.judge(first, second)
-                ratio = compare(one, other, shared(spreads, first, second))
+                left, right = (
+                    {name: side[name].to_numpy() for name in RUN} for side in (one, other)
+                )
+                ratio = compare(left, right, shared(spreads, first, second))
                 varied = [name for name in alike if values[name].nunique() > 1]
                 rows.append(
                     {
