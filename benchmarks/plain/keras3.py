@@ -1,6 +1,8 @@
 """A training as one writes it by hand in Keras 3, with the seconds of each epoch.
 
-python keras3.py data/digits.npz UNITS BATCH EPOCHS SEED THREADS
+python keras3.py data/digits.npz SAMPLES UNITS BATCH EPOCHS SEED THREADS TURNS FEED
+
+FEED is ``pipeline`` (tf.data, as the worker's) or ``arrays`` (what ``fit`` makes of arrays).
 """
 
 import json
@@ -10,6 +12,7 @@ import time
 import keras
 import numpy
 import tensorflow
+from turns import turns
 
 
 class Seconds(keras.callbacks.Callback):
@@ -24,7 +27,7 @@ class Seconds(keras.callbacks.Callback):
 
 
 data = numpy.load(sys.argv[1])
-units, batch, epochs, seed, threads = map(int, sys.argv[2:])
+samples, units, batch, epochs, seed, threads = map(int, sys.argv[2:8])
 tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
 tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
 keras.utils.set_random_seed(seed)
@@ -36,8 +39,29 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+x, y = data["x_train"][:samples], data["y_train"][:samples]
 clock = Seconds()
-model.fit(
-    data["x_train"], data["y_train"], batch_size=batch, epochs=epochs, verbose=0, callbacks=[clock]
-)
+callbacks = [turns(keras, sys.argv[8]), clock]
+if sys.argv[9] == "arrays":
+    model.fit(x, y, batch_size=batch, epochs=epochs, verbose=0, callbacks=callbacks)
+else:
+    steps = -(-samples // batch)
+    order = tensorflow.constant(
+        numpy.concatenate([numpy.random.permutation(samples) for _ in range(epochs)])
+    )
+    x, y = tensorflow.constant(x), tensorflow.constant(y)
+    starts = numpy.concatenate([e * samples + batch * numpy.arange(steps) for e in range(epochs)])
+    ends = numpy.minimum(starts + batch, samples * numpy.repeat(numpy.arange(epochs) + 1, steps))
+
+    def take(start, end):
+        chosen = order[start:end]
+        return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
+
+    feed = tensorflow.data.Dataset.from_tensor_slices((starts, ends)).map(take)
+    options = tensorflow.data.Options()
+    options.autotune.enabled = False
+    model.fit(
+        feed.with_options(options),
+        steps_per_epoch=steps, epochs=epochs, verbose=0, callbacks=callbacks,
+    )  # fmt: skip
 print(json.dumps(clock.seconds))

@@ -1,6 +1,8 @@
 """A training as one wrote it by hand for TensorFlow 1, with the seconds of each epoch.
 
-python tensorflow1.py data/digits.npz UNITS BATCH EPOCHS SEED THREADS
+python tensorflow1.py data/digits.npz SAMPLES UNITS BATCH EPOCHS SEED THREADS TURNS FEED
+
+FEED is ``arrays``, which is what everybody gave ``fit`` then.
 """
 
 import json
@@ -9,6 +11,7 @@ import time
 
 import numpy
 import tensorflow
+from turns import turns
 
 try:
     from tensorflow import keras
@@ -28,7 +31,7 @@ class Seconds(keras.callbacks.Callback):
 
 
 data = numpy.load(sys.argv[1])
-units, batch, epochs, seed, threads = map(int, sys.argv[2:])
+samples, units, batch, epochs, seed, threads = map(int, sys.argv[2:8])
 numpy.random.seed(seed)
 tensorflow.set_random_seed(seed)
 settings = tensorflow.ConfigProto(
@@ -36,11 +39,12 @@ settings = tensorflow.ConfigProto(
 )
 keras.backend.set_session(tensorflow.Session(config=settings))
 model = keras.models.Sequential()
-model.add(keras.layers.LSTM(units, input_shape=(8, 8)))
+# The default here is hard_sigmoid, which is another network, and a slower one.
+model.add(keras.layers.LSTM(units, recurrent_activation="sigmoid", input_shape=(8, 8)))
 model.add(keras.layers.Dense(10, activation="softmax"))
 model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 clock = Seconds()
-model.fit(
-    data["x_train"], data["y_train"], batch_size=batch, epochs=epochs, verbose=0, callbacks=[clock]
-)
+x, y = data["x_train"][:samples], data["y_train"][:samples]
+callbacks = [turns(keras, sys.argv[8]), clock]
+model.fit(x, y, batch_size=batch, epochs=epochs, verbose=0, callbacks=callbacks)
 print(json.dumps(clock.seconds))
