@@ -41,7 +41,6 @@ $(MADE): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r .venv/uv.lock
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q src
 	@touch $(MADE)
 
 # One lock for Python 3.11 to 3.13: hashes, no index.
