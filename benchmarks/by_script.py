@@ -135,8 +135,10 @@ def pair(row: str, run: Run, folder: Path, stream: random.Random) -> Pair:
                 side.ready()
         out, _ = beside.communicate(timeout=PATIENCE)
         measuring.join(PATIENCE)
-    if not records or records[0].verdict.status == "void":
-        raise SystemExit(f"{run.name}: no valid record; see {place.results}")
+    if not records:
+        raise SystemExit(f"{run.name}: no record, see above")
+    if records[0].verdict.status == "void":
+        raise SystemExit(f"{run.name}: {records[0].verdict.reasons[0].text}")
     own = [epoch.seconds for epoch in records[0].epochs[1:]]
     other = json.loads(out.splitlines()[-1])[1:]
     ratios = [a / b for a, b in zip(own, other, strict=True)]

@@ -1,7 +1,10 @@
 """``model=benchmarks/plain/digits.yaml``: digits_rnn on a part of its data, training in turns."""
 
-import importlib.util
 import os
+
+from rnnworker.loading import function
+
+TURNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "turns.py:turns")
 
 
 def prepare(source, config):
@@ -21,17 +24,9 @@ def build(keras, recurrent, config):
     def in_turns(*feed, **settings):
         """The training; the warm-up, of one epoch, waits for nobody."""
         if settings["epochs"] > 1:
-            callback = _turns()(keras, os.environ["BY_SCRIPT_TURNS"])
+            callback = function(TURNS)(keras, os.environ["BY_SCRIPT_TURNS"])
             settings["callbacks"] = [callback] + settings["callbacks"]
         return fit(*feed, **settings)
 
     model.fit = in_turns
     return model
-
-
-def _turns():
-    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "turns.py")
-    spec = importlib.util.spec_from_file_location("turns", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.turns

@@ -11,7 +11,7 @@ from rnnbench.report.answer import Answer
 from rnnbench.report.labels import short_group
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.tables.frame import GROUP, implementation_of
-from rnnbench.tables.split import Rows, split
+from rnnbench.tables.split import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def answer_sheet(
     learnt = split(learning, names, ["is_reference", "shown_different"])
 
     def texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
-        return _texts(row, learnt.get(tuple(row[name] for name in names)))
+        found = learnt.get(tuple(row[name] for name in names))
+        others = found["shown_different"][~found["is_reference"].astype(bool)] if found else []
+        return _texts(row, [bool(shown) for shown in others])
 
     contests = contests.assign(tie=_is_tie(contests))
     rows = _rows(fastest, contests, texts, (False, True, True, False, True, False))
@@ -129,7 +131,7 @@ def _groups(reference: Mapping[str, str]) -> list[str]:
     return [name for name in GROUP if name not in reference]
 
 
-def _texts(row: Mapping[Any, Any], learning: Rows | None) -> tuple[str, ...]:
+def _texts(row: Mapping[Any, Any], different: list[bool]) -> tuple[str, ...]:
     dagger = f" {n.DAGGER}" if row["suspect"] else ""
     ratio = f"{n.ratio(row['speedup'])}{dagger}" if row["words"] in COMPARED else str(row["words"])
     span = n.ratio_span(row["low"], row["high"], row["speedup"])
@@ -138,12 +140,7 @@ def _texts(row: Mapping[Any, Any], learning: Rows | None) -> tuple[str, ...]:
     lead = n.ratio(row["lead"])
     if row["tie"]:
         lead += f", {NO_DIFFERENCE}"
-    others = (
-        []
-        if learning is None
-        else learning["shown_different"][~learning["is_reference"].astype(bool)]
-    )
-    shown = f"{sum(map(bool, others))} of {len(others)}" if len(others) else n.NOTHING
+    shown = f"{sum(different)} of {len(different)}" if different else n.NOTHING
     return row["name"], ratio, span, row["runner_up"] or n.NOTHING, lead, shown
 
 

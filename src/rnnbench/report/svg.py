@@ -89,7 +89,7 @@ def render(chart: alt.TopLevelMixin, id: str, title: str) -> str:
     shared = Datasets()
     alt.data_transformers.register("shared", shared)
     with alt.data_transformers.enable("shared"):
-        # Its check against the schema would take most of the time of a report.
+        # Altair's check against its schema would take most of the time of a report.
         spec = chart.to_dict(validate=False)
     spec |= {"config": CONFIG, "title": title}
     spec["datasets"] = {**spec.get("datasets", {}), **shared.values}

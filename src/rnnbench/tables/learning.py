@@ -77,12 +77,12 @@ def _beside(epochs: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
 def _difference(cell: Rows) -> dict[str, Any]:
     """`cell`: rows of `_beside` of one cell, its epochs in order."""
     last = list({seed: place for place, seed in enumerate(cell["seed"].tolist())}.values())
-    gaps = _present(cell["val_acc_gap"][last])
+    gaps, reached = (_present(cell[name][last]) for name in ("val_acc_gap", "val_acc"))
     interval = difference_interval(gaps) if gaps else None
     low, high = (interval.low, interval.high) if interval else (None, None)
     return {
         "seeds": len(last),
-        "val_acc": fmean(accuracies) if (accuracies := _present(cell["val_acc"][last])) else None,
+        "val_acc": fmean(reached) if reached else None,
         "val_acc_difference": interval.estimate if interval else None,
         "val_acc_low": low,
         "val_acc_high": high,
