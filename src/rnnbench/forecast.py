@@ -14,7 +14,8 @@ from rnnbench.tables.stats import student
 GUESS_SECONDS = 60.0
 OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
 GUESS_BYTES = 60_000
-GUESS_SPREAD = 0.03  # a guess, until benchmarks/same_cell.py has been run on the machine
+# 200 runs of one cell on two shared virtual cores: benchmarks/README.md, "A against A".
+GUESS_SPREAD = 0.117
 FEW = 4  # degrees of freedom: fewer know a spread to no better than a factor of two
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000
@@ -36,7 +37,7 @@ class Forecast:
     """`seconds` for all of `left`; `guessed`: how many of them rest on other cells' runs or
     on a guess. `spread`: standard deviation of log run values within a cell, with `freedom`
     degrees of freedom, of the cells asked for or, where `borrowed`, of this machine's other
-    cells as well; a guess where `freedom` is 0."""
+    cells as well; `GUESS_SPREAD` where `freedom` is 0."""
 
     left: int
     seconds: float
