@@ -1,20 +1,25 @@
 """What the workflow adds to short runs: time, the conductor's CPU, its memory.
 
-    .venv/bin/python benchmarks/overhead.py [--runs 24] [--epoch-seconds 0.1]
+    .venv/bin/python benchmarks/overhead.py [--runs 24] [--epochs 50 180]
 
-A grid of runs that sleep instead of training. The workflow's wall time (report and tracking
-included) over the sum of its worker processes' wall times; CPU seconds and resident memory of
-the conductors while their worker is timed, read from /proc twenty times a second by this process.
+A grid of runs that sleep instead of training, in a fresh project for each number of epochs. The
+workflow's wall time (report and tracking included) over the sum of its worker processes' wall
+times, and where the rest went: the making of MLflow's store (once in a project), tracking,
+report, the conductors beside their workers, and what is left, which is Snakemake's. CPU seconds
+and resident memory of the conductors while their worker is timed, read from /proc twenty times a
+second by this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,26 +37,51 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=24)
     parser.add_argument("--epoch-seconds", type=float, default=0.1)
-    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--epochs", type=int, nargs="+", default=[50, 180])
     options = parser.parse_args()
-    place = where.told()
+    print(where.told())
+    print(
+        "| runs | s a run | workflow, s | workers, s | ratio | store | tracking | report "
+        "| conductors | Snakemake | conductor's CPU while timed | RSS, MiB |\n" + "|--:" * 12 + "|"
+    )
+    for epochs in options.epochs:
+        words = measured(options.runs, epochs, options.epoch_seconds)
+        print(f"| {' | '.join(words)} |", flush=True)
+    return 0
+
+
+def measured(runs: int, epochs: int, seconds: float) -> list[str]:
+    """One line of the table."""
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
-        write_grid(project, options.runs, options.epochs, options.epoch_seconds)
+        write_grid(project, runs, epochs, seconds)
         wall, samples = run(project)
         records = [read_record(path) for path in project.records()]
+        spent = by_command(project)
     workers = sum(record.measured["wall_seconds"] for record in records)
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20
-    print(place)
-    print("| runs | workflow, s | workers, s | ratio | conductor's CPU while timed | RSS, MiB |")
-    print("|--:|--:|--:|--:|--:|--:|")
-    print(
-        f"| {len(records)} | {wall:.1f} | {workers:.1f} | {wall / workers:.3f} "
-        f"| {share:.2%} of a core | {resident:.0f} |"
-    )
-    return 0
+    parts = [spent["store"], spent["track"], spent["report"], spent["train"] - workers]
+    left = wall - sum(spent.values())
+    return [
+        f"{len(records)}",
+        *(f"{value:.1f}" for value in (workers / len(records), wall, workers)),
+        f"{wall / workers:.3f}",
+        *(f"{value:.1f}" for value in (*parts, left)),
+        f"{share:.2%} of a core",
+        f"{resident:.0f}",
+    ]
+
+
+def by_command(project: Project) -> Counter[str]:
+    """Seconds in each of our commands, as they noted them; the making of the store apart."""
+    spent: Counter[str] = Counter()
+    (notes,) = (project.folder / "results").glob("*/intervals.jsonl")
+    for line in map(json.loads, notes.read_text().splitlines()):
+        command = "store" if line["arguments"] == ["--init"] else line["command"]
+        spent[command] += line["end"] - line["start"]
+    return spent
 
 
 def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None:

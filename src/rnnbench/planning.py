@@ -20,8 +20,9 @@ from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import Experiment, load_experiment
 from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.here import obstacles
-from rnnbench.cells.identity import digest_of, identity_of
+from rnnbench.cells.identity import Identifier
 from rnnbench.cells.plan import plan_order
+from rnnbench.cells.shared import Shared
 from rnnbench.certificates import Certificate, certifiable, certificates_of, key_of
 from rnnbench.datasets.own import own_file_md5
 from rnnbench.datasets.pins import pinned
@@ -31,7 +32,7 @@ from rnnbench.records.store import write_json
 from rnnbench.worker_code import worker_digest
 from rnnworker import machine
 
-BATCH_RUNS = 8
+BATCH_RUNS = 24
 MOST_BATCHES = 100
 
 
@@ -104,6 +105,9 @@ def make_plan(
     experiment = load_experiment(name, conf)
     cells = expand(experiment, conf, split_overrides(overrides), None if site else _obstacles(root))
     pins = pinned(root)
+    identified = Identifier()
+    own_pins = Shared(lambda build: pins_of(build, root))
+    lock = Shared(lambda build: lock_of(build, root))
     skipped = tuple((cell.name, cell.skip) for cell in cells if cell.skip)
     runs, datasets, environments = {}, {}, {}
     for planned in plan_order(
@@ -113,19 +117,19 @@ def make_plan(
         path = cell.config["dataset"].get("path")
         if path in pins:
             datasets[path] = cell.config["dataset"]["name"]
-        if own := pins_of(cell.config["build"], root):
+        if own := own_pins(cell.config["build"]):
             environments[own.key] = own
-        identity = identity_of(
+        identity, digest = identified(
             cell.config,
             _dataset_md5(cell.config, pins, root),
-            lock_of(cell.config["build"], root),
+            lock(cell.config["build"]),
             worker_digest(cell.config),
         )
         runs[cell.name] = Run(
             name=cell.name,
             order=planned.order,
             block=planned.block,
-            digest=digest_of(identity),
+            digest=digest,
             identity=identity,
             choices=dict(cell.choices),
             overrides=dict(cell.overrides),
@@ -142,12 +146,8 @@ def make_plan(
             where=f"{shown(experiment.file)}: grids",
             remedy="choose other devices or builds, or run it where these exist.",
         )
-    certificates = certificates_of(
-        cells,
-        lambda config: _dataset_md5(config, pins, root),
-        lambda build: lock_of(build, root),
-    )
-    probes = probes_of(cells, lambda build: lock_of(build, root)) if experiment.probe else {}
+    certificates = certificates_of(cells, lambda config: _dataset_md5(config, pins, root), lock)
+    probes = probes_of(cells, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
 

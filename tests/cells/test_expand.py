@@ -108,6 +108,14 @@ def test_a_model_in_a_folder_of_ones_own(ask: Ask, conf: list[Path], extra: Path
     assert none.config["model"]["function"] == f"{extra}/model/mlp.py:build"
 
 
+def test_keys_that_are_numbers_are_text_as_the_worker_gets_them(
+    ask: Ask, conf: list[Path], extra: Path
+) -> None:
+    (extra / "rnn" / "paced.yaml").write_text("implementation: keras\nrates: {10: 0.1, 2: 0.2}")
+    (paced,) = expand(ask("rnn=paced rnn.rates.2=0.3"), conf)
+    assert paced.config["rnn"]["rates"] == {"10": 0.1, "2": 0.3}
+
+
 @pytest.mark.parametrize(
     ("grids", "message"),
     [
@@ -144,6 +152,8 @@ def test_bad_grids_are_one_line(ask: Ask, conf: list[Path], grids: list[str], me
         ("", "rnn=bad has no implementation.*add implementation to its file"),
         ("# @package _global_\nmeasure: {warmup_steps: 3}\nrnn: {x: 1}", "outside its own section"),
         ("defaults: [nowhere]", "nowhere"),
+        ("implementation: keras\nx: .nan", "rnn=bad.* cannot be composed: .*not JSON compliant"),
+        ("implementation: keras\nx: !!binary aGk=", "rnn=bad.*cannot be composed: .*JSON"),
     ],
 )
 def test_bad_choices_are_one_line(

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from rnnbench.cells.identity import canonical, digest_of, identity_of
+from rnnbench.cells.identity import Identifier, canonical, digest_of, identity_of
 
 CONFIG: dict[str, Any] = {
     "seed": 0,
@@ -44,3 +44,27 @@ def test_the_order_of_keys_does_not_matter() -> None:
     turned = dict(reversed(CONFIG.items()))
     assert json.dumps(identity(turned)) == json.dumps(identity(CONFIG))
     assert canonical({"b": 1, "a": [0.1]}) == '{"a":[0.1],"b":1}'
+
+
+def test_identities_of_configs_that_share_sections_are_as_if_each_were_alone() -> None:
+    identified = Identifier()
+    model = {
+        "units": 64,
+        "about": "x",
+        "rates": {"b": 0.1, "a": [1, {"d": 2, "c": 3}]},
+        "name": "größer",
+    }
+    shared = {**CONFIG, "model": model}
+    configs = [
+        CONFIG,
+        *({**shared, "seed": seed} for seed in range(3)),
+        {**shared, "model": {**model, "units": 65}},
+        {**shared, "precision": "float32"},
+        {**shared, "precision": "tf32"},
+    ]
+    found = [identified(config, "md5", "lock", "worker") for config in configs]
+    for config, (one, digest) in zip(configs, found, strict=True):
+        assert json.dumps(one) == json.dumps(identity(config))
+        assert digest == digest_of(one) == digest_of(json.loads(json.dumps(one)))
+    assert len({digest for _, digest in found}) == len(configs) - 1  # float32 is the default
+    assert found[1][0]["config"]["model"] is found[2][0]["config"]["model"]

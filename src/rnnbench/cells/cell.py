@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -82,4 +83,9 @@ def slug(value: Any) -> str:
         return "x".join(slug(item) for item in value) or "empty"
     if isinstance(value, dict):
         return "_".join(f"{slug(key)}{slug(item)}" for key, item in value.items()) or "empty"
-    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", str(value)) or "empty"
+    return _safe(str(value))
+
+
+@functools.cache
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", text) or "empty"

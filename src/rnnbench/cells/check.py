@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rnnbench.cells.dotted import ABSENT, MISSING, lookup, missing_keys
+from rnnbench.cells.dotted import ABSENT, lookup, missing_keys
 from rnnbench.cells.precision import check_precision
 from rnnbench.errors import ConfigError
 
@@ -33,11 +33,15 @@ NEEDED = (
 KINDS = ("cpu", "gpu")
 
 
+def check_complete(config: Mapping[str, Any], where: str) -> None:
+    """Raises a `ConfigError` that names a key whose value is still to be given."""
+    for key in missing_keys(config):
+        raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
+
+
 def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, str]) -> None:
     """Raises a `ConfigError` that names the key and the value. `written` says which keys are
     written elsewhere than in the grid `where`."""
-    for key in missing_keys(config) if MISSING in repr(config) else ():
-        raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
     for key in NEEDED:
         if lookup(config, key) is ABSENT:
             group, _, rest = key.partition(".")

@@ -7,6 +7,7 @@ other groups share as many as the largest of these groups has.
 from __future__ import annotations
 
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -158,19 +159,21 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
         config = hydra.compose("config", overrides=overrides, return_hydra_config=True)
         choices = {group: str(config.hydra.runtime.choices[group]) for group in GROUPS}
         keys = [str(key) for key in config if key != "hydra"]
-        plain = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
+        container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
+        # As the worker gets it: a key that is a number becomes text, what JSON has not is refused.
+        plain = json.loads(json.dumps(container, allow_nan=False))
     except (
         HydraException,
         OmegaConfBaseException,
         yaml.YAMLError,
         OSError,
         ValueError,
+        TypeError,
         KeyError,
     ) as error:
         raise ConfigError(
             f"cannot be composed: {error}.", where=where, remedy="correct the file it names."
         ) from None
-    assert isinstance(plain, dict)
     for group in GROUPS:
         if not isinstance(plain.get(group), dict):
             raise ConfigError(
@@ -178,7 +181,7 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
                 where=where,
                 remedy=f"give {group}/{choices[group]}.yaml at least a name.",
             )
-    return {str(key): value for key, value in plain.items()}, choices
+    return plain, choices
 
 
 def _lent(wanted: Wanted, folders: Sequence[Path], spare: Path) -> Path:

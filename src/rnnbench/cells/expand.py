@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rnnbench.cells.catalogue import file_of, files_of
 from rnnbench.cells.cell import AXES, GROUPS, Cell, name_of
-from rnnbench.cells.check import check_config
+from rnnbench.cells.check import check_complete, check_config
 from rnnbench.cells.compose import Library, compose_choices, resolved
+from rnnbench.cells.dotted import MISSING
 from rnnbench.cells.experiment import Experiment
 from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
 from rnnbench.cells.functions import absolute_function
@@ -57,9 +57,9 @@ def cells_of(
     cells: dict[str, Cell] = {}
     for number, grid in enumerate(grids):
         for combination in combinations(grid):
-            cell = replace(_cell(combination, library, obstacles), grid=number)
+            cell = _cell(combination, library, obstacles, number)
             other = cells.setdefault(cell.name, cell)
-            if other.settings() != cell.settings():
+            if other is not cell and other.settings() != cell.settings():
                 raise _one_name(other, cell, next(iter(grid.values())).where)
     return tuple(cells.values())
 
@@ -98,7 +98,10 @@ def _text(value: Any) -> str:
 
 
 def _cell(
-    combination: Mapping[str, tuple[Setting, Any]], library: Library, obstacles: Obstacles | None
+    combination: Mapping[str, tuple[Setting, Any]],
+    library: Library,
+    obstacles: Obstacles | None,
+    grid: int,
 ) -> Cell:
     named = {key: value for key, (_, value) in combination.items() if key in GROUPS}
     model = named.get("model", library.model)
@@ -119,8 +122,12 @@ def _cell(
     shown = {axis: choices[axis] for axis in AXES}
     if choices["dataset"] != defaults["dataset"]:
         shown["dataset"] = choices["dataset"]
-    if "${" in repr(config):
+    text = repr(config)
+    if "${" in text:
         config = resolved(config, where)
+        text = repr(config)
+    if MISSING in text:
+        check_complete(config, where)
     check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
     return Cell(
@@ -132,6 +139,7 @@ def _cell(
         alias=alias,
         config=config,
         skip=unmet(config) or unmet_precision(config) or (obstacles(config) if obstacles else None),
+        grid=grid,
     )
 
 
