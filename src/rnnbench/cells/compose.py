@@ -1,7 +1,8 @@
 """Every choice a grid names, composed by Hydra once and kept as plain dicts.
 
-Hydra needs some 50 ms for a composition: one is made for each model, and the choices of the
-other groups share as many as the largest of these groups has.
+Hydra needs some 150 ms for a composition: one is made for each model, and the choices of the
+other groups ride on the first, each in a package of its own. What would do more than fill its own
+section is composed in its own place.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rnnbench.cells.catalogue import shown
+from rnnbench.cells.catalogue import files_of, shown
 from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.functions import with_absolute_functions
+from rnnbench.cells.plain import is_plain, says_nothing_of
 from rnnbench.errors import ConfigError
 
 Wanted = Mapping[str, Mapping[str, Path]]
+Rider = tuple[str, str]
+APART = "_apart"
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,20 @@ def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -
     defaults: dict[str, Mapping[str, str]] = {}
     base: dict[str, Any] = {}
     models = list(wanted.get("model", {}))
+    riders = riders_of(conf, wanted)
     with _hydra(conf, wanted) as compose:
         for model in [*models, None] if default_model or not models else models:
-            config, choices = compose({} if model is None else {"model": model})
+            chosen = {} if model is None else {"model": model}
+            try:
+                config, choices = compose(chosen, riders)
+            except ConfigError:
+                if not riders:
+                    raise
+                # Whichever is wrong is told by its name when it is composed alone.
+                riders = []
+                config, choices = compose(chosen)
+            sections |= _unpacked(config, riders)
+            riders = []
             base = _outside(config, base, choices)
             defaults[choices["model"]] = choices
             sections |= _sections(config, choices)
@@ -73,6 +88,18 @@ def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -
         sections["model", model] = section
     parents = {model: file.parent for model, file in folders.items()}
     return Library(base, sections, defaults, first, parents)
+
+
+def riders_of(conf: Sequence[Path], wanted: Wanted) -> list[Rider]:
+    """(group, choice) of what can be composed beside others of its group; no model, which chooses
+    its dataset and may choose more."""
+    if not says_nothing_of(GROUPS, Path(conf[0]) / "config.yaml"):
+        return []
+    riders = []
+    for group in wanted.keys() - {"model"}:
+        known = files_of(conf, group)
+        riders += [(group, name) for name, file in wanted[group].items() if is_plain(file, known)]
+    return sorted(riders)
 
 
 def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -97,6 +124,19 @@ def _rounds(wanted: Wanted, done: Mapping[tuple[str, str], Any]) -> Iterator[dic
     ]
     for row in itertools.zip_longest(*missing):
         yield dict(pair for pair in row if pair is not None)
+
+
+def _numbered(riders: Sequence[Rider]) -> list[tuple[str, Rider]]:
+    """A choice's own name may be no package: ``mine-2``."""
+    return [(f"c{number}", rider) for number, rider in enumerate(riders)]
+
+
+def _unpacked(config: dict[str, Any], riders: Sequence[Rider]) -> dict[Rider, Mapping[str, Any]]:
+    """The sections of `riders`, taken out of `config`."""
+    apart = config.pop(APART, None) or {}
+    return {
+        rider: {**apart[key], "name": rider[1]} for key, rider in _numbered(riders) if key in apart
+    }
 
 
 def _sections(
@@ -144,8 +184,14 @@ def _hydra(conf: Sequence[Path], wanted: Wanted) -> Iterator[Any]:
         search = ",".join(_quoted(f"file://{folder}") for folder in extra)
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(folders[0])):
 
-            def compose(choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+            def compose(
+                choices: Mapping[str, str], riders: Sequence[Rider] = ()
+            ) -> tuple[dict[str, Any], dict[str, str]]:
                 overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
+                overrides += [
+                    f"+{group}@{APART}.{key}={_quoted(choice)}"
+                    for key, (group, choice) in _numbered(riders)
+                ]
                 where = " ".join(
                     [shown(folders[0]), *(f"{key}={value}" for key, value in choices.items())]
                 )
