@@ -182,13 +182,10 @@ def facts_of(plan: Plan) -> dict[str, Any]:
 
 def _obstacles(root: Path):
     """What keeps a config from running on this machine, in words; each build is asked once."""
-    builds: dict[str, str | None] = {}
+    lacking = Shared(lambda build: missing(build, root))
 
     def here(config: Mapping[str, Any]) -> str | None:
-        build = config["build"]
-        if build["name"] not in builds:
-            builds[build["name"]] = missing(build, root)
-        return obstacles(config) or builds[build["name"]]
+        return obstacles(config) or lacking(config["build"])
 
     return here
 

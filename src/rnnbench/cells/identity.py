@@ -12,10 +12,10 @@ from rnnbench.cells.shared import Shared
 from rnnworker.precision import DEFAULT
 
 NOT_IN_CONFIG = ("limits",)
+DOCUMENTATION = ("about", "source", "requires", "title", "url")
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
-DOCUMENTATION = ("about", "source", "requires", "title", "url")
 
 
 class Identifier:
