@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench import worker_code
+from rnnbench.errors import ConfigError
 
 SOURCE = Path(worker_code.__file__).parents[1] / "rnnworker"
 
@@ -70,7 +71,9 @@ def test_comments_docstrings_and_blank_lines_rerun_nothing(
         ("run.py", "FAILED_IN_RUN = 3", "FAILED_IN_RUN = 4"),
         ("frameworks/keras_session.py", "verbose=0", "verbose=1"),
         ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
-        ("frameworks/__init__.py", '"fake": ', '"false": '),
+        ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
+        ("frameworks/batches.py", "return", "assert True\n    return"),
+        ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
         ("recurrent/keras.py", "use_cudnn=False", "use_cudnn=True"),
         ("recurrent/both_directions.py", '"forward_"', '"forwards_"'),
         ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
@@ -91,12 +94,43 @@ def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new
         ("frameworks/fake.py", "0.9", "0.8"),
         ("certify.py", "STEPS = 20", "STEPS = 21"),
         ("reference.py", "0.5 * value", "0.6 * value"),
+        ("affinity.py", "import os", "import os, sys"),
+        ("frameworks/names.py", '"fake"', '"fake", "another"'),
+        ("recurrent/names.py", '"fake"', '"fake", "another"'),
     ],
 )
 def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:
     before = digest()
     edit(worker / file, old, new)
     assert digest() == before
+
+
+@pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "recurrent/other.py"])
+def test_a_file_that_a_run_does_not_reach_reruns_nothing(worker: Path, name: str) -> None:
+    before = digest(), digest("fake", "fake")
+    (worker / name).write_text("from rnnworker import machine\n")
+    assert (digest(), digest("fake", "fake")) == before
+
+
+def test_a_run_without_keras_reaches_nothing_of_it(worker: Path) -> None:
+    before = digest("fake", "fake")
+    edit(worker / "frameworks/keras_session.py", "verbose=0", "verbose=1")
+    assert digest("fake", "fake") == before
+
+
+def test_what_a_model_of_ones_own_imports_counts(worker: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build():\n    import rnnworker.readers.mnist\n")
+    before = digest(function=f"{mine}:build")
+    edit(worker / "readers/mnist.py", "255", "256")
+    assert digest(function=f"{mine}:build") != before
+
+
+def test_a_model_file_that_is_no_python_is_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build(:\n")
+    with pytest.raises(ConfigError, match=r"mine\.py: is no Python"):
+        digest(function=f"{mine}:build")
 
 
 def test_implementations_and_frameworks_differ(worker: Path) -> None:
