@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from rnnbench import worker_code
+from rnnbench.builds.interpreters import find
 from rnnbench.errors import ConfigError
+from rnnworker.frameworks import FRAMEWORKS
 
 SOURCE = Path(worker_code.__file__).parents[1] / "rnnworker"
 
@@ -39,6 +44,47 @@ def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
+
+
+SCRIPT = """
+import json, sys
+from rnnbench import worker_code
+for config in json.load(sys.stdin):
+    print(worker_code.worker_digest(config))
+    print(worker_code.certifier_digest([config]))
+    print(worker_code.prober_digest([config]))
+"""
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_another_python_has_the_same_digests(version: str) -> None:
+    here, python = find("3.11"), find(version)
+    if here is None or python is None:
+        pytest.skip(f"no Python 3.11 or no {version} here: their digests were not compared")
+    models = [f"rnnworker.models.{name}" for name in ("digits_rnn", "imdb_bilstm", "lstm_textgen")]
+    configs = [
+        {
+            "build": {"framework": framework},
+            "rnn": {"implementation": implementation},
+            "model": {"function": f"{model}:build", "data": {"prepare": f"{model}:prepare"}},
+        }
+        for framework in FRAMEWORKS
+        for implementation in ("keras", "native", "contrib", "none")
+        for model in models
+    ]
+    told = [
+        subprocess.run(
+            [str(one), "-c", SCRIPT],
+            env={**os.environ, "PYTHONPATH": str(SOURCE.parent)},
+            input=json.dumps(configs),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for one in (here, python)
+    ]
+    assert told[0] == told[1]
+    assert len(set(told[0])) == len(told[0]) == 3 * len(configs)
 
 
 def test_the_same_code_has_the_same_digest(worker: Path) -> None:
