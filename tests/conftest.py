@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from rnnbench.records.store import record_files
+
 # The same examples at every run, so that a pass is a pass; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
 if os.environ.get("RNNBENCH_FAULTS") != "all":
@@ -75,8 +77,7 @@ class Project:
         )
 
     def records(self) -> list[Path]:
-        folder = self.folder / "results" / "records"
-        return sorted(p for p in folder.glob("*/*/2*.json") if not p.name.endswith(".job.json"))
+        return record_files(self.folder / "results")
 
     def pointers(self, experiment: str = "selftest") -> list[Path]:
         return sorted((self.folder / "results").glob(f"*/{experiment}/*-s*-r*.json"))

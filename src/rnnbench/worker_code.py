@@ -1,27 +1,34 @@
-"""The digest of the worker code that a cell uses: what it computes, not how it is commented."""
+"""The digest of the worker code that a cell uses: what it computes, not how it is commented, and
+the same whichever Python the conductor has."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping, Sequence
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import rnnworker
+from rnnbench import syntax
+from rnnbench.errors import ConfigError
 
 _ROOT = Path(rnnworker.__file__).parent
-# What certifies, probes or bundles has no part in a run.
-_CERTIFIER = ("certify.py", "reference.py")
+_PACKAGE = "rnnworker"
+_ENTRY = ("__main__.py",)
+_CERTIFIER = ("certify.py",)
 _PROBER = ("probe.py", "probing/*.py")
-_BUNDLE = ("bundle.py", "bundle_process.py", "carried.py", "affinity.py")
-_NO_PART = (*_CERTIFIER, "probe.py", *_BUNDLE)
+# Which names there are says nothing about a run that has one of them.
+_REGISTERS = ("frameworks/names.py", "recurrent/names.py")
+Read = TypeVar("Read")
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 over the syntax trees of the modules that a run with `config` may use: the
-    worker's common modules, its framework's, its implementation's, its model's file."""
+    """SHA-256 over the modules that a run with `config` may use: its entry point, its
+    framework, its implementation, its model's file, and what these import. Raises `ConfigError`
+    where one of them is no Python."""
     data = config["model"]["data"]
     functions = {config["model"]["function"], data["prepare"], data.get("augment")} - {None}
     return _digest(
@@ -32,16 +39,10 @@ def worker_digest(config: Mapping[str, Any]) -> str:
 @cache
 def _digest(framework: str, implementation: str | None, functions: frozenset[str]) -> str:
     """Of thousands of runs a few differ in these, and no file changes while a plan is made."""
-    files = [
-        *sorted(file for file in _ROOT.glob("*.py") if file.name not in _NO_PART),
-        *_family("frameworks", _framework_files(framework)),
-        *_family("recurrent", ("__init__", "cells", implementation)),
-        *sorted({_file_of(reference) for reference in functions}),
-    ]
-    state = hashlib.sha256()
-    for file in _reached(files):
-        state.update(_tree(file).encode("utf-8"))
-    return state.hexdigest()
+    chosen = [_ROOT / "frameworks" / f"{framework}.py"]
+    if implementation:
+        chosen.append(_ROOT / "recurrent" / f"{implementation}.py")
+    return _over([*_files(_ENTRY), *chosen, *sorted(map(_file_of, functions))])
 
 
 def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
@@ -55,19 +56,12 @@ def prober_digest(configs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _joined(configs: Sequence[Mapping[str, Any]], patterns: tuple[str, ...]) -> str:
-    parts = [worker_digest(config) for config in configs]
-    parts += [_tree(file) for pattern in patterns for file in sorted(_ROOT.glob(pattern))]
+    parts = [*map(worker_digest, configs), _over(_files(patterns))]
     return hashlib.sha256("\n".join(parts).encode("utf-8")).hexdigest()
 
 
-def _framework_files(framework: str) -> tuple[str, ...]:
-    common = () if framework == "fake" else ("keras_session", "packages")
-    return ("__init__", *common, framework)
-
-
-def _family(folder: str, names: tuple[str | None, ...]) -> list[Path]:
-    paths = [_ROOT / folder / f"{name}.py" for name in names if name]
-    return [path for path in paths if path.exists()]
+def _files(patterns: Iterable[str]) -> list[Path]:
+    return [file for pattern in patterns for file in sorted(_ROOT.glob(pattern))]
 
 
 def _file_of(reference: str) -> Path:
@@ -77,40 +71,62 @@ def _file_of(reference: str) -> Path:
     return _ROOT.parent.joinpath(*place.split(".")).with_suffix(".py")
 
 
-def _reached(files: list[Path]) -> list[Path]:
-    """`files`, and the modules in the worker's rooms that they import, and so on."""
-    found = list(files)
+def _over(files: Iterable[Path]) -> str:
+    """SHA-256 over `files` and the worker's modules that they import, and so on."""
+    found = list(dict.fromkeys(files))
     for file in found:
-        found += [other for other in _imported(file) if other not in found]
-    return found[: len(files)] + sorted(found[len(files) :])
+        found += [other for other in _needed(file) if other not in found]
+    state = hashlib.sha256()
+    for name, file in sorted((_name(file), file) for file in found):
+        state.update(f"{name}\n{_tree(file)}\n".encode())
+    return state.hexdigest()
+
+
+def _name(file: Path) -> str:
+    """Of a user's own file the name alone: where it lies is in its run's config."""
+    own = not file.is_relative_to(_ROOT)
+    return f"/{file.name}" if own else file.relative_to(_ROOT).as_posix()
 
 
 @cache
-def _imported(file: Path) -> tuple[Path, ...]:
-    """Modules of ``rnnworker.ROOM`` that a file imports by name."""
+def _needed(file: Path) -> tuple[Path, ...]:
+    """The worker's modules that `file` imports, wherever in it, and the packages they are in."""
     if not file.exists():
         return ()
-    modules = []
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rnnworker."):
-            modules += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-    paths = [_ROOT.joinpath(*name.split(".")[1:]).with_suffix(".py") for name in modules]
-    return tuple(path for path in paths if path.parent != _ROOT and path.exists())
+    inside = file.relative_to(_ROOT).parent.parts if file.is_relative_to(_ROOT) else None
+    names = set() if inside is None else {".".join((_PACKAGE, *inside))}
+    for node in ast.walk(_read(file, ast.parse)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    found = {path for name in names for path in _modules(name)} - {file}
+    return tuple(sorted(path for path in found if _name(path) not in _REGISTERS))
+
+
+def _modules(name: str) -> Iterator[Path]:
+    """The files that importing the module `name` runs, where it is one of the worker's."""
+    first, *parts = name.split(".")
+    place = _ROOT
+    for part in (None, *parts) if first == _PACKAGE else ():
+        place = place / part if part else place
+        yield from (
+            path for path in (place / "__init__.py", place.with_suffix(".py")) if path.exists()
+        )
 
 
 @cache
 def _tree(file: Path) -> str:
-    """The file's syntax tree without docstrings; a missing file is told at run time."""
-    if not file.exists():
-        return f"missing {file.name}"
-    tree = ast.parse(file.read_bytes())
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if not isinstance(body, list) or not isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ):
-            continue
-        first = body[0] if body else None
-        if isinstance(first, ast.Expr) and isinstance(getattr(first, "value", None), ast.Constant):
-            node.body = body[1:]  # type: ignore[attr-defined]
-    return ast.dump(tree)
+    """What the file computes, as text; a missing file is told at run time."""
+    return _read(file, syntax.canonical) if file.exists() else f"missing {file.name}"
+
+
+def _read(file: Path, parse: Callable[[bytes], Read]) -> Read:
+    try:
+        return parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"is no Python that {platform.python_version()} reads ({error}).",
+            where=str(file),
+            remedy="correct it.",
+        ) from error

@@ -9,6 +9,11 @@ import platform
 import re
 import subprocess
 
+DRIVER = "/proc/driver/nvidia"
+DEVICES = "/dev"
+PCI = "/sys/bus/pci/devices"
+NVIDIA = "0x10de"
+
 
 def fingerprint():
     """Facts about this machine as plain data; what cannot be read is None or absent."""
@@ -30,6 +35,7 @@ def fingerprint():
         "virtual": _virtual(),
         "container": _container(),
         "gpus": gpus(),
+        "gpu_models": gpu_models(),
         "boot": boot(),
     }
     facts["machine"] = key(facts)
@@ -38,21 +44,23 @@ def fingerprint():
 
 def key(facts):
     """A short, readable key: processor, cores, GPUs, and six digits of a hash over what
-    stays the same between boots (the machine's own id among it, never shown)."""
+    stays the same between boots (the machine's own id among it, never shown). Made of what the
+    kernel says alone: a command that fails once would make another machine of this one."""
+    models = facts.get("gpu_models") or []
     stable = [
         facts.get("cpu"),
         facts.get("cores"),
         facts.get("architecture"),
         round((facts.get("memory_bytes") or 0) / 2.0**30),
-        [gpu.get("name") for gpu in facts.get("gpus") or []],
+        models,
         _read("/etc/machine-id"),
     ]
     digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
     words = re.findall(r"[a-z0-9]+", name)[:3]
     parts = ["_".join(words) or "cpu", "{}c".format(facts.get("cores"))]
-    for gpu in (facts.get("gpus") or [])[:1]:
-        parts.append("_".join(re.findall(r"[a-z0-9]+", gpu["name"].lower())))
+    for model in models[:1]:
+        parts.append("_".join(re.findall(r"[a-z0-9]+", model.lower())))
     return "-".join([*parts, digest])
 
 
@@ -61,9 +69,42 @@ def boot():
     return _read("/proc/sys/kernel/random/boot_id")
 
 
+def gpu_models():
+    """The models of the NVIDIA GPUs, in the order of their addresses: from the kernel's driver,
+    which says what nvidia-smi says; where it lists none, their PCI ids; else their mere number."""
+    if not _has_driver():
+        return []
+    found = _listed_models()
+    if not found:
+        for address in sorted(_listed(PCI)):
+            vendor, kind, device = (
+                _read(os.path.join(PCI, address, name)) or ""
+                for name in ("vendor", "class", "device")
+            )
+            if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
+                found.append("nvidia " + device[2:])
+    return found or ["nvidia gpu"] * (_count(DEVICES, r"nvidia\d+$") or 0)
+
+
+def _listed_models():
+    found = []
+    for address in sorted(_listed(DRIVER + "/gpus")):
+        text = _read(os.path.join(DRIVER, "gpus", address, "information")) or ""
+        match = re.search(r"^Model:[ \t]*(\S.*?)[ \t]*$", text, re.MULTILINE)
+        if match is None or match.group(1) == "Unknown":
+            return []
+        found.append(match.group(1))
+    return found
+
+
+def _has_driver():
+    return os.path.exists(DRIVER) or os.path.exists(os.path.join(DEVICES, "nvidia0"))
+
+
 def gpus():
-    """NVIDIA GPUs as the driver names them, without importing a framework."""
-    if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/nvidia0"):
+    """NVIDIA GPUs as their driver names them, without importing a framework: what nvidia-smi
+    says of each; where that fails, the ``name`` alone."""
+    if not _has_driver():
         return []
     query = "name,driver_version,memory.total,power.limit,clocks.max.sm"
     try:
@@ -73,7 +114,7 @@ def gpus():
             timeout=30,
         ).decode("utf-8")
     except (OSError, subprocess.SubprocessError):
-        return []
+        return [{"name": model} for model in _listed_models()]
     fields = ("name", "driver", "memory_mib", "power_limit_w", "max_clock_mhz")
     return [
         dict(zip(fields, [value.strip() for value in line.split(",")]))
@@ -152,6 +193,13 @@ def _container():
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         return True
     return bool(os.environ.get("container") or os.environ.get("APPTAINER_CONTAINER"))
+
+
+def _listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _count(folder, pattern):

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from rnnbench.commands.retry import main
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, RunError
+from rnnbench.locks import take
 from rnnbench.records.store import write_json
 
 VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
@@ -58,6 +60,16 @@ def test_an_unknown_name_changes_nothing(folder: Path) -> None:
         retry(folder, "a-keras-s0-r0", "b-*")
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     assert not (folder / "retry").exists()
+
+
+def test_nothing_is_taken_away_while_somebody_is_at_work(folder: Path) -> None:
+    results = folder.parents[1]
+    lock, _ = take(results / ".lock", "process 7")
+    assert lock is not None
+    with pytest.raises(RunError, match="somebody is at work here \\(process 7\\)"):
+        main([folder.name, "--site", "here", "--results", str(results)])
+    assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
+    os.close(lock)
 
 
 def test_an_experiment_without_runs_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from rnnbench import cli
 from rnnbench.exchange import archive, pack
+from rnnbench.locks import take
 from rnnbench.records.store import pointer_to, read_record, write_json
 from tests.factory import make_record
 
@@ -42,7 +44,8 @@ def exported(folder: Path, *records) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def run(*arguments: str) -> int:
@@ -83,6 +86,46 @@ def test_measured_twice_is_kept_twice_and_the_newer_is_pointed_to(here: Path, tm
     assert len(list((here / "results/records/away").glob("*/*.json"))) == 2
     pointer = here / "results/away" / EXPERIMENT / f"{first.name}.json"
     assert second.started in pointer.read_text()
+
+
+def test_the_plan_that_was_made_here_stays(here: Path, tmp_path: Path, capsys) -> None:
+    """Another checkout on the same machine has the same site, and another plan."""
+    site = here / "results/home" / EXPERIMENT
+    write_json(site / "certificates.json", {})
+    before = everything(site)
+    other = make_record(machine="home", experiment=EXPERIMENT, seed=7)
+    file = exported(tmp_path / "other", other)
+    assert run("import", str(file)) == 0
+    after = everything(site)
+    assert {name: after[name] for name in before} == before
+    assert f"{other.name}.json" in after
+    assert "1 newer or planned ones kept" in capsys.readouterr().out
+
+
+def test_what_no_export_holds_is_refused(here: Path, tmp_path: Path, capsys) -> None:
+    away = tmp_path / "away"
+    lay_down(away / "results", make_record(machine="away", experiment=EXPERIMENT))
+    files = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    files[f"home/{EXPERIMENT}/certificates.json"] = b"{}"
+    archive.write(away / "x.tar.gz", pack.KIND, files, {"experiment": EXPERIMENT})
+    before = everything(here)
+    assert run("import", str(away / "x.tar.gz")) == 1
+    assert "is nothing that an export holds" in capsys.readouterr().err
+    assert everything(here) == before
+
+
+def test_nothing_is_taken_over_while_somebody_is_at_work(here: Path, tmp_path, capsys) -> None:
+    other = make_record(machine="away", experiment=EXPERIMENT)
+    file = exported(tmp_path / "away", other)
+    lock, _ = take(here / "results/.lock", "process 7")
+    assert lock is not None
+    before = everything(here)
+    assert run("import", str(file)) != 0
+    told = capsys.readouterr().err
+    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    assert everything(here) == before
+    os.close(lock)
+    assert run("import", str(file)) == 0
 
 
 def later(record):

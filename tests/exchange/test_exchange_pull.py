@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rnnbench import cli
+from rnnbench.locks import take
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.track import track
 from tests.factory import BEGINNING, make_record
@@ -32,7 +34,8 @@ def log(root: Path, monkeypatch) -> list:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 @pytest.fixture
@@ -57,6 +60,17 @@ def test_records_come_back_with_log_and_events(here: Path, tmp_path, monkeypatch
     assert "3 known already, 0 files written" in capsys.readouterr().out
     assert everything(here) == before
     assert cli.main(["report", "quick", "--site", "away"]) == 0
+
+
+def test_nothing_is_pulled_while_somebody_is_at_work(here, tmp_path, monkeypatch, capsys) -> None:
+    log(tmp_path, monkeypatch)
+    lock, _ = take(here / "results/.lock", "process 7")
+    assert lock is not None
+    assert cli.main(["pull", "quick"]) != 0
+    told = capsys.readouterr().err
+    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    assert everything(here / "results") == {}
+    os.close(lock)
 
 
 def test_a_record_that_was_changed_in_mlflow_is_refused(here, tmp_path, monkeypatch, capsys):

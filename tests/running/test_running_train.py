@@ -238,6 +238,17 @@ def test_a_worker_killed_from_outside_leaves_no_record(place: Place, tmp_path: P
     assert not files(place, "2*.json")
 
 
+def test_killed_below_a_launcher_that_stays_between(place: Place, tmp_path: Path) -> None:
+    launcher = tmp_path / "launcher"
+    launcher.write_text("#!/bin/sh\nsh -c 'kill -9 $$'\nexit $?\n")
+    launcher.chmod(0o755)
+    line = planned()
+    line["config"]["build"]["command"] = str(launcher)
+    with pytest.raises(RunError, match="killed from outside in phase start"):
+        train(line, place, label="")
+    assert not files(place, "2*.json")
+
+
 def test_a_command_that_stays_between_conductor_and_worker(place: Place, tmp_path: Path) -> None:
     """Container and environment launchers may start Python as their child."""
     wrapper = tmp_path / "wrapper"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from rnnbench import worker_code
+from rnnbench.builds.interpreters import find
+from rnnbench.errors import ConfigError
+from rnnworker.frameworks import FRAMEWORKS
 
 SOURCE = Path(worker_code.__file__).parents[1] / "rnnworker"
 
@@ -40,6 +46,47 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new, 1))
 
 
+SCRIPT = """
+import json, sys
+from rnnbench import worker_code
+for config in json.load(sys.stdin):
+    print(worker_code.worker_digest(config))
+    print(worker_code.certifier_digest([config]))
+    print(worker_code.prober_digest([config]))
+"""
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_another_python_has_the_same_digests(version: str) -> None:
+    here, python = find("3.11"), find(version)
+    if here is None or python is None:
+        pytest.skip(f"no Python 3.11 or no {version} here: their digests were not compared")
+    models = [f"rnnworker.models.{name}" for name in ("digits_rnn", "imdb_bilstm", "lstm_textgen")]
+    configs = [
+        {
+            "build": {"framework": framework},
+            "rnn": {"implementation": implementation},
+            "model": {"function": f"{model}:build", "data": {"prepare": f"{model}:prepare"}},
+        }
+        for framework in FRAMEWORKS
+        for implementation in ("keras", "native", "contrib", "none")
+        for model in models
+    ]
+    told = [
+        subprocess.run(
+            [str(one), "-c", SCRIPT],
+            env={**os.environ, "PYTHONPATH": str(SOURCE.parent)},
+            input=json.dumps(configs),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for one in (here, python)
+    ]
+    assert told[0] == told[1]
+    assert len(set(told[0])) == len(told[0]) == 3 * len(configs)
+
+
 def test_the_same_code_has_the_same_digest(worker: Path) -> None:
     assert digest() == digest()
     assert len(digest()) == 64
@@ -70,7 +117,9 @@ def test_comments_docstrings_and_blank_lines_rerun_nothing(
         ("run.py", "FAILED_IN_RUN = 3", "FAILED_IN_RUN = 4"),
         ("frameworks/keras_session.py", "verbose=0", "verbose=1"),
         ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
-        ("frameworks/__init__.py", '"fake": ', '"false": '),
+        ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
+        ("frameworks/batches.py", "return", "assert True\n    return"),
+        ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
         ("recurrent/keras.py", "use_cudnn=False", "use_cudnn=True"),
         ("recurrent/both_directions.py", '"forward_"', '"forwards_"'),
         ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
@@ -91,12 +140,43 @@ def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new
         ("frameworks/fake.py", "0.9", "0.8"),
         ("certify.py", "STEPS = 20", "STEPS = 21"),
         ("reference.py", "0.5 * value", "0.6 * value"),
+        ("affinity.py", "import os", "import os, sys"),
+        ("frameworks/names.py", '"fake"', '"fake", "another"'),
+        ("recurrent/names.py", '"fake"', '"fake", "another"'),
     ],
 )
 def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:
     before = digest()
     edit(worker / file, old, new)
     assert digest() == before
+
+
+@pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "recurrent/other.py"])
+def test_a_file_that_a_run_does_not_reach_reruns_nothing(worker: Path, name: str) -> None:
+    before = digest(), digest("fake", "fake")
+    (worker / name).write_text("from rnnworker import machine\n")
+    assert (digest(), digest("fake", "fake")) == before
+
+
+def test_a_run_without_keras_reaches_nothing_of_it(worker: Path) -> None:
+    before = digest("fake", "fake")
+    edit(worker / "frameworks/keras_session.py", "verbose=0", "verbose=1")
+    assert digest("fake", "fake") == before
+
+
+def test_what_a_model_of_ones_own_imports_counts(worker: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build():\n    import rnnworker.readers.mnist\n")
+    before = digest(function=f"{mine}:build")
+    edit(worker / "readers/mnist.py", "255", "256")
+    assert digest(function=f"{mine}:build") != before
+
+
+def test_a_model_file_that_is_no_python_is_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def build(:\n")
+    with pytest.raises(ConfigError, match=r"mine\.py: is no Python"):
+        digest(function=f"{mine}:build")
 
 
 def test_implementations_and_frameworks_differ(worker: Path) -> None:

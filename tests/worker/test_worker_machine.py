@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ FACTS = {
     "cores": 28,
     "architecture": "x86_64",
     "memory_bytes": 256 * 2**30,
-    "gpus": [{"name": "Tesla P100-PCIE-16GB"}, {"name": "Tesla P100-PCIE-16GB"}],
+    "gpu_models": ["Tesla P100-PCIE-16GB", "Tesla P100-PCIE-16GB"],
 }
 
 
@@ -20,10 +21,10 @@ FACTS = {
     ("change", "head"),
     [
         ({}, "intel_xeon_e5-28c-tesla_p100_pcie_16gb-"),
-        ({"gpus": []}, "intel_xeon_e5-28c-"),
-        ({"cpu": "AMD EPYC 7B13 64-Core Processor", "gpus": None}, "amd_epyc_7b13-28c-"),
-        ({"cpu": "aarch64", "gpus": []}, "aarch64-28c-"),
-        ({"cpu": "处理器", "gpus": []}, "cpu-28c-"),
+        ({"gpu_models": []}, "intel_xeon_e5-28c-"),
+        ({"cpu": "AMD EPYC 7B13 64-Core Processor", "gpu_models": None}, "amd_epyc_7b13-28c-"),
+        ({"cpu": "aarch64", "gpu_models": []}, "aarch64-28c-"),
+        ({"cpu": "处理器", "gpu_models": []}, "cpu-28c-"),
     ],
 )
 def test_a_key_is_readable_and_a_file_name(change: dict, head: str) -> None:
@@ -45,8 +46,8 @@ def test_a_key_is_the_same_between_boots() -> None:
         {"cpu": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.70GHz"},
         {"cores": 14},
         {"memory_bytes": 128 * 2**30},
-        {"gpus": FACTS["gpus"][:1]},
-        {"gpus": []},
+        {"gpu_models": FACTS["gpu_models"][:1]},
+        {"gpu_models": []},
         {"architecture": "arm64"},
     ],
 )
@@ -99,6 +100,73 @@ def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
     monkeypatch.setattr(machine.subprocess, "check_output", fail)
     assert machine.gpus() == []
+
+
+# As the driver writes it, one file for each GPU.
+INFORMATION = "Model: \t\t {}\nIRQ:   \t\t 38\nGPU UUID: \t GPU-1\nBus Type: \t PCIe\n"
+FAILS_ONCE = """#!/bin/sh
+if mkdir {}/asked 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
+echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
+echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with two P100, whose nvidia-smi fails when it is asked first."""
+    for number in ("0000:3b:00.0", "0000:af:00.0"):
+        folder = tmp_path / "driver/gpus" / number
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(INFORMATION.format("Tesla P100-PCIE-16GB"))
+    program = tmp_path / "nvidia-smi"
+    program.write_text(FAILS_ONCE.format(tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(machine, "DRIVER", str(tmp_path / "driver"))
+    monkeypatch.setattr(machine, "DEVICES", str(tmp_path / "dev"))
+    monkeypatch.setattr(machine, "PCI", str(tmp_path / "pci"))
+    return tmp_path
+
+
+def test_a_failing_nvidia_smi_makes_no_other_machine(driver: Path) -> None:
+    first, second = machine.fingerprint(), machine.fingerprint()
+    names = [[gpu["name"] for gpu in facts["gpus"]] for facts in (first, second)]
+    assert names == [["Tesla P100-PCIE-16GB"] * 2] * 2
+    assert ["driver" in facts["gpus"][0] for facts in (first, second)] == [False, True]
+    assert first["machine"] == second["machine"]
+    assert "-tesla_p100_pcie_16gb-" in first["machine"]
+
+
+def test_the_key_is_the_one_that_was_made_of_nvidia_smis_names(driver: Path, monkeypatch) -> None:
+    """The folders of records from before are found."""
+    facts = {**FACTS, "gpu_models": machine.gpu_models()}
+    monkeypatch.setattr(machine, "_read", lambda path: "0123456789abcdef")
+    assert machine.key(facts) == "intel_xeon_e5-28c-tesla_p100_pcie_16gb-5bb96e"
+    assert machine.key({**facts, "gpu_models": []}) == "intel_xeon_e5-28c-1048b9"
+
+
+def test_models_without_the_drivers_list(driver: Path) -> None:
+    listed = driver / "driver/gpus/0000:3b:00.0/information"
+    listed.write_text(INFORMATION.format("Unknown"))
+    (driver / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (driver / "dev" / name).touch()
+    assert machine.gpu_models() == ["nvidia gpu", "nvidia gpu"]
+    for address, vendor, kind in [
+        ("1", "10de", "030200"),
+        ("2", "10de", "0c0330"),
+        ("0", "8086", "030000"),
+    ]:
+        folder = driver / "pci" / address
+        folder.mkdir(parents=True)
+        for file, text in (("vendor", vendor), ("class", kind), ("device", "15f8")):
+            (folder / file).write_text(f"0x{text}\n")
+    assert machine.gpu_models() == ["nvidia 15f8"]
+
+
+def test_without_a_driver_there_are_no_models(driver: Path, monkeypatch) -> None:
+    monkeypatch.setattr(machine, "DRIVER", str(driver / "absent"))
+    assert machine.gpu_models() == machine.gpus() == []
 
 
 @pytest.mark.parametrize(

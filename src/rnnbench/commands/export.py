@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import ConfigError
 from rnnbench.exchange import archive, pack
+from rnnbench.records.store import is_record
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,6 +31,6 @@ def main(arguments: Sequence[str]) -> int:
     archive.write(
         options.output, pack.KIND, files, {"experiment": options.experiment, "sites": sites}
     )
-    records = sum(name.startswith("records/") and name.endswith(".json") for name in files)
+    records = sum(is_record(PurePosixPath(name)) for name in files)
     print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")
     return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -17,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rnnbench import locks
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.errors import RnnbenchError, RunError
+from rnnbench.commands.alone import alone
+from rnnbench.errors import RnnbenchError
 
 YOUNG_SECONDS = 86_400.0  # what is younger may be somebody's work
 LEFT_BEHIND = (".log", ".events.jsonl", ".job.json")
@@ -35,17 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     if not results.is_dir():
         print("There is no results folder, and nothing to remove.")
         return 0
-    lock, holder = locks.take(results / ".lock", f"process {os.getpid()}, rnnbench gc")
-    if lock is None:
-        raise RunError(
-            f"a snakemake is at work here ({holder}).",
-            where=str(results),
-            remedy="wait for it, or end it.",
-        )
-    try:
+    with alone(results, "rnnbench gc"):
         return _collect(root, results, options.yes)
-    finally:
-        os.close(lock)
 
 
 def _collect(root: Path, results: Path, yes: bool) -> int:

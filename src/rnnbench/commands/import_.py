@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.alone import alone
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
 from rnnbench.records.store import pointer_to, read_json
@@ -23,22 +24,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args(arguments)
+    with alone(options.results, "rnnbench import"):
+        _import(options.sources, options.results)
+    return 0
+
+
+def _import(sources: Sequence[Path], results: Path) -> None:
     taken = []
-    for source in options.sources:
-        experiment, files = (
-            _bundle(source, options.results) if source.is_dir() else _archive(source)
-        )
-        taken.append(
-            (source, unpack.examine(files, options.results, experiment, str(source)), experiment)
-        )
+    for source in sources:
+        experiment, files = _bundle(source, results) if source.is_dir() else _archive(source)
+        taken.append((source, unpack.examine(files, results, experiment, str(source)), experiment))
     for source, found, experiment in taken:
-        unpack.write(found, options.results)
+        unpack.write(found, results)
         print(
             f"{source}: {found.records} records of {experiment}, {len(found.files)} new files, "
             f"{found.known} known already"
             + (f", {len(found.kept)} newer or planned ones kept" if found.kept else "")
         )
-    return 0
 
 
 def _archive(source: Path) -> tuple[str, dict[str, bytes]]:

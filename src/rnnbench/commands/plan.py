@@ -12,7 +12,7 @@ from rnnbench.errors import RecordError
 from rnnbench.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
 from rnnbench.planning import Plan, Run, make_plan
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_json, read_record
+from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
@@ -82,17 +82,17 @@ def _is_done(run: Run, plan: Plan, results: Path) -> bool:
 
 def _past(plan: Plan, results: Path) -> Iterator[Past]:
     """The newest record of each run of the plan, on this machine."""
-    folder = results / "records" / machine.fingerprint()["machine"]
+    here = machine.fingerprint()["machine"]
     for name in plan.runs:
-        for path in sorted((folder / name).glob("2*Z.json"), reverse=True)[:1]:
+        for path in record_files(results, here, name)[-1:]:
             with suppress(RecordError):
                 yield _as_past(read_record(path), path)
 
 
 def _elsewhere(plan: Plan, results: Path) -> Iterator[Past]:
     """The newest records of this machine that are not of the plan's runs."""
-    folder = results / "records" / machine.fingerprint()["machine"]
-    others = [path for path in folder.glob("*/2*Z.json") if path.parent.name not in plan.runs]
+    here = record_files(results, machine.fingerprint()["machine"])
+    others = [path for path in here if path.parent.name not in plan.runs]
     for path in sorted(others, key=lambda path: path.name, reverse=True)[:MOST_RECORDS]:
         with suppress(RecordError):
             yield _as_past(read_record(path), path)

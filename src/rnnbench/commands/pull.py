@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.cells.experiment import load_experiment
+from rnnbench.commands.alone import alone
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, unpack
 from rnnbench.exchange.pulled import files_about
@@ -35,9 +36,10 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"{name!r} is no name of an experiment.", where="rnnbench pull")
     files, records, known = _records(options.root, options.results, name, where)
     facts = _facts(name, [options.root / "conf", *options.conf])
-    files |= files_about(records, facts, options.results)
-    found = unpack.examine(files, options.results, name, where)
-    unpack.write(found, options.results)
+    with alone(options.results, "rnnbench pull"):
+        files |= files_about(records, facts, options.results)
+        found = unpack.examine(files, options.results, name, where)
+        unpack.write(found, options.results)
     print(
         f"{where}: {len(records)} records of {name}, {known} known already, "
         f"{len(found.files)} files written"

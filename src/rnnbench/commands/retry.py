@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.cells.cell import cell_of
+from rnnbench.commands.alone import alone
 from rnnbench.errors import ConfigError
 from rnnbench.records import stamp
 from rnnbench.records.store import not_needed, read_json
@@ -26,18 +27,32 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
+    if not folder.is_dir():
+        raise _nothing_in(folder)
+    with alone(options.results, "rnnbench retry"):
+        chosen, known = _mark(folder, options.names)
+    print(f"{len(chosen)} of {known} runs will be measured again by the next snakemake.")
+    return 0
+
+
+def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
+    """Takes away the pointers of the runs to be measured again. Returns their names, and how many
+    runs there were."""
     pointers = {path.stem: path for path in folder.glob("*-s*-r*.json")}
     if not pointers:
-        raise ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
-    chosen = _chosen(pointers, options.names)
+        raise _nothing_in(folder)
+    chosen = _chosen(pointers, names)
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
         mark.write_text(stamp.now() + "\n")
         pointers[name].unlink()
     _decide_anew(pointers, chosen)
-    print(f"{len(chosen)} of {len(pointers)} runs will be measured again by the next snakemake.")
-    return 0
+    return chosen, len(pointers)
+
+
+def _nothing_in(folder: Path) -> ConfigError:
+    return ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
 
 
 def _decide_anew(pointers: dict[str, Path], chosen: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
-from rnnbench.records.store import read_record
+from rnnbench.records.store import read_record, record_files
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 def _newest(results: Path, pattern: str) -> Path:
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is no name of a run.", where="rnnbench show")
-    found = list(results.glob(f"records/*/{pattern}/*.json"))
+    found = record_files(results, name=pattern)
     _only({path.parent.name for path in found}, pattern, f"{results}/records")
     return max(found, key=lambda path: path.name)
 

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from rnnbench.errors import RecordError, RnnbenchError, TrackingError
 from rnnbench.records.record import Record
-from rnnbench.records.store import not_needed, read_json, read_pointer, read_record, write_json
+from rnnbench.records.store import (
+    not_needed,
+    read_json,
+    read_pointer,
+    read_record,
+    record_files,
+    write_json,
+)
 from rnnbench.tracking.address import is_server, tracking_uri
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
@@ -103,7 +110,7 @@ def _behind(
 def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:
     records: dict[Path, Record] = {}
     faults: list[RecordError] = []
-    for file in sorted((results / "records").glob("*/*/*.json")):
+    for file in record_files(results):
         try:
             records[file.resolve()] = read_record(file)
         except RecordError as error:

@@ -34,6 +34,12 @@ def fault(name: str, data: dict[str, Any]) -> str | None:
     return None
 
 
+def planned_here(folder: Path) -> bool:
+    """Whether the experiment in `folder` (below a site's) was planned in this project: what is to
+    be certified travels in no export."""
+    return (folder / "certificates.json").exists()
+
+
 def stays(name: str, data: Mapping[str, Any], results: Path) -> bool:
     """Whether the one that is here is kept: it is what was planned here, and `data` is not.
     Raises `RecordError` where the one here is of the machine that the site is, and `data` of

@@ -12,9 +12,10 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.exchange import preflights
 from rnnbench.exchange.archive import safe_name
+from rnnbench.exchange.pack import BESIDE
 from rnnbench.records import strict
 from rnnbench.records.record import Record
-from rnnbench.records.store import not_needed, write_bytes
+from rnnbench.records.store import is_record, not_needed, write_bytes
 
 POINTER = re.compile(r"-s\d+-r\d+\.json$")
 Files = Mapping[str, bytes]
@@ -23,7 +24,7 @@ Files = Mapping[str, bytes]
 @dataclass(frozen=True)
 class Taken:
     """What an import will write: `files` that are new, how many were `known`, and which of this
-    results folder are `kept`: pointers to a newer record, certificates and probes as planned."""
+    results folder are `kept`: pointers to a newer record, and what was planned here."""
 
     files: dict[str, bytes]
     records: int
@@ -54,6 +55,8 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
             _check_pointer(name, content, files, results, where)
         elif preflights.is_preflight(parts):
             _check_preflight(name, content, where)
+        elif parts[2:] not in (("plan.jsonl",), ("experiment.json",)):
+            raise _refused(where, f"{name} is nothing that an export holds")
         here = results / name
         if not here.exists():
             new[name] = content
@@ -81,8 +84,10 @@ def is_pointer(parts: tuple[str, ...]) -> bool:
 def _check_record(parts: tuple[str, ...], name: str, content: bytes, where: str) -> int:
     if len(parts) != 4:
         raise _refused(where, f"{name} is no place for a record")
-    if not name.endswith(".json"):
+    if name.endswith(BESIDE):
         return 0
+    if not is_record(PurePosixPath(name)):
+        raise _refused(where, f"{name} is nothing that an export holds")
     record = Record.from_json(_json(name, content, where), where=f"{where}: {name}")
     if f"records/{record.key}.json" != name:
         raise _refused(where, f"{name} says that it is {record.key}")
@@ -107,6 +112,11 @@ def _stays(name: str, parts: tuple[str, ...], content: bytes, results: Path, whe
     """Whether what is here already is better than `content`."""
     if is_pointer(parts):
         return _started((results / name).read_bytes()) > _started(content)
+    if parts[2:] == ("experiment.json",):
+        return preflights.planned_here(results.joinpath(*parts[:2]))
+    if parts[2:] == ("plan.jsonl",) and preflights.planned_here(results.joinpath(*parts[:2])):
+        # Runs may be added to what was planned here; none of it is replaced.
+        return not content.startswith((results / name).read_bytes())
     if not preflights.is_preflight(parts):
         return False
     try:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records import strict
 from rnnbench.records.record import Record
+
+_RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -61,6 +64,18 @@ def read_json(path: Path) -> Any:
 
 def record_folder(results: Path, machine: str, name: str) -> Path:
     return results / "records" / machine / name
+
+
+def is_record(file: PurePath) -> bool:
+    """Whether a file in a run's record folder is a record by its name, ``STARTED.json``: not the
+    job, the events or the log of an attempt, nor what was set aside."""
+    return _RECORD.fullmatch(file.name) is not None
+
+
+def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Path]:
+    """The records' files of these machines and runs (patterns), by path: of one run the oldest
+    first."""
+    return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
 
 
 def pointer_to(record: Record) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_record
+from rnnbench.records.store import is_record, read_record
 from rnnbench.running.progress import say
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> R
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.glob("2*.json"), reverse=True):
-        if not path.name.endswith(".job.json"):
-            yield path
+    yield from sorted(filter(is_record, folder.glob("*.json")), reverse=True)
 
 
 def _read_or_set_aside(path: Path) -> Record | None:

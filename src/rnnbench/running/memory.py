@@ -9,6 +9,8 @@ has the limit for itself; memory on a GPU is not counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # In lower case: glibc, C++, NumPy, TensorFlow, torch and XLA.
@@ -41,14 +43,37 @@ def tail(log: Path) -> str:
         return ""
 
 
-def kills(vmstat: Path = Path("/proc/vmstat")) -> int | None:
-    """How many processes the kernel has killed for memory since boot; None where it does not
-    say."""
-    try:
-        for line in vmstat.read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    except (OSError, ValueError):
-        pass
+def kills(process: Path = Path("/proc/self")) -> int | None:
+    """How many processes of this process's own control group the kernel has killed for memory; a
+    worker stays in that group, unless its build's command takes it elsewhere. None where there is
+    no group but the whole host's: what is killed there may be anybody's.
+
+    Source: ``memory.events`` (cgroup v2), ``memory.oom_control`` (v1); a host's v2 root has none.
+    """
+    for group in _groups(process):
+        for name in ("memory.events.local", "memory.events", "memory.oom_control"):
+            with suppress(OSError, ValueError):
+                for line in (group / name).read_text().splitlines():
+                    event, _, count = line.partition(" ")
+                    if event == "oom_kill":
+                        return int(count)
     return None
+
+
+def _groups(process: Path) -> Iterator[Path]:
+    """The folders of the control groups of a process that count its memory: ``/proc/PID/cgroup``
+    says their paths, ``/proc/PID/mountinfo`` where these are to be found."""
+    try:
+        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+        mounts = [line.split(" ") for line in (process / "mountinfo").read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in groups:
+        for mount in mounts:
+            root, point = mount[3:5]
+            kind, _, options = mount[mount.index("-") + 1 :][:3]
+            second = kind == "cgroup2" and not controllers
+            first = kind == "cgroup" and "memory" in controllers.split(",") and path != "/"
+            if second or (first and "memory" in options.split(",")):
+                with suppress(ValueError):
+                    yield Path(point) / Path(path).relative_to(root)

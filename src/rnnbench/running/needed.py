@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ from rnnbench.cells.cell import cell_of
 from rnnbench.cells.repeats import Repeats
 from rnnbench.enough import why_enough
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json, record_behind
-from rnnbench.tables.stats import run_value
+from rnnbench.records.store import read_json
+from rnnbench.running.measured import measured
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
@@ -20,26 +19,14 @@ if TYPE_CHECKING:
 def why_not_needed(planned: Mapping[str, Any], place: Place, rule: Repeats) -> str | None:
     """Why this run need not be measured, by the experiment's `rule` and the records that this site
     has of it; None where it must be."""
-    spent = 0.0
+    runs = measured(place)
+    device = planned["choices"].get("device")
     cells: dict[str, list[float]] = {}
-    cell, device = cell_of(planned["name"]), planned["choices"].get("device")
-    for line in (place.folder / "plan.jsonl").read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
-        try:
-            file = place.pointer(run["name"])
-            pointer = read_json(file)
-            if pointer["digest"] != run["digest"] or pointer["record"] is None:
-                continue
-            spent += float(pointer.get("wall_seconds") or 0)
-            if run["choices"].get("device") != device:
-                continue
-            record = record_behind(place.results, file, pointer)
-        except (RecordError, KeyError, TypeError):
-            continue  # not measured yet, or to be measured again
-        if record.verdict.status != "void" and record.epochs:
-            value = run_value([epoch.seconds for epoch in record.epochs])
-            cells.setdefault(cell_of(run["name"]), []).append(value)
-    own = cells.pop(cell, [])
+    for name, run in runs.items():
+        if run.device == device and run.value is not None:
+            cells.setdefault(cell_of(name), []).append(run.value)
+    own = cells.pop(cell_of(planned["name"]), [])
+    spent = sum(run.wall_seconds for run in runs.values())
     return why_enough(rule, planned["repeat"], own, list(cells.values()), spent)
 
 

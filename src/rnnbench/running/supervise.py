@@ -22,6 +22,14 @@ Event = dict[str, Any]
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
 SIGKILLED = -9
+DEADLY = (
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGKILL,
+    signal.SIGSEGV,
+)
 
 
 @dataclass
@@ -78,7 +86,7 @@ def supervise(
                 _follow(worker, reader, kept, limits, outcome, on_event, on_handshake)
             finally:
                 _end(worker)
-        outcome.exit_code = worker.wait()
+        outcome.exit_code = _as_signal(worker.wait())
     finally:
         os.close(reader)
         if writer >= 0:
@@ -142,6 +150,12 @@ def _end(worker: subprocess.Popen) -> None:
         with suppress(subprocess.TimeoutExpired):
             worker.wait(timeout=GRACE_SECONDS)
     _signal_group(worker.pid, signal.SIGKILL)
+
+
+def _as_signal(exit_code: int) -> int:
+    """A launcher that stays between (a shell, a container) ends with 128 + the number of the
+    signal that ended what it started."""
+    return 128 - exit_code if exit_code - 128 in DEADLY else exit_code
 
 
 def _signal_group(group: int, number: int) -> None:

@@ -116,7 +116,7 @@ def _measure(planned, place, folder, hardware, timing, label, mirror, pinned_md5
         on_event=Epochs(label, config["model"].get("epochs", 0)),
         on_handshake=live or (lambda events: None),
     )
-    ran_out = memory.kills() != killed_before
+    ran_out = killed_before is not None and memory.kills() != killed_before
     if outcome.exit_code == SIGKILLED and not outcome.over_limit and not ran_out:
         raise RunError(
             f"was killed from outside in phase {outcome.phase}.",

@@ -63,7 +63,7 @@ def failure_reason(
     run: the caller treats it as a failure without a record.
 
     **Arguments:** `log_tail` is the end of the worker's log, `memory_ran_out` says that the
-    kernel killed a process for memory meanwhile.
+    kernel killed a process of the worker's control group for memory meanwhile.
     """
     if over_limit:
         return Reason(
@@ -79,7 +79,7 @@ def failure_reason(
         return Reason("exception", text, "the traceback is in the run's log.")
     if exit_code < 0:
         name = _signal_name(-exit_code)
-        if memory_ran_out:
+        if memory_ran_out and -exit_code == signal.SIGKILL:
             return _out_of_memory(f"the kernel ended it for memory ({name}) in phase {phase}")
         if memory.said(log_tail):
             return _out_of_memory(f"died for memory in native code ({name}) in phase {phase}")

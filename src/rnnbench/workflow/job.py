@@ -116,17 +116,11 @@ class Job:
     @property
     def elsewhere(self) -> list[str]:
         """What was imported of this experiment from other sites: pointers, certificates, probes."""
-        found = (self.root / self.results).glob(f"*/{self.experiment}/**/[!.]*.json")
-        paths = [path.relative_to(self.root).as_posix() for path in found]
-        own = f"{self.folder}/"
-        return sorted(
-            path
-            for path in paths
-            if not path.startswith(own)
-            and not path.endswith(("/experiment.json", "/certificates.json", "/probes.json"))
-            and "/tracked/" not in path
-            and "/work/" not in path
-        )
+        kinds = ("*-s*-r*.json", "certificates/[!.]*.json", "probes/[!.]*.json")
+        results = self.root / self.results
+        found = [path for kind in kinds for path in results.glob(f"*/{self.experiment}/{kind}")]
+        paths = (path.relative_to(self.root).as_posix() for path in found)
+        return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 
     @property
     def beside(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""From ``--config`` to the job, without the pointers that lead nowhere."""
+"""From ``--config`` to the job, and the pointers that lead nowhere."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ KEYS = ("experiment", "overrides", "site", "conf")
 DEFAULT_EXPERIMENT = "quick"
 
 
-def load(config: Mapping[str, Any], root: Path, mend: bool = True) -> Job:
-    """The job that ``--config`` asks for, or an error that names the key. `mend` is False in a
-    cluster's job, which may not see yet what another node has written."""
+def load(config: Mapping[str, Any], root: Path) -> Job:
+    """The job that ``--config`` asks for, or an error that names the key."""
     for key in config:
         if key not in KEYS:
             raise ConfigError(
@@ -45,24 +44,24 @@ def load(config: Mapping[str, Any], root: Path, mend: bool = True) -> Job:
         site=str(site) if site else None,
         overrides=str(config.get("overrides") or ""),
     )
-    job = Job(plan, root)
-    if mend:
-        take_away_damaged(job)
-    return job
+    return Job(plan, root)
 
 
-def take_away_damaged(job: Job) -> None:
-    """Takes away pointers to records that are damaged or gone, so that these are measured
-    again (`rnnbench train` sets the rest of a record aside), and those that say "not needed"
-    by other `repeats` than are asked for now."""
+def damaged(job: Job) -> list[str]:
+    """The pointers to records that are damaged or gone, which is said, and those that say "not
+    needed" by other `repeats` than are asked for now. Only reads: Snakemake takes each away when it
+    measures the run again (`rnnbench train` sets the rest of a record aside)."""
     rule = job.plan.experiment.repeats
     asked = rule.as_dict() if rule else None
-    for pointer in map(job.root.joinpath, job.pointers):
-        if pointer.exists() and not stands(job.root / job.results, pointer, asked):
-            with contextlib.suppress(RecordError):
-                if not_needed(read_json(pointer)):
-                    pointer.unlink(missing_ok=True)
-                    continue
-            pointer.unlink(missing_ok=True)
-            words = "its record is damaged or gone; it is measured again"
-            print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
+    found = []
+    for name in job.pointers:
+        pointer = job.root / name
+        if not pointer.exists() or stands(job.root / job.results, pointer, asked):
+            continue
+        found.append(name)
+        with contextlib.suppress(RecordError):
+            if not_needed(read_json(pointer)):
+                continue
+        words = "its record is damaged or gone; it is measured again"
+        print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
+    return found

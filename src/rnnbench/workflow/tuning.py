@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from snakemake.common import overwrite_function_params
@@ -37,6 +38,20 @@ def start_in_order() -> None:
         return sorted(select(scheduler, jobs), key=lambda job: job.priority, reverse=True)
 
     JobScheduler.job_selector = by_priority
+
+
+def make_again(files: Iterable[str]) -> None:
+    """Has Snakemake make `files` again although they are there, as ``--forcerun`` does: each is
+    removed when its job starts, and none by what only plans."""
+    from snakemake.dag import DAG  # cannot be imported before snakemake.workflow
+
+    prepare = DAG.__init__
+
+    def with_files(dag: DAG, *arguments: Any, **options: Any) -> None:
+        prepare(dag, *arguments, **options)
+        dag.forcefiles.update(files)
+
+    DAG.__init__ = with_files
 
 
 def told_once(kind: Kind) -> Kind:

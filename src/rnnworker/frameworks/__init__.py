@@ -3,15 +3,7 @@ describing a run never imports a framework."""
 
 import importlib
 
-FRAMEWORKS = {
-    "keras3_tensorflow": "rnnworker.frameworks.keras3_tensorflow",
-    "keras3_torch": "rnnworker.frameworks.keras3_torch",
-    "keras3_jax": "rnnworker.frameworks.keras3_jax",
-    "keras2_tensorflow2": "rnnworker.frameworks.keras2_tensorflow2",
-    "keras2_tensorflow1": "rnnworker.frameworks.keras2_tensorflow1",
-    "keras206_tensorflow1": "rnnworker.frameworks.keras206_tensorflow1",
-    "fake": "rnnworker.frameworks.fake",
-}
+from rnnworker.frameworks.names import FRAMEWORKS
 
 
 def open_session(config, threads):
@@ -26,4 +18,4 @@ def open_session(config, threads):
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
         raise ValueError("build.framework {!r} is none of {}".format(name, known))
-    return importlib.import_module(FRAMEWORKS[name]).Session(config, threads)
+    return importlib.import_module("rnnworker.frameworks." + name).Session(config, threads)

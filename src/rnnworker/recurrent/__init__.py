@@ -11,24 +11,7 @@
 import importlib
 
 from rnnworker.recurrent import both_directions
-
-IMPLEMENTATIONS = (
-    "keras",
-    "auto",
-    "cudnn",
-    "cell",
-    "unrolled",
-    "block",
-    "block_cell",
-    "cudnn_raw",
-    "cudnn_compatible",
-    "legacy_cudnn",
-    "contrib",
-    "contrib_cudnn",
-    "native",
-    "none",
-    "fake",
-)
+from rnnworker.recurrent.names import IMPLEMENTATIONS
 
 
 def implementation(name):

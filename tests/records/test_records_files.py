@@ -1,0 +1,65 @@
+"""What counts as a record, and what an interrupted run or another site leaves beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from rnnbench import cli, workflow
+from rnnbench.records.store import is_record, record_files, write_json
+from tests.conftest import Project
+from tests.factory import make_record
+
+LEFT = ("job.json", "events.jsonl", "log", "unreadable")
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch) -> Path:
+    """A record, and beside it what an attempt leaves that was interrupted later."""
+    made = make_record()
+    file = tmp_path / f"results/records/{made.key}.json"
+    write_json(file, made.to_json())
+    for ending in LEFT:
+        (file.parent / f"20990101T000000_000000Z.{ending}").write_text("{}\n")
+    (file.parent / f".{file.name}.abcd").write_text("half a file")
+    monkeypatch.chdir(tmp_path)
+    return file
+
+
+def test_the_name_says_what_is_a_record(record: Path) -> None:
+    assert is_record(PurePath("20261121T075000_123456Z.json"))
+    assert not any(is_record(PurePath(f"20261121T075000_123456Z.{end}")) for end in LEFT)
+    assert record_files(record.parents[3]) == [record]
+    assert record_files(record.parents[3], name="another*") == []
+
+
+def test_what_an_interrupted_run_left_is_not_shown(record: Path, capsys) -> None:
+    assert cli.main(["show", record.parent.name]) == 0
+    assert record.stem in capsys.readouterr().out
+
+
+def test_what_an_interrupted_run_left_is_not_tracked(record: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{record.parents[4]}/mlflow.db")
+    assert cli.main(["track", "--all", "--output", "tracked.json"]) == 0
+    assert capsys.readouterr().err.count("cannot") == 0
+
+
+def test_inputs_of_the_report_from_another_site(project: Project, monkeypatch) -> None:
+    for name in ("PATH", "PYTHONPATH", "RNNBENCH_INTERVALS"):
+        monkeypatch.setenv(name, "")
+    job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)
+    inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json", "probes/cpu_1-current.json"]
+    others = [
+        "attempts/a-s0-r0/1.json",  # renewed every 10 s
+        "certificates/work/m-lstm-current.job.json",
+        "certificates.json",
+        "probes.json",
+        "experiment.json",
+        "tracked/0.json",
+        ".a-s0-r0.json.abcd",
+        "certificates/.m-lstm-current.json",
+    ]
+    for name in inputs + others:
+        write_json(project.folder / "results/away/small" / name, {})
+    assert job.elsewhere == [f"results/away/small/{name}" for name in inputs]

@@ -1,0 +1,113 @@
+"""Whose memory ran out: the run's own control group is asked, never the whole host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rnnbench.running import memory
+from rnnbench.running.verdict import failure_reason
+from tests.conftest import ROOT
+
+# /proc/PID/cgroup, the mount (root, type, options), and the file of the group that counts.
+SLURM_2 = ("0::/job_7/step_0", ("/", "cgroup2", "rw"), "job_7/step_0/memory.events")
+SLURM_1 = ("4:memory:/job_7\n0::/", ("/", "cgroup", "rw,memory"), "job_7/memory.oom_control")
+CONTAINER = ("0::/", ("/", "cgroup2", "rw"), "memory.events")
+BIND = ("5:cpu,memory:/docker/x", ("/docker/x", "cgroup", "rw,memory"), "memory.oom_control")
+WHOLE_HOST_2 = ("0::/", ("/", "cgroup2", "rw"), "job_7/memory.events")
+WHOLE_HOST_1 = ("4:memory:/\n0::/", ("/", "cgroup", "rw,memory"), "memory.oom_control")
+ELSEWHERE = ("4:memory:/docker/x", ("/docker/y", "cgroup", "rw,memory"), "memory.oom_control")
+LIMITS = (
+    ("memory.max", "memory.swap.max"),
+    ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+)
+COUNTS = "low 0\noom 9\noom_kill 3\noom_group_kill 0\n"
+
+
+def laid_down(folder: Path, groups: str, mount: tuple[str, str, str], file: str) -> Path:
+    """A made-up /proc/PID; returns its folder."""
+    (folder / "proc").mkdir()
+    (folder / "proc/cgroup").write_text(groups + "\n")
+    root, kind, options = mount
+    other = "22 1 0:4 / /proc rw - proc proc rw\n"
+    line = f"31 1 0:5 {root} {folder}/groups rw shared:9 - {kind} {kind} {options}\n"
+    (folder / "proc/mountinfo").write_text(other + line)
+    path = folder / "groups" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(COUNTS)
+    return folder / "proc"
+
+
+@pytest.mark.parametrize("group", [SLURM_2, SLURM_1, CONTAINER, BIND])
+def test_the_own_group_counts(tmp_path: Path, group) -> None:
+    assert memory.kills(laid_down(tmp_path, *group)) == 3
+
+
+@pytest.mark.parametrize("group", [WHOLE_HOST_2, WHOLE_HOST_1, ELSEWHERE])
+def test_the_whole_host_does_not(tmp_path: Path, group) -> None:
+    assert memory.kills(laid_down(tmp_path, *group)) is None
+
+
+def test_what_happened_below_the_own_group_does_not(tmp_path: Path) -> None:
+    process = laid_down(tmp_path, *SLURM_2)
+    (tmp_path / "groups/job_7/step_0/memory.events.local").write_text("oom_kill 1\n")
+    assert memory.kills(process) == 1
+
+
+def test_without_control_groups_nobody_knows(tmp_path: Path) -> None:
+    assert memory.kills(tmp_path) is None
+
+
+@pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
+def test_the_kernel_kills_for_memory_with_sigkill(signal: int, code: str) -> None:
+    reason = failure_reason([], -signal, "train", None, memory_ran_out=True)
+    assert reason is not None and reason.code == code
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group of its own with 48 MB of memory."""
+    for folder in memory._groups(Path("/proc/self")):
+        made = folder / f"rnnbench-test-{os.getpid()}"
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        try:
+            # With the group's swap, where the kernel counts it.
+            for limit, swap in LIMITS:
+                if (made / limit).exists():
+                    (made / limit).write_text("48000000")
+                    if (made / swap).exists():
+                        (made / swap).write_text("0" if swap.endswith(".max") else "48000000")
+                    yield made
+                    return
+        finally:
+            made.rmdir()
+    pytest.skip("no control group can be made here: the kernel's own counts were not read")
+
+
+def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
+    script = (
+        "import os, sys, subprocess; from pathlib import Path\n"
+        "from rnnbench.running import memory\n"
+        "Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))\n"
+        "before = memory.kills()\n"
+        "eat = [sys.executable, '-c', 'bytearray(b\"x\") * 2**28']\n"
+        "code = subprocess.run(eat).returncode\n"
+        "print(code, memory.kills() - before)\n"
+    )
+    outside = memory.kills()
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(group)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.split() == ["-9", "1"], told.stderr
+    assert memory.kills() == outside
