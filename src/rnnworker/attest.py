@@ -108,11 +108,6 @@ def expected(config):
     return sorted(names.get(kernel, kernel) for kernel in kernels)
 
 
-def not_seen(kernel):
-    """Whether a kernel was promised and none was seen, which says nothing against the promise."""
-    return bool(kernel["expected"]) and not kernel["found"]
-
-
 def as_expected(kernel):
     """Whether the label tells the truth."""
     return kernel["expected"] is None or sorted(kernel["found"]) == sorted(kernel["expected"])
