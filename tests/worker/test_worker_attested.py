@@ -16,7 +16,7 @@ from rnnbench.cells.experiment import Experiment
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 
-MODEL = '''
+MODEL = """
 import numpy
 
 def prepare(source, config):
@@ -28,7 +28,7 @@ def build(keras, recurrent, config):
     inputs = keras.layers.Input(shape=(20, 4))
     outputs = keras.layers.Dense(2, activation="softmax")(recurrent(16)(inputs))
     return keras.models.Model(inputs, outputs)
-'''
+"""
 YAML = """
 about: a small one
 function: small.py:build
