@@ -22,9 +22,10 @@ def build(keras, recurrent, config):
     fit = model.fit
 
     def in_turns(*feed, **settings):
-        """The training; the warm-up, of one epoch, waits for nobody."""
+        """The training; the warm-up, of one epoch, and the lead-in wait for nobody."""
         if settings["epochs"] > 1:
-            callback = function(TURNS)(keras, os.environ["BY_SCRIPT_TURNS"])
+            lead_in = settings["epochs"] - config["model"]["epochs"]
+            callback = function(TURNS)(keras, os.environ["BY_SCRIPT_TURNS"], lead_in)
             settings["callbacks"] = [callback] + settings["callbacks"]
         return fit(*feed, **settings)
 

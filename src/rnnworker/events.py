@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+HOLD_SECONDS = 1.0
+
 
 def plain(value):
     """`value` as JSON data: NumPy scalars become numbers, a number that is not finite
@@ -40,12 +42,28 @@ class Events:
     def __init__(self, descriptor, answers=None):
         self._descriptor = descriptor
         self._answers = answers
+        self._held = b""
+        self._written = time.monotonic()
 
     def emit(self, event, **fields):
+        self._hold(event, fields)
+        self._write()
+
+    def emit_soon(self, event, **fields):
+        """As `emit`, at most once a second: whoever reads it wakes up, and that beside what is
+        timed. What is held goes with the next event; an end in native code loses it."""
+        self._hold(event, fields)
+        if time.monotonic() - self._written >= HOLD_SECONDS:
+            self._write()
+
+    def _hold(self, event, fields):
         line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
-        data = line.encode("utf-8")
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        self._held += line.encode("utf-8")
+
+    def _write(self):
+        while self._held:
+            self._held = self._held[os.write(self._descriptor, self._held) :]
+        self._written = time.monotonic()
 
     def handshake(self):
         """Waits until the conductor has done what it does between phases."""

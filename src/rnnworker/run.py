@@ -73,18 +73,22 @@ def _run(job, events, phases):
     )
     with phases.phase("first_step"):
         session.train_steps(1)
-    with phases.phase("warmup") as details:
-        session.train_steps(measure["warmup_steps"])
-        session.evaluate()
-        details["steps"] = measure["warmup_steps"]
+    # Right after the first step: later, TensorFlow counts cheap ops as not worth telling.
     kernel = _attested(session, phases)
     events.emit("facts", measured={"kernel": kernel})
-    # First step and warm-up trained; what is reported starts from the canonical weights.
-    session.reset()
-    started = canonical.digest(session.dump_weights())
-    events.emit("facts", measured={"started_weights_sha256": started})
+    with phases.phase("warmup") as details:
+        seconds = measure.get("warmup_seconds", 0.0)
+        details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
+    started = []
     with phases.phase("train", timed=True) as details:
-        details.update(session.fit(lambda epoch: events.emit("epoch", **epoch)))
+        # What came before trained, too; what is reported starts from the canonical weights.
+        details.update(
+            session.fit(
+                lambda epoch: events.emit_soon("epoch", **epoch),
+                lambda: started.append(canonical.digest(session.dump_weights())),
+            )
+        )
+    events.emit("facts", measured={"started_weights_sha256": started[0]})
     if details.get("stopped"):
         return
     for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):

@@ -174,6 +174,10 @@ def test_runs_gaps_kernels_and_order():
     assert kernels(frame)[["implementation", "kernel", "runs"]].values.tolist() == [
         ["block", "op: B", 1]
     ]
+    unseen = {"found": [], "expected": ["while"]}
+    table = kernels(tidy([make_record(measured={"kernel": unseen})]))
+    assert table["kernel"].tolist() == ["not attested: none was seen"]
+    assert kernels(tidy([make_record(measured={"kernel": {**unseen, "expected": None}})])).empty
     assert order(frame)["planned"].tolist() == [2, 1] and not as_planned(order(frame))
     assert skipped([{"name": "a", "why": "b"}])["why"].tolist() == ["b"]
     assert missing(["x", "y"], ["y"])["name"].tolist() == ["x"]

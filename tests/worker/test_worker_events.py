@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -69,6 +71,27 @@ def test_an_event_is_one_line(pipe) -> None:
     assert first["t"] <= second["t"]
 
 
+def test_what_can_wait_goes_with_the_next_event_or_after_a_second(pipe, monkeypatch) -> None:
+    reader, writer = pipe
+    now = [100.0]
+    monkeypatch.setattr("rnnworker.events.time.monotonic", lambda: now[0])
+    events, written = Events(writer), []
+    write = os.write
+    monkeypatch.setattr(
+        "rnnworker.events.os.write", lambda to, data: written.append(data) or write(to, data)
+    )
+    events.emit("phase_begin")
+    for number in range(1, 5):
+        now[0] += 0.4
+        events.emit_soon("epoch", epoch=number)
+    assert len(written) == 2, "the third waited for a second, and took two with it"
+    events.emit("phase_end")
+    assert len(written) == 3
+    found = lines(reader, writer)
+    assert [event.get("epoch") for event in found] == [None, 1, 2, 3, 4, None]
+    assert [event["t"] for event in found[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
+
+
 def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
     reader, writer = pipe
     found: list[bytes] = []
@@ -122,6 +145,30 @@ def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
     assert begin["t"] <= end["start"] <= end["end"] <= end["t"]
     assert end["details"]["steps"] == 3
     assert {"own", "foreign", "steal"} <= set(end["details"]["load"])
+
+
+class Knot:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_no_garbage_of_ours_is_left_to_a_timed_phase(pipe) -> None:
+    phases = Phases(Events(pipe[1]))
+    gc.disable()
+    try:
+        left = weakref.ref(Knot())
+        with phases.phase("build"):
+            assert left() is not None
+        with phases.phase("train", timed=True) as details:
+            assert left() is None
+            assert gc.get_freeze_count() > 0
+            assert gc.isenabled() is False, "whether it collects is the framework's affair"
+        assert details["second_clock"] > 0
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_a_phase_that_fails_has_no_end(pipe) -> None:

@@ -20,6 +20,8 @@ SMALLEST = {
     "measure.predict_calls": 0,
     "limits.memory_bytes": 2**27,
 }
+# Dotted key → the smallest number that makes sense.
+SMALLEST_NUMBER = {"measure.warmup_seconds": 0.0}
 NEEDED = (
     "model.function",
     "model.data.prepare",
@@ -59,6 +61,16 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 f"{key}={value!r} is not a whole number from {smallest}.",
                 where=written.get(key, where),
                 remedy=f"write {key}={max(smallest, 1)} or more.",
+            )
+    for key, least in SMALLEST_NUMBER.items():
+        value = lookup(config, key)
+        if value is ABSENT:
+            continue
+        if type(value) not in (int, float) or value < least:
+            raise ConfigError(
+                f"{key}={value!r} is not a number from {least:g}.",
+                where=written.get(key, where),
+                remedy=f"write {key}={least:g} or more.",
             )
     check_precision(config, written.get("precision", where))
     kind = lookup(config, "device.kind")

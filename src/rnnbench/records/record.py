@@ -35,7 +35,7 @@ class Phase:
     intervals of different processes on one host can be compared. `timed` says that
     nothing else of ours may run on the host meanwhile. `details` holds what belongs to
     this phase only: for ``evaluate`` and ``predict`` ``samples`` (per call),
-    ``first_call`` (seconds, tracing included) and ``calls`` (seconds of each later call);
+    ``first_call`` (seconds) and ``calls`` (seconds of each later call);
     for every timed phase ``load``, the CPU seconds of the host and of the run itself.
     """
 

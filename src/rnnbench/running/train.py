@@ -160,7 +160,7 @@ def assembled(
     phases, epochs = assemble.phases_of(events), assemble.epochs_of(events)
     measured = {
         **assemble.facts_of(events, "measured"),
-        "closure": verdict.closure(epochs),
+        "closure": verdict.closure(phases, epochs),
         "wall_seconds": assemble.wall_seconds(events) if events else None,
         "garbage_lines": outcome.garbage,
     }

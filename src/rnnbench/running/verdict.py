@@ -111,15 +111,26 @@ def _last_event(events: Sequence[Mapping[str, Any]]) -> str:
     return f"; its last event was {last['event']} {detail if detail is not None else ''}".rstrip()
 
 
-def closure(epochs: Sequence[Epoch]) -> float | None:
-    """The share of the time from the first epoch's start to the last one's end that is in
-    no epoch and no validation: 0 when the parts add up to the whole."""
-    if not epochs:
+def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
+    """The share of the training phase that its set-up, epochs, validations and end leave open;
+    0 when the parts add up to the whole. The parts are differences of the worker's monotonic
+    clock, read in `fit`; the whole is from the phase's begin to its end by another clock, which
+    nobody slews. So it finds an epoch that is missing or counted twice, a wrong length, and a
+    monotonic clock that runs fast or slow. None where the worker did not measure the whole."""
+    train = next((phase for phase in phases if phase.name == "train"), None)
+    if train is None or not epochs:
+        return None
+    set_up, tear_down, whole = (
+        _number(train.details.get(name)) for name in ("set_up", "tear_down", "second_clock")
+    )
+    if set_up is None or tear_down is None or not whole:
         return None
     parts = sum(epoch.seconds + (epoch.val_seconds or 0.0) for epoch in epochs)
-    last = epochs[-1]
-    whole = last.start + last.seconds + (last.val_seconds or 0.0) - epochs[0].start
-    return 1.0 - parts / whole if whole > 0 else 0.0
+    return 1.0 - (set_up + parts + tear_down) / whole
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _signal_name(number: int) -> str:
@@ -130,13 +141,23 @@ def _signal_name(number: int) -> str:
 
 
 def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
-    """What the label promises against what ran; nothing is promised where `expected` is None."""
+    """What the label promises against what ran; nothing is promised where `expected` is None.
+    Void is what contradicts the label; where nothing was seen, the run is marked."""
     if not kernel or kernel.get("expected") is None:
         return []
     found, expected = sorted(kernel.get("found") or []), sorted(kernel["expected"])
     if found == expected:
         return []
-    ran = " and ".join(found) or "no recurrent kernel that is known"
+    if not found:
+        return [
+            Reason(
+                "not_attested",
+                f"no recurrent kernel was seen, so that it ran {' and '.join(expected)} is not "
+                "attested",
+                "nothing contradicts it either; compare with a run whose kernel was seen.",
+            )
+        ]
+    ran = " and ".join(found)
     return [
         Reason(
             "wrong_kernel",
@@ -230,7 +251,9 @@ def _closure(value: float | None) -> list[Reason]:
     return [
         Reason(
             "closure",
-            f"epochs and validation leave {value:.1%} of the training time unexplained",
-            "longer epochs (a larger dataset), so that the gaps between them do not count.",
+            f"set-up, epochs, validation and end leave {value:.1%} of the training time, by "
+            "another clock, unexplained",
+            "measure again: an epoch was lost, or the clock was being set; or take longer epochs "
+            "(a larger dataset), so that the gaps between them do not count.",
         )
     ]

@@ -39,7 +39,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults.
     - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
-    - `peak_memory_bytes`, `parameters`, `kernel` (what was found in the traced step, ``""`` where
+    - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
       nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
     - `probe`, `config`: which probe, and which model of it, is about this run.
 
@@ -133,12 +133,16 @@ def implementation_of(rnn: str, alias: str) -> str:
     return f"{rnn} as {alias}" if alias else rnn
 
 
+NOT_ATTESTED = "not attested: none was seen"
+
+
 def _kernel(kernel: Any) -> dict[str, str]:
     """What ran, from ``measured.kernel`` (see ``ARCHITECTURE.md``, "Kernel")."""
     if not (isinstance(kernel, Mapping) and "found" in kernel):
         return {"kernel": facts_in_words(kernel), "why_not_cudnn": ""}
+    unseen = NOT_ATTESTED if kernel.get("expected") else ""
     return {
-        "kernel": facts_in_words(kernel["found"]),
+        "kernel": facts_in_words(kernel["found"]) or unseen,
         "why_not_cudnn": facts_in_words(kernel.get("why_not_cudnn")),
     }
 

@@ -20,6 +20,9 @@ _MADE = {}
 class ArraysSession(KerasSession):
     """Subclasses provide ``import_keras``, which imports both."""
 
+    lead_in = 0  # nothing is made when ``fit`` begins: it cuts batches out of arrays
+    resets_dropout = False  # its masks come from ops whose state nobody can set
+
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
@@ -86,7 +89,7 @@ class ArraysSession(KerasSession):
         iterations = self.model.optimizer.iterations
         return state if any(one is iterations for one in state) else state + [iterations]
 
-    def train(self, x, y, orders, batch, **settings):
+    def train(self, x, y, orders, batch, lead_in=0, **settings):
         if len(orders[0]) != len(x):
             x, y = x[orders[0]], y[orders[0]]
             orders = [numpy.arange(len(x))]

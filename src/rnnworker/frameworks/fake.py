@@ -45,13 +45,15 @@ FAULTS = (
 
 
 class Session:
-    """Same methods as the real sessions."""
+    """Same methods as the real sessions. `slept` is how long its sleeps really took, by what they
+    stand for; phases have it in their details."""
 
     validation_samples = 100
 
     def __init__(self, config, threads):
         self.config, self.threads = config, threads
         self.times = dict(DEFAULTS, **config["rnn"].get("fake", {}))
+        self.slept = {"epoch": [], "validation": [], "evaluate": [], "predict": []}
         unknown = set(self.times) - set(DEFAULTS)
         if unknown:
             raise ValueError("rnn.fake has unknown keys: {}".format(", ".join(sorted(unknown))))
@@ -87,20 +89,24 @@ class Session:
             self.times["first_step_seconds"] if steps == 1 else steps * self.times["step_seconds"]
         )
 
-    def reset(self):
-        pass
+    def warm_up(self, steps, seconds):
+        self.train_steps(steps)
+        return steps
 
-    def fit(self, on_epoch):
+    def fit(self, on_epoch, on_start=None):
         start = time.monotonic()
+        if on_start is not None:
+            on_start()
+        first = last = time.monotonic()
         stopped = None
         batch = self.config["model"]["batch"]
         for epoch in range(1, self.config["model"]["epochs"] + 1):
             begin = time.monotonic()
             fault = self.times["fault"] if epoch == self.times["fault_epoch"] else None
             _fault(fault)
-            _sleep(self.times["epoch_seconds"] * self._factor(epoch))
+            self.slept["epoch"].append(_sleep(self.times["epoch_seconds"] * self._factor(epoch)))
             end = time.monotonic()
-            _sleep(self.times["validation_seconds"])
+            self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
             loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
             on_epoch(
                 {
@@ -116,17 +122,25 @@ class Session:
                     "val_seconds": time.monotonic() - end,
                 }
             )
+            last = time.monotonic()
             if fault == "not_finite":
                 stopped = "loss not finite in epoch {}".format(epoch)
                 break
-        return {"set_up": 0.0, "tear_down": 0.0, "stopped": stopped, "began": start}
+        slept = {name: self.slept[name] for name in ("epoch", "validation")}
+        return {
+            "set_up": first - start,
+            "tear_down": time.monotonic() - last,
+            "stopped": stopped,
+            "slept": slept,
+        }
 
     def evaluate(self):
-        _sleep(self.times["evaluate_seconds"])
-        return {"acc": self.times["accuracy"]}
+        self.slept["evaluate"].append(_sleep(self.times["evaluate_seconds"]))
+        return {"acc": self.times["accuracy"], "slept": self.slept["evaluate"]}
 
     def predict(self):
-        _sleep(self.times["predict_seconds"])
+        self.slept["predict"].append(_sleep(self.times["predict_seconds"]))
+        return {"slept": self.slept["predict"]}
 
     def _factor(self, epoch):
         key = "{}-{}-{}".format(self.config["seed"], self.config["repeat"], epoch)
@@ -135,12 +149,13 @@ class Session:
 
 def _sleep(seconds):
     """Sleeps until the deadline. The last 10 ms are spun: a busy host wakes a sleeper some ms late
-    (2.5 ms were seen)."""
-    deadline = time.monotonic() + seconds
+    (2.5 ms were seen). Returns how long it really took, by a reading of its own."""
+    begin = time.perf_counter()
     if seconds > 0.01:
         time.sleep(seconds - 0.01)
-    while time.monotonic() < deadline:
+    while time.perf_counter() - begin < seconds:
         pass
+    return time.perf_counter() - begin
 
 
 def _fault(fault):

@@ -7,6 +7,8 @@ from rnnworker.frameworks.tensorflow_facts import keras_version
 class Session(keras3_tensorflow.Session):
     """As Keras 3 on TensorFlow, with the Keras that ``tensorflow.keras`` is in this build."""
 
+    resets_dropout = False  # its masks come from ops whose state nobody can set
+
     def import_keras(self, tensorflow):
         keras = tensorflow.keras
         version = keras_version(keras)

@@ -1,5 +1,6 @@
 """Keras 3 on jax. Every training step is compiled by XLA."""
 
+import itertools
 import os
 
 import numpy
@@ -50,11 +51,16 @@ class Session(KerasSession):
         order = numpy.concatenate(orders)
 
         def generate():
-            for start, stop in zip(*bounds(orders, batch)):
+            for start, stop in itertools.cycle(zip(*bounds(orders, batch))):
                 chosen = order[start:stop]
                 yield x[chosen], y[chosen]
 
         return generate()
+
+    def validation(self, samples=None):
+        # On a GPU Keras takes a batch more than it uses: each call begins anew.
+        self._feeds.clear()
+        return super().validation(samples)
 
     def layer_gradients(self, layer, x, upstream):
         def call(x, variables):
@@ -92,8 +98,8 @@ class Session(KerasSession):
         return {"tensorfloat32": True, "highest": False}.get(named, named)
 
     def finish_device(self):
-        for array in self.jax.live_arrays():
-            array.block_until_ready()
+        # One program makes all of a step's results, the variables among them.
+        self.jax.block_until_ready([variable.value for variable in self._state()])
 
 
 def primitives(jaxpr, loops=()):

@@ -25,8 +25,9 @@ class Session(KerasSession):
             tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
             tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
-            tensorflow.config.list_logical_devices()
+            devices = tensorflow.config.list_logical_devices()
         self._said = said[0]
+        self._asynchronous = any(device.device_type != "CPU" for device in devices)
 
     def import_keras(self, tensorflow):
         import keras
@@ -55,21 +56,24 @@ class Session(KerasSession):
         return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
 
     def batches(self, x, y, orders, batch):
-        """The batches of consecutive epochs as one tf.data pipeline over arrays in memory,
-        without autotuning: its thread would delay the end of ``fit`` by up to 0.6 s."""
+        """One tf.data pipeline over arrays in memory, its iterator made already, so that neither
+        falls into a call of ``fit``, ``evaluate`` or ``predict``. Without autotuning: its thread
+        would delay the end of ``fit`` by up to 0.6 s. All of it is on the host, also where there
+        is a GPU, on which constants would be placed otherwise, to be copied back batch by batch."""
         tensorflow = self.tensorflow
-        order = numpy.concatenate(orders)
-        starts, stops = bounds(orders, batch)
-        x, y, order = (tensorflow.constant(array) for array in (x, y, order))
+        with tensorflow.device("/CPU:0"):
+            order = tensorflow.constant(numpy.concatenate(orders))
+            x, y = tensorflow.constant(x), tensorflow.constant(y)
 
-        def take(start, stop):
-            chosen = order[start:stop]
-            return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
+            def take(start, stop):
+                chosen = order[start:stop]
+                return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
 
-        dataset = tensorflow.data.Dataset.from_tensor_slices((starts, stops)).map(take)
-        options = tensorflow.data.Options()
-        options.autotune.enabled = False
-        return dataset.with_options(options)
+            dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
+            dataset = dataset.repeat().map(take)
+            options = tensorflow.data.Options()
+            options.autotune.enabled = False
+            return ready(tensorflow, dataset.with_options(options))
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
@@ -78,7 +82,9 @@ class Session(KerasSession):
         return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
 
     def finish_device(self):
-        self.tensorflow.test.experimental.sync_devices()
+        # On a CPU what was asked is done when the call returns.
+        if self._asynchronous:
+            self.tensorflow.test.experimental.sync_devices()
 
     def cudnn_facts(self):
         return {
@@ -88,6 +94,15 @@ class Session(KerasSession):
 
     def executed_ops(self, run):
         return tensorflow_profile.executed_ops(self.tensorflow, run)
+
+    def kernels(self, steps):
+        # An op that ran some 90 times in little time is taken for cheap and told of no more: in
+        # long sequences within the first step. A step that is traced anew is told of again.
+        found = super().kernels(steps)
+        if not found:
+            self.model.make_train_function(force=True)
+            found = super().kernels(steps)
+        return found
 
     def layer_gradients(self, layer, x, upstream):
         tensorflow = self.tensorflow
@@ -108,3 +123,25 @@ class Session(KerasSession):
         gradients = [tensorflow.convert_to_tensor(one).numpy() for one in gradients]
         found = self.recurrent.gradients_to_canonical(layer, gradients[1:])
         return outputs.numpy(), dict(found, x=gradients[0])
+
+
+def ready(tensorflow, dataset):
+    """`dataset`, which must not end, with one iterator: made now, and gone on with by whoever
+    iterates over it."""
+
+    class Ready(tensorflow.data.Dataset):
+        def __init__(self):
+            self.iterator = iter(dataset)
+            super().__init__(dataset._variant_tensor)
+
+        def _inputs(self):
+            return [dataset]
+
+        @property
+        def element_spec(self):
+            return dataset.element_spec
+
+        def __iter__(self):
+            return self.iterator
+
+    return Ready()

@@ -1,5 +1,6 @@
 """Keras 3 on PyTorch."""
 
+import itertools
 import os
 import re
 
@@ -65,17 +66,13 @@ class Session(KerasSession):
         order = torch.from_numpy(numpy.concatenate(orders))
         pairs = list(zip(*bounds(orders, batch)))
 
-        class Batches(torch.utils.data.Dataset):
-            def __len__(self):
-                return len(pairs)
+        class Batches(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                for start, stop in itertools.cycle(pairs):
+                    chosen = order[start:stop]
+                    yield x[chosen], y[chosen]
 
-            def __getitem__(self, index):
-                if index >= len(pairs):
-                    raise IndexError(index)
-                chosen = order[pairs[index][0] : pairs[index][1]]
-                return x[chosen], y[chosen]
-
-        return torch.utils.data.DataLoader(Batches(), batch_size=None, shuffle=False)
+        return torch.utils.data.DataLoader(Batches(), batch_size=None)
 
     def layer_gradients(self, layer, x, upstream):
         torch = self.torch
@@ -112,7 +109,7 @@ class Session(KerasSession):
         return found.pop() if len(found) == 1 else "in part"
 
     def finish_device(self):
-        if self.torch.cuda.is_available():
+        if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
 
 

@@ -11,6 +11,7 @@ from rnnworker import data, loading, optimizers, precision
 from rnnworker.frameworks.epoch_clock import epoch_clock, short_name
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.recurrent import Recurrent
+from rnnworker.settled import settle
 
 
 class KerasSession(KerasProbe):
@@ -18,6 +19,9 @@ class KerasSession(KerasProbe):
     ``environment``, ``device_facts`` and ``finish_device``."""
 
     keras = None
+    lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
+    # Whether `reset` brings back the random states that dropout draws from.
+    resets_dropout = True
 
     def __init__(self, config, threads):
         self.config = config
@@ -26,11 +30,15 @@ class KerasSession(KerasProbe):
         self.model = None
         self.recurrent = None
         self._initial = None
+        self._feeds = {}
+        self._on_start = None
 
     # -- what a framework provides ------------------------------------------------------
 
-    def batches(self, x, y, order, batch):
-        """Something ``fit`` takes, giving ``x[order], y[order]`` in batches of `batch`."""
+    def batches(self, x, y, orders, batch):
+        """Something ``fit`` takes, giving ``x[order], y[order]`` of one order after another in
+        batches of `batch`, none of them from two orders. It never ends: after the last order
+        comes the first one again."""
         raise NotImplementedError
 
     def finish_device(self):
@@ -140,10 +148,12 @@ class KerasSession(KerasProbe):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
 
-    def train(self, x, y, orders, batch, **settings):
-        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``."""
+    def train(self, x, y, orders, batch, lead_in=0, **settings):
+        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``, after `lead_in`
+        steps; to ``fit`` each of these is the first of an epoch."""
         steps = -(-len(orders[0]) // batch)
-        feed = self.batches(x, y, orders, batch)
+        feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
+        settings["epochs"] += lead_in
         self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
     def train_steps(self, steps):
@@ -157,9 +167,31 @@ class KerasSession(KerasProbe):
         self.train(self.arrays["x_train"], self.arrays["y_train"], [order], batch, epochs=1)
         self.finish_device()
 
-    def fit(self, on_epoch):
+    def warm_up(self, steps, seconds):
+        """Trains `steps` batches and calls everything that will be timed; then goes on until
+        `seconds` have passed, which brings up a processor's clocks. Returns the steps trained.
+
+        Where `reset` cannot bring back dropout's random states, it goes on without training: how
+        long a machine takes must not decide which masks are drawn."""
+        began = time.monotonic()
+        self.train_steps(steps)
+        trained, took = steps, time.monotonic() - began
+        self.evaluate()
+        self.predict()
+        while time.monotonic() - began < seconds:
+            if self.resets_dropout and steps:
+                left = seconds - (time.monotonic() - began)
+                more, start = max(1, int(trained * left / took)), time.monotonic()
+                self.train_steps(more)
+                trained, took = trained + more, took + time.monotonic() - start
+            else:
+                self.evaluate()
+        return trained
+
+    def fit(self, on_epoch, on_start=None):
         """Trains all epochs in one ``fit``; calls ``on_epoch`` with each epoch's facts,
-        outside of what is timed. Returns details of the phase.
+        outside of what is timed, and `on_start` right before the first one. Returns details of
+        the phase.
 
         With ``model.data.augment`` each epoch is a ``fit`` of its own, and its time includes
         making its images in NumPy, as the published times did."""
@@ -169,16 +201,26 @@ class KerasSession(KerasProbe):
         steps = -(-len(x) // batch)
         orders = [data.epoch_order(seed, epoch + 1, len(x)) for epoch in range(epochs)]
         augmented = bool(settings["data"].get("augment"))
-        clock = epoch_clock(self.keras)(self, on_epoch, samples=len(x), steps=steps)
+        lead_in = 0 if augmented else self.lead_in
+        clock = epoch_clock(self.keras)(self, on_epoch, len(x), steps, lead_in)
+        self._on_start = on_start
         start = time.monotonic()
+        if not lead_in:
+            self.prepare_epochs()
         # New images for each epoch are a feed of their own, and making them is timed with it.
         for first in range(0, epochs, 1 if augmented else epochs):
             clock.began = time.monotonic() if augmented else None
             stop = first + 1 if augmented else epochs
             images = data.epoch_images(x, self.config, stop) if augmented else x
-            chosen = orders[first:stop]
             self.train(
-                images, y, chosen, batch, initial_epoch=first, epochs=stop, callbacks=[clock]
+                images,
+                y,
+                orders[first:stop],
+                batch,
+                lead_in=lead_in,
+                initial_epoch=first,
+                epochs=stop,
+                callbacks=[clock],
             )
             if clock.stopped:
                 break
@@ -189,18 +231,34 @@ class KerasSession(KerasProbe):
             "stopped": clock.stopped,
         }
 
+    def prepare_epochs(self):
+        """What comes right before the first timed epoch: the canonical weights, and a validation,
+        as before every other epoch."""
+        self.reset()
+        if self._on_start is not None:
+            self._on_start()
+        settle()
+        self.evaluate()
+
+    def validation(self, samples=None):
+        """What ``evaluate`` and ``predict`` take, made once: (feed, how many batches of it are the
+        validation set)."""
+        x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
+        batch = self.config["model"]["batch"]
+        if samples not in self._feeds:
+            self._feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
+        return self._feeds[samples], -(-len(x) // batch)
+
     def evaluate(self, samples=None):
         """Loss and accuracy on the validation set (its first `samples`), as {name: value}."""
-        x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
-        feed = self.batches(x, y, [numpy.arange(len(x))], self.config["model"]["batch"])
-        result = self.model.evaluate(feed, verbose=0, return_dict=True)
+        feed, steps = self.validation(samples)
+        result = self.model.evaluate(feed, steps=steps, verbose=0, return_dict=True)
         self.finish_device()
         return {short_name(name): value for name, value in result.items()}
 
     def predict(self):
-        x, y = self.arrays["x_val"], self.arrays["y_val"]
-        feed = self.batches(x, y, [numpy.arange(len(x))], self.config["model"]["batch"])
-        self.model.predict(feed, verbose=0)
+        feed, steps = self.validation()
+        self.model.predict(feed, steps=steps, verbose=0)
         self.finish_device()
 
     # -- inside -------------------------------------------------------------------------

@@ -15,9 +15,15 @@ COMPILED = ("ThunkExecutor::", "CpuExecutable::", "GpuExecutable::")
 def executed_ops(tensorflow, run):
     """Calls `run` under the profiler → [(path of the op, op type, how often it ran)]. Source:
     the events of the host's plane of the XSpace, named ``path:Type``; one per start."""
+    # TensorFlow tells of ops that it takes for cheap at level 3 only: all ops on a GPU, and on a
+    # CPU those that took little so far (GetTFTraceMeLevel and OpKernel::IsExpensive). TensorFlow
+    # 2.21 ignores these options ("expects an i value"), whatever their type.
+    options = tensorflow.profiler.experimental.ProfilerOptions(
+        host_tracer_level=3, device_tracer_level=0
+    )
     folder = tempfile.mkdtemp(prefix="rnnworker-profile-")
     try:
-        tensorflow.profiler.experimental.start(folder)
+        tensorflow.profiler.experimental.start(folder, options)
         try:
             run()
         finally:

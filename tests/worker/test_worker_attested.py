@@ -1,0 +1,77 @@
+"""What a small model ran is seen, however many steps it has trained before: TensorFlow counts its
+ops as cheap by then, and tells of them no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rnnbench.cells.expand import expand
+from rnnbench.cells.experiment import Experiment
+from tests.conftest import ROOT
+from tests.worker.building import build_python
+
+MODEL = """
+import numpy
+
+def prepare(source, config):
+    stream = numpy.random.RandomState(0)
+    x, y = stream.rand(64, 20, 4).astype("float32"), stream.randint(0, 2, 64)
+    return {"x_train": x, "y_train": y, "x_val": x[:32], "y_val": y[:32]}
+
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(20, 4))
+    outputs = keras.layers.Dense(2, activation="softmax")(recurrent(16)(inputs))
+    return keras.models.Model(inputs, outputs)
+"""
+YAML = """
+about: a small one
+function: small.py:build
+data: {prepare: small.py:prepare}
+batch: 32
+epochs: 2
+optimizer: {name: adam, learning_rate: 0.001}
+loss: sparse_categorical_crossentropy
+recurrent: true
+"""
+SCRIPT = """
+import json, sys
+from rnnworker import canonical, frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(canonical.initial(session.layers(), 0))
+found = []
+for steps in (1, 60):
+    session.train_steps(steps)
+    found.append(session.attest()["found"])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "tf_2_15"])
+def test_a_small_models_kernel_is_seen(build: str, tmp_path_factory) -> None:
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.py").write_text(MODEL)
+    (folder / "small.yaml").write_text(YAML)
+    grid = (f"model={folder}/small.yaml", "dataset=none", "device=cpu_1", f"build={build}")
+    experiment = Experiment("small", "", "", (grid,), file=ROOT / "conf/experiment/small.yaml")
+    (cell,) = expand(experiment, [ROOT / "conf"])
+    python = Path(sys.executable)
+    if build != "current":
+        python = build_python(build, cell.config["build"]["python"], tmp_path_factory)
+    done = subprocess.run(
+        [python, "-c", SCRIPT, json.dumps(cell.config)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [["while"], ["while"]]

@@ -1,0 +1,104 @@
+"""In no timed phase anything is traced or compiled, and what is trained is what was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from rnnbench.builds.launcher import environment
+from rnnbench.cells.expand import expand
+from rnnbench.cells.experiment import Experiment
+from tests.conftest import ROOT
+from tests.worker.building import build_python
+
+SCRIPT = Path(__file__).parent / "timed_phases.py"
+# The last batch of an epoch and of a validation is smaller: XLA compiles for each size.
+GRID = (
+    "model=digits_rnn rnn=keras device=cpu_1 model.units=4 model.epochs=3"
+    " measure.warmup_steps=3 measure.warmup_seconds=0.1"
+)
+HERE = ("current", "tf_2_21_xla")  # their packages are the tests' own
+BUILDS = (*HERE, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
+COMPILING = ("tf_2_21_xla", "keras3_jax")
+
+
+def configured(build: str) -> dict:
+    grid = (*GRID.split(), f"build={build}")
+    experiment = Experiment("timed", "", "", (grid,), file=ROOT / "conf/experiment/timed.yaml")
+    (cell,) = expand(experiment, [ROOT / "conf"])
+    return dict(cell.config)
+
+
+def write_digits(file: Path) -> None:
+    stream = numpy.random.RandomState(0)
+    arrays = {}
+    for part, samples in (("train", 44), ("val", 20)):
+        arrays[f"x_{part}"] = stream.rand(samples, 8, 8).astype("float32")
+        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
+    numpy.savez(file, **arrays)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory):
+    """What `timed_phases` found in a build; each is run once."""
+    found: dict[str, dict] = {}
+
+    def run(build: str) -> dict:
+        if build not in found:
+            found[build] = _run(build, tmp_path_factory)
+        return found[build]
+
+    return run
+
+
+def _run(build: str, temporary: pytest.TempPathFactory) -> dict:
+    config, python = configured(build), Path(sys.executable)
+    if build not in HERE:
+        lock = config["build"]["lock"]
+        python = build_python(lock, config["build"]["python"], temporary)
+    folder = temporary.mktemp(build)
+    write_digits(folder / "digits.npz")
+    job = {"config": config, "threads": 1, "dataset": str(folder / "digits.npz")}
+    (folder / "job.json").write_text(json.dumps(job))
+    with (folder / "log").open("wb") as log:
+        done = subprocess.run(
+            [python, SCRIPT, folder / "job.json", folder / "log"],
+            env={**os.environ, **environment(config["build"]), "PYTHONPATH": str(ROOT / "src")},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            timeout=900,
+        )
+    assert done.returncode == 0, (folder / "log").read_text()[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_nothing_is_traced_or_compiled_in_a_timed_phase(trained, build: str) -> None:
+    phases = trained(build)["phases"]
+    timed = {name: phase for name, phase in phases.items() if phase["timed"]}
+    assert set(timed) == {"train", "evaluate", "predict"}
+    before = [phase for phase in phases.values() if not phase["timed"]]
+    # It would have been seen: it has been, before.
+    assert any(phase["traced"] for phase in before) == (build != "keras3_torch")
+    assert any(phase["compiled"] for phase in before) == (build in COMPILING)
+    assert {(phase["traced"], phase["compiled"]) for phase in timed.values()} == {(0, 0)}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, build) -> None:
+    found = trained(build)
+    assert len(found["losses"]) == len(found["validation"]) == 3
+    assert found["apart"] < 1e-4
+
+
+@pytest.mark.parametrize("build", BUILDS[1:])
+def test_frameworks_report_the_same_losses(trained, build: str) -> None:
+    mine, reference = trained(build), trained("current")
+    for name in ("losses", "validation"):
+        assert mine[name] == pytest.approx(reference[name], rel=2e-3)
