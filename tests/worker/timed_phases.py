@@ -96,10 +96,11 @@ def batch_by_batch(session):
     model, seed = session.config["model"], session.config["seed"]
     x, y = session.arrays["x_train"], session.arrays["y_train"]
     for epoch in range(1, model["epochs"] + 1):
+        images = data.epoch_images(x, session.config, epoch)
         order = data.epoch_order(seed, epoch, len(x))
         for start in range(0, len(x), model["batch"]):
             chosen = order[start : start + model["batch"]]
-            session.train_batch(x[chosen], y[chosen])
+            session.train_batch(images[chosen], y[chosen])
     return max(
         float(numpy.abs(one[name] - other[name]).max())
         for one, other in zip(fitted, session.dump_weights())  # noqa: B905 (Python 3.6)

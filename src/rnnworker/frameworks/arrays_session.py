@@ -89,7 +89,10 @@ class ArraysSession(KerasSession):
         iterations = self.model.optimizer.iterations
         return state if any(one is iterations for one in state) else state + [iterations]
 
-    def train(self, x, y, orders, batch, lead_in=0, **settings):
+    def changing(self, y, orders, batch):
+        return lambda epoch, images: None  # ``fit`` takes the images themselves
+
+    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
         if len(orders[0]) != len(x):
             x, y = x[orders[0]], y[orders[0]]
             orders = [numpy.arange(len(x))]

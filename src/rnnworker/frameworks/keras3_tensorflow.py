@@ -8,6 +8,8 @@ from rnnworker.frameworks import tensorflow_facts, tensorflow_profile
 from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
 
+HOST = "/CPU:0"
+
 
 class Session(KerasSession):
     """Keras 3 with TensorFlow, threads as the config says, batches from memory."""
@@ -61,19 +63,35 @@ class Session(KerasSession):
         would delay the end of ``fit`` by up to 0.6 s. All of it is on the host, also where there
         is a GPU, on which constants would be placed otherwise, to be copied back batch by batch."""
         tensorflow = self.tensorflow
-        with tensorflow.device("/CPU:0"):
-            order = tensorflow.constant(numpy.concatenate(orders))
-            x, y = tensorflow.constant(x), tensorflow.constant(y)
+        with tensorflow.device(HOST):
+            return self._pipeline(tensorflow.constant(x), y, orders, batch)
 
-            def take(start, stop):
-                chosen = order[start:stop]
-                return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
+    def changing(self, y, orders, batch):
+        # One pipeline for all epochs, which reads the images of the epoch.
+        tensorflow = self.tensorflow
+        with tensorflow.device(HOST):
+            x = tensorflow.Variable(self.arrays["x_train"], trainable=False)
+            feed = self._pipeline(x, y, orders, batch)
 
-            dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
-            dataset = dataset.repeat().map(take)
-            options = tensorflow.data.Options()
-            options.autotune.enabled = False
-            return ready(tensorflow, dataset.with_options(options))
+        def feed_of(epoch, images):
+            with tensorflow.device(HOST):
+                x.assign(images)
+            return feed
+
+        return feed_of
+
+    def _pipeline(self, x, y, orders, batch):
+        tensorflow = self.tensorflow
+        y, order = tensorflow.constant(y), tensorflow.constant(numpy.concatenate(orders))
+
+        def take(start, stop):
+            chosen = order[start:stop]
+            return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
+
+        dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
+        options = tensorflow.data.Options()
+        options.autotune.enabled = False
+        return ready(tensorflow, dataset.repeat().map(take).with_options(options))
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)

@@ -148,11 +148,18 @@ class KerasSession(KerasProbe):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
 
-    def train(self, x, y, orders, batch, lead_in=0, **settings):
-        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``, after `lead_in`
-        steps; to ``fit`` each of these is the first of an epoch."""
+    def changing(self, y, orders, batch):
+        """A function of (epoch from 0, its images): what ``fit`` takes for this epoch alone, where
+        each has images of its own."""
+        return lambda epoch, images: self.batches(images, y, [orders[epoch]], batch)
+
+    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
+        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``, from `feed`
+        where there is one, after `lead_in` steps; to ``fit`` each of these is the first of an
+        epoch."""
         steps = -(-len(orders[0]) // batch)
-        feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
+        if feed is None:
+            feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
         settings["epochs"] += lead_in
         self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
@@ -205,9 +212,11 @@ class KerasSession(KerasProbe):
         clock = epoch_clock(self.keras)(self, on_epoch, len(x), steps, lead_in)
         self._on_start = on_start
         start = time.monotonic()
+        if augmented:
+            feed_of = self.changing(y, orders, batch)
         if not lead_in:
             self.prepare_epochs()
-        # New images for each epoch are a feed of their own, and making them is timed with it.
+        # An epoch with new images is a ``fit`` of its own, and making them is timed with it.
         for first in range(0, epochs, 1 if augmented else epochs):
             clock.began = time.monotonic() if augmented else None
             stop = first + 1 if augmented else epochs
@@ -218,6 +227,7 @@ class KerasSession(KerasProbe):
                 orders[first:stop],
                 batch,
                 lead_in=lead_in,
+                feed=feed_of(first, images) if augmented else None,
                 initial_epoch=first,
                 epochs=stop,
                 callbacks=[clock],
