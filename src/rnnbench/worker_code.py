@@ -13,10 +13,10 @@ import rnnworker
 
 _ROOT = Path(rnnworker.__file__).parent
 # What certifies, probes or bundles has no part in a run.
-_CERTIFIER = ("certify.py", "reference.py")
+_CERTIFIER = ("certify.py", "applied.py", "reference.py")
 _PROBER = ("probe.py", "probing/*.py")
 _BUNDLE = ("bundle.py", "bundle_process.py", "carried.py", "affinity.py")
-_NO_PART = (*_CERTIFIER, "probe.py", *_BUNDLE)
+_NO_PART = (*_CERTIFIER, "certifying.py", "probe.py", *_BUNDLE)
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:
