@@ -122,21 +122,26 @@ class Certificates:
                 return UNKNOWN, f"{name} was not certified: {why or 'it was not tried'}"
             if failed := _failed(found):
                 return UNEQUAL, f"{name} failed: {failed}"
+        pair = _pair(one, a, b) if one is other else None
+        if pair and not pair["equal"]:
+            return UNEQUAL, _gap(pair, one.get("tolerance") or {})
+        for cell in (a, b):
             applied = self.applied(cell)
             if applied is None or applied["off"] is None:
-                why = applied.get("why") if applied else None
+                where = cell.get("device") or "its device"
+                why = (applied or {}).get("why") or "it was not tried"
                 return UNKNOWN, (
-                    f"the steps that {name} applies on {cell.get('device') or 'its device'} were "
-                    f"not looked at: {why or 'it was not tried'}"
+                    f"the steps that {_label(cell)} applies on {where} were not looked at: {why}"
                 )
-        if one is not other:
-            return CERTIFIED, "both agree with the float64 reference"
-        for pair in one["pairs"]:
-            if {pair["a"], pair["b"]} == {_label(a), _label(b)}:
-                if pair["equal"]:
-                    return CERTIFIED, "the same function within tolerance"
-                return UNEQUAL, _gap(pair, one.get("tolerance") or {})
+        if pair:
+            return CERTIFIED, "the same function within tolerance"
         return CERTIFIED, "both agree with the float64 reference"
+
+
+def _pair(one: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
+    """What the certificate `one` says of the pair of two cells, or None."""
+    pairs = (pair for pair in one["pairs"] if {pair["a"], pair["b"]} == {_label(a), _label(b)})
+    return next(pairs, None)
 
 
 def not_learning(applied: Mapping[str, Any]) -> str | None:
