@@ -68,8 +68,10 @@ def assembled(
     names = [entry["name"] for entry in planned["implementations"]]
     for one in planned["devices"]:
         elsewhere = _applied_on(one["name"], others.get(one["name"]))
+        tried = one["name"] in others
+        unseen = "the worker ended without a word about it" if tried else "it was not tried"
         for name in one["implementations"]:
-            applied = elsewhere.get(name) or not_applied("the worker ended without a word about it")
+            applied = elsewhere.get(name) or not_applied(unseen)
             found[name] = {
                 **found[name],
                 "applied": {**(found[name].get("applied") or {}), one["name"]: applied},

@@ -148,7 +148,10 @@ def not_learning(applied: Mapping[str, Any]) -> str | None:
     """What is wrong with the steps of an entry's `applied` on one device, in words, or None."""
     if not applied["off"]:
         return None
-    worst = "not finite" if applied["worst"] is None else f"worst {100 * applied['worst']:.2g} %"
+    worst = "not finite"
+    if applied["worst"] is not None:
+        percent = 100 * applied["worst"]
+        worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
     return (
         f"{NOT_LEARNING}: {applied['off']} of {applied['steps']} training steps "
         f"applied another gradient ({worst})"
