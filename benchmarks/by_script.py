@@ -12,6 +12,10 @@ of pairs is fixed beforehand and all are printed. Interval: Student's t on the p
 
 On 2.21 the script feeds ``fit`` as the worker does, with a tf.data pipeline; `arrays` is the same
 with ``fit(x, y)``, which says what that feed costs and nothing of the worker.
+
+In the row `tf_1_2 as_published` a second worker stands in the script's place, with
+``build.as_published: true``: the ratio is what it costs to compute all gradients before the first
+update.
 """
 
 from __future__ import annotations
@@ -46,12 +50,13 @@ from rnnbench.running.train import Place, timing_lock, train  # noqa: E402
 from rnnbench.running.worker import worker_environment  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 
-SCRIPTS = {
+SCRIPTS: dict[str, tuple[str, str]] = {
     "tf_2_21": ("keras3.py", "pipeline"),
     "tf_2_21 arrays": ("keras3.py", "arrays"),
     "tf_1_15": ("tensorflow1.py", "arrays"),
     "tf_1_2": ("tensorflow1.py", "arrays"),
 }
+AS_PUBLISHED = "tf_1_2 as_published"
 MARGIN = (0.97, 1.03)
 PATIENCE = 300  # seconds for an epoch or a start
 
@@ -59,20 +64,25 @@ PATIENCE = 300  # seconds for an epoch or a start
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--build", action="append", choices=list(SCRIPTS))
+    parser.add_argument("--build", action="append", choices=[*SCRIPTS, AS_PUBLISHED])
     parser.add_argument("--epochs", type=int, default=70)
     parser.add_argument("--order-seed", type=int, default=0)
     options = parser.parse_args()
     os.chdir(ROOT)
-    rows = options.build or list(SCRIPTS)
+    rows = options.build or [*SCRIPTS, AS_PUBLISHED]
     print("| build | pairs | worker, s | script, s | worker / script | 95 % | took |")
     print("|:--|--:|--:|--:|--:|:--|--:|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        runs = planned(sorted({row.partition(" ")[0] for row in rows}), options, Path(folder))
+        runs = planned(rows, options, Path(folder))
         for row in rows:
             began = time.monotonic()
             stream = random.Random(options.order_seed)
-            pairs = [pair(row, run, Path(folder), stream) for run in runs[row.partition(" ")[0]]]
+            measured = runs[row.partition(" ")[0]]
+            others = runs[AS_PUBLISHED] if row == AS_PUBLISHED else [None] * len(measured)
+            pairs = [
+                pair(row, run, other, Path(folder), stream)
+                for run, other in zip(measured, others, strict=True)
+            ]
             print(line(row, pairs, time.monotonic() - began), flush=True)
     return 0
 
@@ -89,19 +99,27 @@ def line(row: str, pairs: Sequence[Pair], took: float) -> str:
     )
 
 
-def planned(builds: list[str], options: argparse.Namespace, folder: Path) -> dict[str, list[Run]]:
-    """Build → one planned run of the worker per pair."""
-    (folder / "experiment").mkdir()
-    (folder / "experiment/by_script.yaml").write_text(
-        f"grids: ['model={HERE}/plain/digits.yaml cell=lstm rnn=keras device=cpu_1 "
-        f"build={','.join(builds)} model.epochs={options.epochs} repeat=range({options.pairs})']\n"
+def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[str, list[Run]]:
+    """Build, or `AS_PUBLISHED` → one planned run of the worker per pair."""
+    builds = sorted({row.partition(" ")[0] for row in rows})
+    common = (
+        f"model={HERE}/plain/digits.yaml cell=lstm rnn=keras device=cpu_1 "
+        f"model.epochs={options.epochs} repeat=range({options.pairs})"
     )
+    grids = [f"{common} build={','.join(builds)}"]
+    if AS_PUBLISHED in rows:
+        grids.append(f"{common} build=tf_1_2 build.as_published=true")
+    (folder / "experiment").mkdir()
+    (folder / "experiment/by_script.yaml").write_text(json.dumps({"grids": grids}))
     plan = make_plan("by_script", [ROOT / "conf", folder], ROOT)
     for why in {why for _, why in plan.skipped}:
         raise SystemExit(why)
     runs = sorted(plan.runs.values(), key=lambda run: run.repeat)
     provide(runs[0].config["dataset"], ROOT)
-    by_build = {build: [run for run in runs if run.choices["build"] == build] for build in builds}
+    by_build: dict[str, list[Run]] = {}
+    for run in runs:
+        published = run.config["build"].get("as_published")
+        by_build.setdefault(AS_PUBLISHED if published else run.choices["build"], []).append(run)
     for members in by_build.values():
         prepare(members[0].config["build"], ROOT, print)
     return by_build
@@ -115,32 +133,54 @@ class Pair(NamedTuple):
     ratio: float
 
 
-def pair(row: str, run: Run, folder: Path, stream: random.Random) -> Pair:
-    """One worker and one script in turns, from start to end."""
-    place = Place(ROOT, folder / row / "results", "here", "by_script", timing_lock())
-    records: list[Record] = []
-    with fifos(folder / "worker") as worker, fifos(folder / "script") as script:
-        os.environ["BY_SCRIPT_TURNS"] = str(folder / "worker")
-        measuring = threading.Thread(
-            target=lambda: records.append(train(run.as_dict(), place, label=run.name))
+class Training:
+    """One run of the worker, from now on, that takes its turns from the FIFOs `turns`."""
+
+    def __init__(self, run: Run, place: Place, turns: Path) -> None:
+        os.environ["BY_SCRIPT_TURNS"] = str(turns)
+        self.name, self.records = run.name, list[Record]()
+        self.thread = threading.Thread(
+            target=lambda: self.records.append(train(run.as_dict(), place, label=run.name))
         )
-        measuring.start()
-        beside = plain(row, run.config, str(folder / "script"))
-        turns = [worker, script]
-        for side in turns:
-            side.ready()
+        self.thread.start()
+
+    def seconds(self) -> list[float]:
+        """Of its epochs from the second on, when it has ended."""
+        self.thread.join(PATIENCE)
+        if not self.records:
+            raise SystemExit(f"{self.name}: no record, see above")
+        if self.records[0].verdict.status == "void":
+            raise SystemExit(f"{self.name}: {self.records[0].verdict.reasons[0].text}")
+        return [epoch.seconds for epoch in self.records[0].epochs[1:]]
+
+
+def pair(row: str, run: Run, against: Run | None, folder: Path, stream: random.Random) -> Pair:
+    """One worker and one script in turns, from start to end; or two workers, where there is a run
+    that the first is held `against`."""
+    results = folder / row / "results"
+    place = Place(ROOT, results, "here", "by_script", timing_lock())
+    # The first worker holds the host's lock while both train.
+    second = Place(ROOT, results, "here", "by_script", folder / "second.lock")
+    with fifos(folder / "worker") as worker, fifos(folder / "script") as script:
+        mine = Training(run, place, folder / "worker")
+        if against is None:
+            beside = plain(row, run.config, str(folder / "script"))
+            worker.ready()
+        else:
+            # A worker reads where its turns are when it starts: one after the other.
+            worker.ready()
+            theirs = Training(against, second, folder / "script")
+        script.ready()
         for _ in range(run.config["model"]["epochs"]):
-            for side in stream.sample(turns, 2):
+            for side in stream.sample([worker, script], 2):
                 side.go()
                 side.ready()
-        out, _ = beside.communicate(timeout=PATIENCE)
-        measuring.join(PATIENCE)
-    if not records:
-        raise SystemExit(f"{run.name}: no record, see above")
-    if records[0].verdict.status == "void":
-        raise SystemExit(f"{run.name}: {records[0].verdict.reasons[0].text}")
-    own = [epoch.seconds for epoch in records[0].epochs[1:]]
-    other = json.loads(out.splitlines()[-1])[1:]
+        own = mine.seconds()
+        if against is None:
+            out, _ = beside.communicate(timeout=PATIENCE)
+            other = json.loads(out.splitlines()[-1])[1:]
+        else:
+            other = theirs.seconds()
     ratios = [a / b for a, b in zip(own, other, strict=True)]
     found = Pair(*map(statistics.median, (own, other, ratios)))
     print(
@@ -184,7 +224,8 @@ def fifos(place: Path) -> Iterator[Side]:
 
 def plain(row: str, config: Mapping[str, Any], turns: str) -> subprocess.Popen:
     """The script, on the cores and with the environment that the worker has."""
-    (script, feed), model = SCRIPTS[row], config["model"]
+    script, feed = SCRIPTS[row]
+    model = config["model"]
     threads = config["device"]["threads"]
     cores = affinity.choose(affinity.read_topology(), threads)
     numbers = [model[name] for name in ("train_samples", "units", "batch", "epochs")]

@@ -71,7 +71,6 @@ def test_where_there_is_a_gpu_it_is_made_there() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        cell(model={"recurrent": False}),
         cell(build={"name": "fake", "framework": "fake"}),
         cell(skip="not here"),
     ],
@@ -93,6 +92,27 @@ def test_only_overrides_that_change_the_function_make_another_one() -> None:
     }
 
 
+def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
+    (one,) = made(cell("none", model={"recurrent": False})).values()
+    assert [entry["name"] for entry in one.implementations] == ["none"]
+
+
+def test_each_section_of_options_is_an_implementation_of_its_own() -> None:
+    v3 = {"rnn.op": "CudnnRNNV3"}
+    (one,) = made(cell("raw"), cell("raw", overrides=v3), cell()).values()
+    found = {entry["name"]: entry["rnn"].get("op") for entry in one.implementations}
+    assert found == {"keras": None, "raw": None, "raw op=CudnnRNNV3": "CudnnRNNV3"}
+
+
+def test_other_devices_are_told_with_the_implementations_that_run_there() -> None:
+    (one,) = made(
+        cell(), cell("block"), cell(device="cpu_2"), cell("block", device="cpu_9", skip="no"),
+    ).values()  # fmt: skip
+    assert one.device == "cpu_1"
+    assert [(two["name"], two["implementations"]) for two in one.devices] == [("cpu_2", ["keras"])]
+    assert one.devices[0]["device"]["name"] == "cpu_2"
+
+
 def test_what_makes_it_anew() -> None:
     def digest(*cells: Cell, **pins: str) -> str:
         return made(*cells, **pins)["m-lstm-current"].digest
@@ -100,10 +120,13 @@ def test_what_makes_it_anew() -> None:
     first = digest(cell())
     assert digest(cell(), cell(seed=1)) == first
     assert digest(cell(limits={"train": 9})) == first
+    assert digest(cell(), cell(device="cpu_2", skip="no such machine")) == first
     others = [
         digest(cell(), cell("block")),
+        digest(cell(), cell(device="cpu_2")),
+        digest(cell(), cell(overrides={"rnn.x": 1})),
         digest(cell(), md5="other"),
         digest(cell(), lock="other"),
         digest(cell(model={"units": 9})),
     ]
-    assert len({first, *others}) == 5
+    assert len({first, *others}) == 7

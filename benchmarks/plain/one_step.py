@@ -1,15 +1,17 @@
-"""Does a training step of this Keras apply the gradient that it computed? One model, counted.
+"""Does a training step of this Keras apply the gradient that it computed? Some models, counted.
 
-python one_step.py data/digits.npz [STEPS]
+python one_step.py data/digits.npz [--steps 100] [--threads 1 1] [--ordered]
 
 SGD with learning rate 1, so that what a step changed is its gradient. Each step starts from the
-same weights with another batch; before it the gradients are fetched alone. It differs where what
-it added to some weights is off by more than a hundredth of the largest gradient there. One thread.
-Prints JSON.
+same weights with another batch; before it the gradients are fetched alone. It differs where what it
+added to some weights is off by more than a hundredth of the largest gradient there. The models: a
+layer on the digits, the layers of Keras's `mnist_mlp.py` (noise for images) and those of its
+`lstm_text_generation.py` (random characters), all without dropout. `--ordered` computes all
+gradients before the first update, as the worker does in this build. Prints JSON.
 """
 
+import argparse
 import json
-import sys
 
 import numpy
 import tensorflow
@@ -22,27 +24,71 @@ except ImportError:  # before TensorFlow 1.4 Keras was a package of its own
 FAR = 1e-2
 
 
-def main(path, steps):
-    data = numpy.load(path)
-    x, y = data["x_train"], data["y_train"].reshape(-1, 1)
-    found = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, "steps": steps}
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--threads", type=int, nargs=2, default=(1, 1), metavar=("INTRA", "INTER"))
+    parser.add_argument("--ordered", action="store_true")
+    options = parser.parse_args()
+    found = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, **vars(options)}
     settings = tensorflow.ConfigProto(
-        intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+        intra_op_parallelism_threads=options.threads[0],
+        inter_op_parallelism_threads=options.threads[1],
     )
     keras.backend.set_session(tensorflow.Session(config=settings))
-    for cell in ("LSTM", "GRU"):
-        for implementation in (0, 1, 2) if keras.__version__.startswith("2.0") else (1, 2):
-            layer = getattr(keras.layers, cell)(64, implementation=implementation)
-            found[f"{cell} implementation={implementation}"] = differing(layer, x, y, steps)
+    if options.ordered:
+        compute_before_updating()
+    for name, (inputs, outputs, x, y, batch) in models(options.data):
+        found[name] = differing(inputs, outputs, x, y, batch, options.steps)
     print(json.dumps(found))
 
 
-def differing(layer, x, y, steps):
-    """How many of `steps` steps applied something else, and the largest difference."""
+def compute_before_updating():
+    get_gradients = keras.optimizers.Optimizer.get_gradients
+
+    def ordered(self, loss, params):
+        gradients = get_gradients(self, loss, params)
+        with tensorflow.control_dependencies(gradients):
+            return [tensorflow.identity(one) for one in gradients]
+
+    keras.optimizers.Optimizer.get_gradients = ordered
+
+
+def models(path):
+    """(name, (inputs, outputs, x, y, batch)), each made when it is asked for."""
+    layers, stream = keras.layers, numpy.random.RandomState(0)
+    data = numpy.load(path)
+    x, y = data["x_train"], data["y_train"].reshape(-1, 1)
+    for cell in ("LSTM", "GRU"):
+        for implementation in (0, 1, 2) if keras.__version__.startswith("2.0") else (1, 2):
+            seeded()
+            inputs = layers.Input((8, 8))
+            hidden = getattr(layers, cell)(64, implementation=implementation)(inputs)
+            outputs = layers.Dense(10, activation="softmax")(hidden)
+            name = f"{cell} implementation={implementation}"
+            yield name, (inputs, outputs, x, y, 16)
+    seeded()
+    images, labels = stream.rand(1280, 784).astype("float32"), stream.randint(0, 10, (1280, 1))
+    inputs = hidden = layers.Input((784,))
+    for _ in range(2):
+        hidden = layers.Dense(512, activation="relu")(hidden)
+    outputs = layers.Dense(10, activation="softmax")(hidden)
+    yield "mnist_mlp", (inputs, outputs, images, labels, 128)
+    seeded()
+    text = numpy.eye(57, dtype="float32")[stream.randint(0, 57, (1280, 40))]
+    inputs = layers.Input((40, 57))
+    outputs = layers.Dense(57, activation="softmax")(layers.LSTM(128)(inputs))
+    yield "lstm_textgen", (inputs, outputs, text, stream.randint(0, 57, (1280, 1)), 128)
+
+
+def seeded():
     numpy.random.seed(0)
     tensorflow.set_random_seed(0)
-    inputs = keras.layers.Input((8, 8))
-    outputs = keras.layers.Dense(10, activation="softmax")(layer(inputs))
+
+
+def differing(inputs, outputs, x, y, batch, steps):
+    """How many of `steps` steps applied something else, and the largest difference."""
     model = keras.models.Model(inputs, outputs)
     model.compile(keras.optimizers.SGD(lr=1.0), "sparse_categorical_crossentropy")
     weights = model.trainable_weights
@@ -51,13 +97,13 @@ def differing(layer, x, y, steps):
     before = model.get_weights()
     worst, count = 0.0, 0
     for step in range(steps):
-        chosen = numpy.arange(step * 16, step * 16 + 16) % len(x)
+        chosen = numpy.arange(step * batch, (step + 1) * batch) % len(x)
         feed = {
             model.inputs[0]: x[chosen],
             model._feed_targets[0]: y[chosen],
         }
         for weight in model._feed_sample_weights:
-            feed[weight] = numpy.ones(16, "float32")
+            feed[weight] = numpy.ones(batch, "float32")
         model.set_weights(before)
         wanted = session.run(gradients, feed_dict=feed)
         model.train_on_batch(x[chosen], y[chosen])
@@ -70,4 +116,4 @@ def differing(layer, x, y, steps):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200)
+    main()

@@ -1,5 +1,5 @@
-"""Which certificates an experiment needs: one for each model × cell × build that has a recurrent
-layer, over all the implementations its grid names. Pure.
+"""Which certificates an experiment needs: one for each model × cell × build, over all the
+implementations and devices its grid names. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from rnnbench.cells.cell import Cell, name_of
 from rnnbench.cells.identity import digest_of, identity_of
 from rnnbench.cells.preflight import Preflight
 from rnnbench.cells.requires import unmet
+from rnnbench.records.labels import label
 from rnnbench.worker_code import certifier_digest
 
 AXES = ("model", "cell", "build")
@@ -31,10 +32,19 @@ NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 
 @dataclass(frozen=True)
 class Certificate(Preflight):
-    """One certificate to make. `implementations`: list of ``{"name", "rnn", "skip"}``, `skip`
-    being None or why it cannot run here."""
+    """One certificate to make, on the device of its `config`.
+
+    - `implementations`: list of ``{"name", "rnn", "skip"}``: what the implementation is called (its
+      rnn choice and the overrides of ``rnn``), its section, and None or why it cannot run there.
+    - `device`: what the device of `config` is called.
+    - `devices`: list of ``{"name", "device", "implementations"}``, the other devices with their
+      sections and the names of the implementations that the grid has there: for these the steps
+      that they apply are looked at.
+    """
 
     implementations: tuple[Mapping[str, Any], ...]
+    device: str
+    devices: tuple[Mapping[str, Any], ...]
 
 
 def certificates_of(
@@ -42,8 +52,7 @@ def certificates_of(
     dataset_md5: Callable[[Mapping[str, Any]], str | None],
     build_lock: Callable[[Mapping[str, Any]], Any],
 ) -> dict[str, Certificate]:
-    """The certificates for `cells`, skipped ones among them, by key; none for the fake framework
-    and for models without a recurrent layer.
+    """The certificates for `cells`, skipped ones among them, by key; none for the fake framework.
 
     **Arguments:**
 
@@ -73,9 +82,18 @@ def function_overrides(cell: Cell) -> dict[str, Any]:
 
 
 def certifiable(cell: Cell) -> bool:
-    """Whether there is something to certify."""
-    recurrent = bool(cell.config["model"].get("recurrent"))
-    return recurrent and cell.config["build"]["framework"] != "fake"
+    """Whether there is something to certify: the fake framework computes nothing."""
+    return cell.config["build"]["framework"] != "fake"
+
+
+def implementation_of(cell: Cell) -> str:
+    """What a certificate calls the implementation of `cell`."""
+    return label(cell.choices["rnn"], cell.overrides, "rnn")
+
+
+def device_of(cell: Cell) -> str:
+    """What a certificate calls the device of `cell`."""
+    return label(cell.choices["device"], cell.overrides, "device")
 
 
 def key_of(cell: Cell) -> str:
@@ -96,14 +114,23 @@ def _certificate(key, members, chosen, dataset_md5, build_lock) -> Certificate:
     }
     sections: dict[str, Mapping[str, Any]] = {}
     for cell in sorted(members, key=_preference):
-        sections.setdefault(cell.choices["rnn"], cell.config["rnn"])
+        sections.setdefault(implementation_of(cell), cell.config["rnn"])
     implementations = tuple(
         {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
         for name, rnn in sorted(sections.items())
     )
     configs = [{**config, "rnn": entry["rnn"]} for entry in implementations if not entry["skip"]]
+    others = _other_devices(members, chosen)
     identity = identity_of(
-        {**config, **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations}},
+        {
+            **config,
+            **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
+            **{f"device_{one['name']}": one["device"] for one in others},
+            "devices": {
+                device_of(chosen): None,
+                **{one["name"]: list(one["implementations"]) for one in others},
+            },
+        },
         dataset_md5(config),
         build_lock(config["build"]),
         certifier_digest(configs),
@@ -116,4 +143,20 @@ def _certificate(key, members, chosen, dataset_md5, build_lock) -> Certificate:
         overrides=function_overrides(chosen),
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,
+        device=device_of(chosen),
+        devices=others,
+    )
+
+
+def _other_devices(members: list[Cell], chosen: Cell) -> tuple[Mapping[str, Any], ...]:
+    """The devices that cells can run on here, but for that of `chosen`."""
+    sections: dict[str, Mapping[str, Any]] = {}
+    names: dict[str, set[str]] = {}
+    for cell in sorted(members, key=_preference):
+        if cell.skip is None and device_of(cell) != device_of(chosen):
+            sections.setdefault(device_of(cell), cell.config["device"])
+            names.setdefault(device_of(cell), set()).add(implementation_of(cell))
+    return tuple(
+        {"name": name, "device": dict(sections[name]), "implementations": sorted(names[name])}
+        for name in sorted(sections)
     )

@@ -16,7 +16,7 @@ import sys
 import tarfile
 import time
 
-from rnnworker import affinity, carried, machine
+from rnnworker import affinity, carried, certifying, machine
 from rnnworker.bundle_process import environment_of, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
@@ -69,14 +69,18 @@ def main(folder, arguments):
 
 
 def _job(planned):
-    job = {"config": planned["config"], "pinned_md5": planned.get("pinned_md5")}
+    job = {"config": planned["config"]}
     if "implementations" in planned:
-        chosen = [one for one in planned["implementations"] if not one["skip"]]
-        job["implementations"] = [{name: one[name] for name in ("name", "rnn")} for one in chosen]
-        job["mode"] = "certify"
+        job = certifying.jobs_of(planned)[0]
     elif "models" in planned:
         job.update(mode="probe", models=planned["models"])
-    return job
+    return dict(job, pinned_md5=planned.get("pinned_md5"))
+
+
+def _on_other_devices(planned):
+    """The jobs of a certificate beside its first; none for anything else."""
+    jobs = certifying.jobs_of(planned)[1:] if "implementations" in planned else []
+    return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
 
 
 class Session:
@@ -159,28 +163,24 @@ class Session:
             self.pack()
 
     def measure(self, name, planned, job, limits):
-        """One process of the worker; what it leaves, in a folder of its own. Returns how it went,
-        in words, or None: one that the session's end cut short leaves no outcome, and is done
-        again."""
+        """One process of the worker, for a certificate one on each device; what it leaves, in a
+        folder of its own. Returns how it went, in words, or None: one that the session's end cut
+        short leaves no outcome, and is done again."""
         started = datetime.datetime.utcnow().strftime(STAMP)
         place = os.path.join(self.out, name, started)
         os.makedirs(place)
-        config = planned["config"]
-        cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-        dataset = (config.get("dataset") or {}).get("path")
-        path = os.path.join(self.folder, dataset) if dataset else None
-        job = dict(job, threads=len(cores), cores=list(cores), dataset=path, parent=os.getpid())
-        job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
-        write(os.path.join(place, "job.json"), job)
-        build = config["build"]
-        python = self.pythons.get(build["name"], sys.executable)
-        worker = os.path.join(self.folder, "rnnworker")
-        command = [python, worker, os.path.join(place, "job.json")]
-        environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
         begin = time.monotonic()
-        with open(TIMING_LOCK, "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            outcome = supervise(command, environment, place, limits or {}, self.deadline)
+        outcome = self._worker(place, job, limits)
+        for number, other in enumerate(_on_other_devices(planned), 1):
+            if outcome is None or self.obstacle(other["config"]):
+                continue
+            elsewhere = os.path.join(place, str(number))
+            os.makedirs(elsewhere)
+            found = self._worker(elsewhere, other, limits)
+            if found is None:
+                outcome = None
+                continue
+            write(os.path.join(elsewhere, "outcome.json"), dict(found, device=other["device"]))
         took = time.monotonic() - begin
         key = _cell(planned, name)
         self.seconds[key] = max(took, self.seconds.get(key, 0.0))
@@ -192,13 +192,32 @@ class Session:
             started=started,
             finished=datetime.datetime.utcnow().strftime(STAMP),
             hardware=self.hardware,
-            threads=len(cores),
             seconds=took,
         )
         write(os.path.join(place, "outcome.json"), outcome)
         if outcome["over_limit"]:
             return "over the limit of phase {}".format(outcome["over_limit"])
         return "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
+
+    def _worker(self, place, job, limits):
+        """One process that does `job` and leaves its files in `place`; None where the session's end
+        cut it short."""
+        config = job["config"]
+        cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
+        dataset = (config.get("dataset") or {}).get("path")
+        path = os.path.join(self.folder, dataset) if dataset else None
+        job = dict(job, threads=len(cores), cores=list(cores), dataset=path, parent=os.getpid())
+        job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
+        write(os.path.join(place, "job.json"), job)
+        build = config["build"]
+        python = self.pythons.get(build["name"], sys.executable)
+        worker = os.path.join(self.folder, "rnnworker")
+        command = [python, worker, os.path.join(place, "job.json")]
+        environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+        with open(TIMING_LOCK, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            outcome = supervise(command, environment, place, limits or {}, self.deadline)
+        return outcome and dict(outcome, threads=len(cores))
 
     def pack(self, always=False):
         """Everything so far as one file, for machines that give few files back."""

@@ -1,14 +1,16 @@
 """Do the implementations compute the same function? One model, cell and build, in one process.
 
 Each implementation's layers are held against `reference` at the model's own shapes; its training
-against the others'; its trained weights are carried into every other one. Dropout is off.
+against the others'; its trained weights are carried into every other one; the steps that it
+applies against the gradients that it computes (`applied`). Dropout is off. A model without a
+recurrent layer has one implementation, ``none``, which is judged by its steps and its loss.
 """
 
 import traceback
 
 import numpy
 
-from rnnworker import attest, canonical, data, frameworks, precision, reference
+from rnnworker import applied, attest, canonical, data, frameworks, precision, reference
 
 STEPS = 20
 TRAINED_STEPS = 60
@@ -19,8 +21,9 @@ def certify(job, events, phases):
     """Emits ``facts`` with a ``certificate``: the parts of ARCHITECTURE.md's certificate that the
     worker knows.
 
-    `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``threads``,
-    ``dataset``, and ``tolerance`` where it is not that of the config's precision.
+    `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (what
+    the config's is called), ``threads``, ``dataset``, ``applied_only`` where nothing but the
+    applied steps is asked for, and ``tolerance`` where it is not that of the config's precision.
     """
     asked = precision.asked(job["config"])
     tolerance = dict(precision.TOLERANCE[asked], **(job.get("tolerance") or {}))
@@ -28,17 +31,30 @@ def certify(job, events, phases):
     for entry in job["implementations"]:
         name = entry["name"]
         with phases.phase("certify_" + name):
-            try:
-                tried[name] = Tried(job, entry["rnn"], arrays)
-                arrays = tried[name].session.arrays
-                found[name] = judged(tried[name].measure(), tolerance)
-            except Exception as error:  # one that fails is no verdict on the others
-                traceback.print_exc()
-                tried.pop(name, None)
-                found[name] = failed("{}: {}".format(type(error).__name__, error))
+            if job.get("applied_only"):
+                found[name] = {}
+            else:
+                try:
+                    tried[name] = Tried(job, entry["rnn"], arrays)
+                    arrays = tried[name].session.arrays
+                    found[name] = judged(tried[name].measure(), tolerance)
+                except reference.NotKnown as error:
+                    tried.pop(name, None)
+                    found[name] = nothing("not_run", str(error))
+                except Exception as error:  # one that fails is no verdict on the others
+                    traceback.print_exc()
+                    tried.pop(name, None)
+                    found[name] = nothing("failed", _told(error))
+            # One that cannot be built cannot take a step either.
+            if found[name].get("status") != "failed" or name in tried:
+                one = Applied(job, entry["rnn"], arrays)
+                found[name]["applied"] = {job["device"]: one.measure(tolerance["gradients"])}
+                arrays = one.arrays
         # Told at once: one that never ends must not take the others' verdicts with it.
         part = {"precision": asked, "tolerance": tolerance, "implementations": found}
         events.emit("facts", certificate=part)
+    if job.get("applied_only"):
+        return
     with phases.phase("portability"):
         portability = portable(tried)
     events.emit(
@@ -69,9 +85,9 @@ def judged(measured, tolerance):
             part, measured[part], tolerance[part]
         )
         for part in ("outputs", "gradients")
-        if not measured[part] <= tolerance[part]
+        if measured[part] is not None and not measured[part] <= tolerance[part]
     ]
-    if not measured["round_trip"]:
+    if measured["round_trip"] is False:
         why.append("weights do not come back from it bit by bit")
     if not measured["started_canonical"]:
         why.append("it did not start from the canonical weights")
@@ -95,12 +111,17 @@ def judged(measured, tolerance):
         "gradients": measured["gradients"],
         "loss_curve": measured["loss_curve"],
         "round_trip": measured["round_trip"],
+        "function": measured["function"],
     }
 
 
-def failed(why):
-    empty = ("kernel", "outputs", "gradients", "loss_curve", "round_trip")
-    return dict(dict.fromkeys(empty), status="failed", why=" ".join(why.split())[:500])
+def nothing(status, why):
+    empty = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+    return dict(dict.fromkeys(empty), status=status, why=why)
+
+
+def _told(error):
+    return " ".join("{}: {}".format(type(error).__name__, error).split())[:500]
 
 
 def pairs(tried, found, tolerance):
@@ -115,7 +136,10 @@ def pairs(tried, found, tolerance):
                 "loss_curve": relative_error(one["loss_curve"], other["loss_curve"]),
             }
             certified = found[a]["status"] == found[b]["status"] == "certified"
-            equal = certified and all(apart[part] <= tolerance[part] for part in apart)
+            equal = certified and found[a]["function"] == found[b]["function"]
+            equal = equal and all(
+                apart[part] is None or apart[part] <= tolerance[part] for part in apart
+            )
             listed.append(dict(apart, a=a, b=b, equal=equal))
     return listed
 
@@ -170,6 +194,13 @@ class Tried:
             self.session.arrays = arrays
         self.session.build()
         self.weights = canonical.initial(self.session.layers(), config["seed"])
+        self.function = None
+        if self.session.recurrent.layers:
+            self.function = reference.function_of(
+                config["cell"]["name"],
+                config["rnn"].get("options") or {},
+                hasattr(self.session.keras, "ops"),
+            )
 
     def measure(self):
         """Everything about this implementation alone; what the others are compared with stays
@@ -178,7 +209,8 @@ class Tried:
         probed = self._probe_layers()
         session.load_weights(self.weights)
         started = canonical.digest(session.dump_weights()) == canonical.digest(self.weights)
-        curve = [session.train_batch(*self._batch(step)) for step in range(STEPS)]
+        batches = _batches(session.arrays, self.config, STEPS)
+        curve = [session.train_batch(*batch) for batch in batches]
         kernel = session.attest() if hasattr(session, "attest") else None
         session.reset()
         batches = -(-len(session.arrays["x_train"]) // self.config["model"]["batch"])
@@ -194,6 +226,7 @@ class Tried:
             loss_curve=curve,
             attested=kernel,
             precision=session.precision_facts(),
+            function=self.function,
         )
 
     def serve(self, weights):
@@ -201,16 +234,12 @@ class Tried:
         self.session.load_weights(weights)
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
-    def _batch(self, step):
-        arrays, batch = self.session.arrays, self.config["model"]["batch"]
-        order = data.epoch_order(self.config["seed"], 0, len(arrays["x_train"]))
-        chosen = numpy.resize(order, STEPS * batch)[step * batch : (step + 1) * batch]
-        return arrays["x_train"][chosen], arrays["y_train"][chosen]
-
     def _probe_layers(self):
         """The layers' largest errors against the reference, and whether weights come back."""
         cell, recurrent = self.config["cell"]["name"], self.session.recurrent
         self.kept.update(outputs=[], gradients=[])
+        if not recurrent.layers:
+            return dict.fromkeys(("outputs", "gradients", "round_trip"))
         errors, exact = {"outputs": [], "gradients": []}, True
         described = self.session.layers()
         probes = [
@@ -228,7 +257,7 @@ class Tried:
             x = stream.normal(0.0, 1.0, (batch,) + tuple(shape)).astype("float32")
             upstream = stream.normal(0.0, 1.0, (batch,) + tuple(output_shape)).astype("float32")
             outputs, gradients = self.session.layer_gradients(layer, x, upstream)
-            wanted, wanted_gradients = reference.run(cell, x, arrays, upstream)
+            wanted, wanted_gradients = reference.run(cell, x, arrays, upstream, self.function)
             errors["outputs"].append(relative_error(outputs, wanted))
             errors["gradients"] += [
                 relative_error(gradients.get(name, 0.0), wanted_gradients[name])
@@ -243,5 +272,38 @@ class Tried:
         }
 
 
+class Applied:
+    """The steps that one implementation applies, in a model of its own."""
+
+    def __init__(self, job, rnn, arrays=None):
+        self.job, self.arrays = job, arrays
+        self.config = applied.with_sgd(dict(job["config"], rnn=rnn))
+
+    def measure(self, tolerance):
+        """What `applied.measure` gives and ``why``: None, or why nothing was measured."""
+        try:
+            session = frameworks.open_session(self.config, self.job["threads"])
+            if self.arrays is None:
+                session.load_data(self.job["dataset"], self.job.get("pinned_md5"))
+                self.arrays = session.arrays
+            session.arrays = self.arrays
+            session.build()
+            session.load_weights(canonical.initial(session.layers(), self.config["seed"]))
+            batches = _batches(self.arrays, self.config, applied.STEPS)
+            return dict(applied.measure(session, batches, tolerance), why=None)
+        except Exception as error:  # one that fails is no verdict on the others
+            traceback.print_exc()
+            empty = {"steps": 0, "off": None, "worst": None}
+            return dict(empty, threads=self.job["threads"], why=_told(error))
+
+
+def _batches(arrays, config, steps):
+    """(x, y) of the first `steps` training batches, from the start again where there are fewer."""
+    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
+    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
+    for chosen in numpy.split(order, steps):
+        yield x[chosen], y[chosen]
+
+
 def _largest(ours, theirs):
-    return max(relative_error(one, other) for one, other in zip(ours, theirs))
+    return max((relative_error(one, other) for one, other in zip(ours, theirs)), default=None)

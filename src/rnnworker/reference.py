@@ -16,28 +16,62 @@ function, ∘ the product by element, and initial states zero:
   z, r = σ(x·W_zr + h'·R_zr + b_zr);  n = tanh(x·W_h + (r ∘ h')·R_h + b_h);
   h = z ∘ h' + (1 − z) ∘ n
 - ``rnn_tanh``, ``rnn_relu`` (Elman 1990):  h = tanh or max(0, ·) of x·W + h'·R + b
+
+Where a layer is asked for another ``activation`` it stands for tanh (in ``rnn_relu`` for
+max(0, ·)), another ``recurrent_activation`` for σ.
 """
 
 import numpy
 
+PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
-def run(cell, x, arrays, output_gradient):
+
+class NotKnown(ValueError):
+    """There is no reference for what was asked; says so in words."""
+
+
+def function_of(cell, options, keras_3):
+    """What a layer computes, fully named: ``{"activation", "recurrent_activation", "use_bias"}``.
+    Raises `NotKnown`.
+
+    **Arguments:**
+
+    - `options`: ``rnn.options``; others than these three do not matter here.
+    - `keras_3`: whether it is Keras 3, whose hard_sigmoid rises by 1/6, Keras 2's by 1/5.
+    """
+    found = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
+    if cell.startswith("rnn_"):
+        found["recurrent_activation"] = None
+    for name in sorted(found):
+        asked = options.get(name) or found[name]
+        if asked == "hard_sigmoid":
+            asked = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
+        if asked is not None and asked not in ACTIVATIONS:
+            known = ", ".join(sorted(ACTIVATIONS))
+            raise NotKnown("the float64 reference has no {} {}, only {}".format(name, asked, known))
+        found[name] = asked
+    return dict(found, use_bias=bool(options.get("use_bias", True)))
+
+
+def run(cell, x, arrays, output_gradient, function=None):
     """Outputs of a layer, and the gradients of sum(outputs ∘ output_gradient).
 
     **Arguments:**
 
     - `cell`: ``lstm``, ``gru``, ``gru_reset_before``, ``rnn_tanh`` or ``rnn_relu``.
     - `x`: (batch, time, inputs).
-    - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for both directions.
+    - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for both directions;
+      without a ``bias`` where the layer has none.
     - `output_gradient`: (batch, time, units) for all steps, (batch, units) for the last one;
       twice the units for both directions, forward first.
+    - `function`: what `function_of` gave; None is the cell as it stands above.
 
     **Returns** (outputs, shaped like `output_gradient`; gradients: ``x`` and one per array).
     """
     x, upstream = numpy.asarray(x, "float64"), numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
     if "kernel" in arrays:
-        return _one_direction(cell, x, arrays, upstream)
+        return _one_direction(cell, x, arrays, upstream, function)
     forward, backward = (
         {name[len(way) :]: array for name, array in arrays.items() if name.startswith(way)}
         for way in ("forward_", "backward_")
@@ -45,8 +79,8 @@ def run(cell, x, arrays, output_gradient):
     first, second = numpy.split(upstream, 2, axis=-1)
     sequences = upstream.ndim == 3
     turned = second[:, ::-1] if sequences else second
-    outputs, gradients = _one_direction(cell, x, forward, first)
-    outputs_back, gradients_back = _one_direction(cell, x[:, ::-1], backward, turned)
+    outputs, gradients = _one_direction(cell, x, forward, first, function)
+    outputs_back, gradients_back = _one_direction(cell, x[:, ::-1], backward, turned, function)
     found = {"x": gradients.pop("x") + gradients_back.pop("x")[:, ::-1]}
     found.update({"forward_" + name: value for name, value in gradients.items()})
     found.update({"backward_" + name: value for name, value in gradients_back.items()})
@@ -55,14 +89,20 @@ def run(cell, x, arrays, output_gradient):
     return numpy.concatenate([outputs, outputs_back], axis=-1), found
 
 
-def _one_direction(cell, x, arrays, upstream):
+def _one_direction(cell, x, arrays, upstream, function):
     step, step_back, states = CELLS[cell]
+    function = function or function_of(cell, {}, True)
+    squash, gate = (
+        ACTIVATIONS.get(function[name]) for name in ("activation", "recurrent_activation")
+    )
     batch, times, _ = x.shape
     units = arrays["recurrent"].shape[0]
+    given = set(arrays)
+    arrays = dict({"bias": _no_bias(cell, arrays["recurrent"])}, **arrays)
     state = tuple(numpy.zeros((batch, units)) for _ in range(states))
     outputs, kept = [], []
     for time in range(times):
-        state, memory = step(x[:, time], state, arrays)
+        state, memory = step(x[:, time], state, arrays, squash, gate)
         outputs.append(state[0])
         kept.append(memory)
     gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
@@ -71,14 +111,39 @@ def _one_direction(cell, x, arrays, upstream):
     for time in reversed(range(times)):
         arrived = upstream[:, time] if upstream.ndim == 3 else (time == times - 1) * upstream
         back = (back[0] + arrived,) + back[1:]
-        gradients["x"][:, time], back = step_back(back, kept[time], arrays, gradients)
+        gradients["x"][:, time], back = step_back(back, kept[time], arrays, gradients, squash, gate)
+    gradients = {name: gradients[name] for name in given | {"x"}}
     if upstream.ndim == 3:
         return numpy.stack(outputs, axis=1), gradients
     return outputs[-1], gradients
 
 
+def _no_bias(cell, recurrent):
+    columns = recurrent.shape[1]
+    return numpy.zeros((2, columns) if cell == "gru" else columns)
+
+
 def _sigmoid(value):
     return 0.5 * (1.0 + numpy.tanh(0.5 * value))
+
+
+def _hard_sigmoid(rise):
+    return (
+        lambda value: numpy.clip(rise * value + 0.5, 0.0, 1.0),
+        lambda out: rise * ((out > 0) & (out < 1)),
+    )
+
+
+# Name → the function, and its slope as a function of its value.
+ACTIVATIONS = {
+    "tanh": (numpy.tanh, lambda out: 1 - out**2),
+    "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
+    "relu": (lambda value: numpy.maximum(value, 0), lambda out: (out > 0) * 1.0),
+    # Keras 2: 0.2 x + 0.5; Keras 3: relu6(x + 3) / 6.
+    "hard_sigmoid of Keras 2": _hard_sigmoid(1 / 5),
+    "hard_sigmoid of Keras 3": _hard_sigmoid(1 / 6),
+}
+TANH, SIGMOID = ACTIVATIONS["tanh"], ACTIVATIONS["sigmoid"]
 
 
 def _affine_back(back, x, hidden, arrays, gradients):
@@ -89,46 +154,46 @@ def _affine_back(back, x, hidden, arrays, gradients):
     return back @ arrays["kernel"].T, back @ arrays["recurrent"].T
 
 
-def _lstm(x, state, arrays):
+def _lstm(x, state, arrays, squash=TANH, gate=SIGMOID):
     hidden, memory = state
     both = x @ arrays["kernel"] + hidden @ arrays["recurrent"] + arrays["bias"]
     i, f, c, o = numpy.split(both, 4, axis=1)
-    i, f, c, o = _sigmoid(i), _sigmoid(f), numpy.tanh(c), _sigmoid(o)
+    i, f, c, o = gate[0](i), gate[0](f), squash[0](c), gate[0](o)
     new = f * memory + i * c
-    return (o * numpy.tanh(new), new), (x, hidden, memory, i, f, c, o, new)
+    return (o * squash[0](new), new), (x, hidden, memory, i, f, c, o, new)
 
 
-def _lstm_back(back, kept, arrays, gradients):
+def _lstm_back(back, kept, arrays, gradients, squash, gate):
     x, hidden, memory, i, f, c, o, new = kept
     back_hidden, back_new = back
-    squashed = numpy.tanh(new)
-    back_new = back_new + back_hidden * o * (1 - squashed**2)
+    squashed = squash[0](new)
+    back_new = back_new + back_hidden * o * squash[1](squashed)
     gates = [
-        back_new * c * i * (1 - i),
-        back_new * memory * f * (1 - f),
-        back_new * i * (1 - c**2),
-        back_hidden * squashed * o * (1 - o),
+        back_new * c * gate[1](i),
+        back_new * memory * gate[1](f),
+        back_new * i * squash[1](c),
+        back_hidden * squashed * gate[1](o),
     ]
     gates = numpy.concatenate(gates, axis=1)
     back_x, back_before = _affine_back(gates, x, hidden, arrays, gradients)
     return back_x, (back_before, back_new * f)
 
 
-def _gru(x, state, arrays):
+def _gru(x, state, arrays, squash=TANH, gate=SIGMOID):
     (hidden,) = state
     p_z, p_r, p_h = numpy.split(x @ arrays["kernel"] + arrays["bias"][0], 3, axis=1)
     q_z, q_r, q_h = numpy.split(hidden @ arrays["recurrent"] + arrays["bias"][1], 3, axis=1)
-    z, r = _sigmoid(p_z + q_z), _sigmoid(p_r + q_r)
-    n = numpy.tanh(p_h + r * q_h)
+    z, r = gate[0](p_z + q_z), gate[0](p_r + q_r)
+    n = squash[0](p_h + r * q_h)
     return (z * hidden + (1 - z) * n,), (x, hidden, z, r, n, q_h)
 
 
-def _gru_back(back, kept, arrays, gradients):
+def _gru_back(back, kept, arrays, gradients, squash, gate):
     x, hidden, z, r, n, q_h = kept
     (back_hidden,) = back
-    back_n = back_hidden * (1 - z) * (1 - n**2)
-    back_z = back_hidden * (hidden - n) * z * (1 - z)
-    back_r = back_n * q_h * r * (1 - r)
+    back_n = back_hidden * (1 - z) * squash[1](n)
+    back_z = back_hidden * (hidden - n) * gate[1](z)
+    back_r = back_n * q_h * gate[1](r)
     back_p = numpy.concatenate([back_z, back_r, back_n], axis=1)
     back_q = numpy.concatenate([back_z, back_r, back_n * r], axis=1)
     gradients["kernel"] += x.T @ back_p
@@ -138,26 +203,26 @@ def _gru_back(back, kept, arrays, gradients):
     return back_p @ arrays["kernel"].T, (back_before,)
 
 
-def _gru_reset_before(x, state, arrays):
+def _gru_reset_before(x, state, arrays, squash=TANH, gate=SIGMOID):
     (hidden,) = state
     units = hidden.shape[1]
     recurrent = arrays["recurrent"]
     a = x @ arrays["kernel"] + arrays["bias"]
-    gates = _sigmoid(a[:, : 2 * units] + hidden @ recurrent[:, : 2 * units])
+    gates = gate[0](a[:, : 2 * units] + hidden @ recurrent[:, : 2 * units])
     z, r = numpy.split(gates, 2, axis=1)
-    n = numpy.tanh(a[:, 2 * units :] + (r * hidden) @ recurrent[:, 2 * units :])
+    n = squash[0](a[:, 2 * units :] + (r * hidden) @ recurrent[:, 2 * units :])
     return (z * hidden + (1 - z) * n,), (x, hidden, z, r, n)
 
 
-def _gru_reset_before_back(back, kept, arrays, gradients):
+def _gru_reset_before_back(back, kept, arrays, gradients, squash, gate):
     x, hidden, z, r, n = kept
     (back_hidden,) = back
     units = hidden.shape[1]
     recurrent = arrays["recurrent"]
-    back_n = back_hidden * (1 - z) * (1 - n**2)
-    back_z = back_hidden * (hidden - n) * z * (1 - z)
+    back_n = back_hidden * (1 - z) * squash[1](n)
+    back_z = back_hidden * (hidden - n) * gate[1](z)
     back_reset = back_n @ recurrent[:, 2 * units :].T
-    back_r = back_reset * hidden * r * (1 - r)
+    back_r = back_reset * hidden * gate[1](r)
     back_zr = numpy.concatenate([back_z, back_r], axis=1)
     back_all = numpy.concatenate([back_zr, back_n], axis=1)
     gradients["kernel"] += x.T @ back_all
@@ -168,18 +233,16 @@ def _gru_reset_before_back(back, kept, arrays, gradients):
     return back_all @ arrays["kernel"].T, (back_before,)
 
 
-def _rnn(activation, slope):
-    def step(x, state, arrays):
-        (hidden,) = state
-        new = activation(x @ arrays["kernel"] + hidden @ arrays["recurrent"] + arrays["bias"])
-        return (new,), (x, hidden, new)
+def _rnn(x, state, arrays, squash, gate=None):
+    (hidden,) = state
+    new = squash[0](x @ arrays["kernel"] + hidden @ arrays["recurrent"] + arrays["bias"])
+    return (new,), (x, hidden, new)
 
-    def step_back(back, kept, arrays, gradients):
-        x, hidden, new = kept
-        back_x, back_before = _affine_back(back[0] * slope(new), x, hidden, arrays, gradients)
-        return back_x, (back_before,)
 
-    return step, step_back, 1
+def _rnn_back(back, kept, arrays, gradients, squash, gate=None):
+    x, hidden, new = kept
+    back_x, back_before = _affine_back(back[0] * squash[1](new), x, hidden, arrays, gradients)
+    return back_x, (back_before,)
 
 
 # Cell → one step, one step back, how many states it has.
@@ -187,6 +250,6 @@ CELLS = {
     "lstm": (_lstm, _lstm_back, 2),
     "gru": (_gru, _gru_back, 1),
     "gru_reset_before": (_gru_reset_before, _gru_reset_before_back, 1),
-    "rnn_tanh": _rnn(numpy.tanh, lambda new: 1 - new**2),
-    "rnn_relu": _rnn(lambda value: numpy.maximum(value, 0), lambda new: (new > 0) * 1.0),
+    "rnn_tanh": (_rnn, _rnn_back, 1),
+    "rnn_relu": (_rnn, _rnn_back, 1),
 }

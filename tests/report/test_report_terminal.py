@@ -29,9 +29,9 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
 
 
 def test_another_function_gets_no_ratio(results, capsys):
-    found = {"status": "certified", "why": None}
+    found = {"status": "certified", "why": None, "applied": {}}
     one = {
-        "schema": 1, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
+        "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
         "tolerance": {"gradients": 1e-4}, "implementations": {"keras": found, "unrolled": found},
         "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
     }  # fmt: skip

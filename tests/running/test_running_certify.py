@@ -18,7 +18,9 @@ from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 
 FOUND = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
-FOUND |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True}
+FOUND |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}
+STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
+FOUND["applied"] = {"cpu_1": STEPS}
 TOLD = {
     "precision": "float32",
     "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
@@ -32,6 +34,8 @@ PLANNED = {
     "choices": {"model": "digits_rnn", "cell": "lstm", "build": "current"},
     "overrides": {"model.units": 8},
     "config": {"device": {"threads": 1}, "dataset": {"path": None}, "build": {"name": "b"}},
+    "device": "cpu_1",
+    "devices": [],
     "implementations": [
         {"name": "cudnn", "rnn": {}, "skip": "cuDNN runs on NVIDIA GPUs only"},
         {"name": "keras", "rnn": {}, "skip": None},
@@ -43,7 +47,7 @@ FACTS = {"event": "facts", "t": 1.0, "certificate": TOLD}
 def test_it_has_the_form_that_the_report_reads() -> None:
     one = room.assembled(PLANNED, Outcome(events=[FACTS]))
     assert (one["schema"], one["model"], one["cell"], one["build"]) == (
-        1,
+        2,
         "digits_rnn",
         "lstm",
         "current",
@@ -51,11 +55,48 @@ def test_it_has_the_form_that_the_report_reads() -> None:
     assert one["overrides"] == {"model.units": 8}
     assert one["tolerance"] == TOLD["tolerance"]
     assert list(one["implementations"]) == ["cudnn", "keras"]
-    assert one["implementations"]["keras"] == FOUND
+    assert one["implementations"]["keras"] == {**FOUND, "function_why": None}
     cudnn = one["implementations"]["cudnn"]
     assert (cudnn["status"], cudnn["why"]) == ("not_run", "cuDNN runs on NVIDIA GPUs only")
-    assert set(cudnn) == set(FOUND)
+    assert set(cudnn) == {*FOUND, "function_why"}
     json.dumps(one, allow_nan=False)
+
+
+ON_TWO = {
+    **PLANNED,
+    "implementations": [{"name": name, "rnn": {}, "skip": None} for name in ("block", "keras")],
+    "devices": [{"name": "cpu_2", "device": {"threads": 2}, "implementations": ["keras"]}],
+}
+
+
+def both(applied: dict | None) -> dict:
+    """A certificate of `block` and `keras`, whose steps on a second device are `applied`."""
+    told = {**TOLD, "implementations": {"block": FOUND, "keras": FOUND}}
+    there = {"implementations": {"keras": {"applied": {"cpu_2": applied}}}} if applied else {}
+    others = {"cpu_2": Outcome(events=[{**FACTS, "certificate": there}])}
+    return room.assembled(ON_TWO, Outcome(events=[{**FACTS, "certificate": told}]), "", others)
+
+
+def test_steps_that_apply_something_else_are_a_failure_on_that_device() -> None:
+    off = {"threads": 2, "steps": 30, "off": 13, "worst": 0.873, "why": None}
+    found = both(off)["implementations"]
+    assert found["keras"]["applied"] == {"cpu_1": STEPS, "cpu_2": off}
+    assert found["keras"]["status"] == "failed"
+    assert found["keras"]["why"] == (
+        "on cpu_2 it does not learn what it computes: 13 of 30 training steps applied another "
+        "gradient (worst 87 %)"
+    )
+    # The function itself is right.
+    assert found["keras"]["function_why"] is None
+    assert (found["block"]["status"], found["block"]["applied"]) == ("certified", {"cpu_1": STEPS})
+    json.dumps(found, allow_nan=False)
+
+
+def test_steps_that_nobody_could_look_at_are_said() -> None:
+    keras = both(None)["implementations"]["keras"]
+    assert keras["status"] == "certified"
+    assert keras["applied"]["cpu_2"]["off"] is None
+    assert "without a word" in keras["applied"]["cpu_2"]["why"]
 
 
 def test_a_worker_that_died_certified_nothing() -> None:
@@ -114,6 +155,29 @@ def test_it_is_written_where_snakemake_looks_for_it(place: Place) -> None:
     # The report reads every JSON file beside it.
     assert list(file.parent.glob("*.json")) == [file]
     assert made["implementations"]["keras"]["status"] == "certified"
+
+
+PER_DEVICE = """
+import json, os, sys
+job = json.load(open(sys.argv[2]))
+names = [one["name"] for one in job["implementations"]]
+applied = {{job["device"]: dict({steps!r}, threads=job["threads"])}}
+found = {{name: dict({found!r}, applied=applied) for name in names}}
+if job.get("applied_only"):
+    found = {{name: {{"applied": applied}} for name in names}}
+event = {{"event": "facts", "t": 1.0, "certificate": {{"implementations": found}}}}
+os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
+"""
+
+
+def test_the_worker_is_asked_once_for_each_device(place: Place, monkeypatch) -> None:
+    script = PER_DEVICE.format(steps=STEPS, found=FOUND)
+    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
+    found = room.certify(ON_TWO, place)["implementations"]
+    assert list(found["block"]["applied"]) == ["cpu_1"]
+    assert list(found["keras"]["applied"]) == ["cpu_1", "cpu_2"]
+    assert found["keras"]["applied"]["cpu_1"]["threads"] == 1
+    assert found["keras"]["outputs"] == FOUND["outputs"]
 
 
 def test_killed_from_outside_is_no_certificate(place: Place, monkeypatch) -> None:

@@ -7,7 +7,9 @@ import math
 
 import pytest
 
+from rnnbench.sources.certificates import checked
 from rnnbench.sources.price import Price, PriceList
+from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.cost import cheapest_within, cost, fastest_under
@@ -19,7 +21,7 @@ from rnnbench.tables.time import NOT_EQUAL, time
 from rnnbench.tables.versus import versus
 from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record
-from tests.report.six import certificate
+from tests.report.six import certificate, steps
 
 REFERENCE = {"rnn": "keras"}
 PRICES = PriceList("x", "X", "2026", "me", (
@@ -130,8 +132,9 @@ def test_warmup_is_a_change_point(seconds, found):
         assert table["still_warm"].tolist() == [int(found > 0)]
 
 
-def cells(rnn, build="tf_2_21"):
-    return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "variant": ""}
+def cells(rnn, build="tf_2_21", options="", device="cpu_1"):
+    return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "options": options,
+            "device": device, "variant": options}  # fmt: skip
 
 
 def test_certificates_decide():
@@ -143,9 +146,111 @@ def test_certificates_decide():
     assert both.judge(cells("mine"), cells("keras"))[0] == UNKNOWN
     assert Certificates().judge(cells("block"), cells("keras"))[0] == UNKNOWN
     failed = certificate("tf_2_21")
-    failed["implementations"]["block"] |= {"status": "failed", "why": "outputs are NaN"}
+    why = "outputs are NaN"
+    failed["implementations"]["block"] |= {"status": "failed", "why": why, "function_why": why}
     word, why = Certificates((failed,)).judge(cells("block"), cells("keras"))
     assert word == UNEQUAL and "outputs are NaN" in why
+
+
+def with_options():
+    """A certificate of `keras` and `unrolled`, and of both with relu."""
+    one = certificate("tf_2_21")
+    plain = one["implementations"]["keras"]
+    relu = {"activation": "relu", "recurrent_activation": "sigmoid", "use_bias": True}
+    for name in ("keras", "unrolled"):
+        one["implementations"][name] = plain | {"function": relu | {"activation": "tanh"}}
+        one["implementations"][f"{name} activation=relu"] = plain | {"function": relu}
+    return one
+
+
+def test_an_implementation_is_judged_with_its_options():
+    one, relu = Certificates((with_options(),)), "activation=relu"
+    assert one.judge(cells("unrolled", options=relu), cells("keras", options=relu))[0] == CERTIFIED
+    word, why = one.judge(cells("keras", options=relu), cells("keras"))
+    assert (word, why) == (UNEQUAL, "not the same function: activation relu against tanh")
+    word, why = one.judge(cells("block", options="activation=relu"), cells("keras"))
+    assert word == UNEQUAL and "relu against tanh" in why
+    # Without any certificate the options speak, and the default is no other function.
+    assert Certificates().judge(cells("keras", options=relu), cells("keras"))[0] == UNEQUAL
+    other = cells("keras", options="activation=tanh")
+    assert Certificates().judge(other, cells("keras"))[0] == UNKNOWN
+    word, why = one.judge(cells("unrolled", options="implementation=1"), cells("keras"))
+    assert word == UNKNOWN and why.startswith("unrolled implementation=1 was not certified")
+
+
+def test_a_failed_entry_harms_no_other_with_the_same_name():
+    one = certificate("tf_2_21")
+    why = "ValueError: no such op"
+    one["implementations"]["cudnn_raw op=A"] = one["implementations"]["keras"]
+    one["implementations"]["cudnn_raw op=B"] = one["implementations"]["keras"] | {
+        "status": "failed", "why": why, "function_why": why,
+    }  # fmt: skip
+    found = Certificates((one,))
+    assert found.judge(cells("cudnn_raw", options="op=A"), cells("keras"))[0] == CERTIFIED
+    assert found.judge(cells("cudnn_raw", options="op=B"), cells("keras"))[0] == UNEQUAL
+
+
+def not_learning(build="current", device="cpu_1"):
+    """A certificate of digits_rnn whose `block` applies other gradients on `device`."""
+    one = certificate(build) | {"model": "digits_rnn", "machine": None}
+    applied = one["implementations"]["block"]["applied"] | {device: steps(12, 0.87)}
+    one["implementations"]["block"] |= {"status": "failed", "why": "…", "applied": applied}
+    return one
+
+
+def test_a_cell_that_does_not_learn_what_it_computes_is_not_equal_on_that_device_alone():
+    one = Certificates((not_learning("tf_2_21") | {"model": "mnist_rnn"},))
+    words = (
+        "does not learn what it computes: 12 of 30 training steps applied another gradient "
+        "(worst 87 %)"
+    )
+    assert one.why_not_learning(cells("block")) == words
+    assert one.why_not_learning(cells("keras")) is None
+    assert one.judge(cells("block"), cells("keras")) == (UNEQUAL, f"block {words}")
+    # Neither is it the same as itself there.
+    assert one.judge(cells("block"), cells("block", device="cpu_4"))[0] == UNEQUAL
+    assert one.why_not_learning(cells("block", device="cpu_4")) is None
+    assert one.judge(cells("block", device="cpu_4"), cells("keras", device="cpu_4"))[0] == CERTIFIED
+    word, why = one.judge(cells("block", device="cpu_2"), cells("keras"))
+    assert word == UNKNOWN and "applies on cpu_2 were not looked at" in why
+
+
+def test_a_certificate_of_a_build_as_published_says_so():
+    one = not_learning() | {"overrides": {"build.as_published": True}}
+    cell = cells("block", "current") | {"model": "digits_rnn"}
+    found = Certificates((one,))
+    assert found.why_not_learning(cell) is None
+    marked = found.why_not_learning(cell | {"variant": "as_published=True, units=8"})
+    assert marked is not None and marked.endswith("(worst 87 %), as published")
+
+
+def test_a_certificate_of_schema_1_is_read_and_says_nothing_of_the_steps():
+    one = certificate("tf_2_21") | {"schema": 1}
+    for entry in one["implementations"].values():
+        for name in ("applied", "function", "function_why"):
+            del entry[name]
+    one["pairs"][2] |= {"equal": False}
+    found = Certificates((checked(one, "x"),))
+    word, why = found.judge(cells("block"), cells("keras"))
+    assert word == UNKNOWN and "were not looked at" in why
+    assert found.judge(cells("cudnn"), cells("keras"))[0] == UNEQUAL
+
+
+def test_no_run_is_clean_whose_cell_does_not_learn_what_it_computes():
+    records = [
+        make_record(rnn=rnn, verdict=verdict)
+        for rnn in ("keras", "block")
+        for verdict in ("clean", "suspect", "void")
+    ]
+    marked = Certificates((not_learning(),)).marked(records)
+    assert [one.verdict.status for one in marked] == [
+        "clean", "suspect", "void", "suspect", "suspect", "void",
+    ]  # fmt: skip
+    assert [one.verdict.reasons[-1].code == "not_learning" for one in marked[3:]] == [True] * 3
+    assert marked[:3] == records[:3]
+    table = accuracy(tidy(marked)).set_index("rnn")
+    assert table["not_learning"].to_dict() == {"keras": False, "block": True}
+    assert table.loc["block", "suspect"] == table.loc["block", "runs"]
 
 
 def test_an_unequal_cell_has_no_speedup_and_wins_nothing():

@@ -33,6 +33,10 @@ FAULTS = {
     "lossy": "do not come back from it bit by bit",
     "raises": "ValueError: on purpose",
 }
+RELU = json.dumps({"activation": "relu", "recurrent_activation": "hard_sigmoid"})
+NO_BIAS = json.dumps({"use_bias": False})
+TYPO = json.dumps({"activaton": "relu"})
+WITH_OPTIONS = ["keras", f"keras {RELU}", f"unrolled {RELU}", f"keras {NO_BIAS}", f"keras {TYPO}"]
 SCRIPT = '''
 import json, os, sys
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3")
@@ -171,7 +175,9 @@ home.prepare_made_up = prepare
 
 def build(keras, recurrent, config):
     inputs = keras.layers.Input(shape=(8, 5))
-    if config["model"]["both"]:
+    if config["model"]["both"] is None:
+        hidden = keras.layers.Dense(8)(keras.layers.Flatten()(inputs))
+    elif config["model"]["both"]:
         hidden = recurrent.bidirectional(6, return_sequences=True, dropout=0.5)(inputs)
         hidden = recurrent.bidirectional(4)(hidden)
     else:
@@ -184,7 +190,9 @@ home.build_made_up = build
 certify.TRAINED_STEPS = 4
 
 
-def certificate(cell, names, both):
+def certificate(cell, names, both, only=False):
+    if names == ["none"]:
+        both = None
     here = "rnnworker.models.digits_rnn:"
     model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
     model.update(both=both, batch=16, loss="sparse_categorical_crossentropy")
@@ -194,11 +202,13 @@ def certificate(cell, names, both):
     entries = []
     for name in names:
         of = FAULTS[name].name if name in FAULTS else name
-        kernels = KERNELS.get(of, ["while"])
-        entries.append({"name": name, "rnn": {"implementation": name, "kernels": kernels}})
+        of, _, options = of.partition(" ")
+        rnn = {"implementation": name.partition(" ")[0], "kernels": KERNELS.get(of, ["while"])}
+        entries.append({"name": name, "rnn": dict(rnn, options=json.loads(options or "{}"))})
     if set(names) & set(FAULTS):
         certify.portable = lambda tried: []
     job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
+    job.update(device="cpu_1", applied_only=only)
     events = Events()
     certify.certify(job, events, Phases(events))
     return events.certificate
@@ -212,6 +222,8 @@ print(json.dumps([certificate(*one) for one in asked]))
 def certificates() -> dict:
     asked = [(cell, names, False) for cell, names in GOOD.items()]
     asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
+    asked += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]
+    asked += [("gru", ["keras"], False, True)]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(asked)],
         capture_output=True,
@@ -221,7 +233,8 @@ def certificates() -> dict:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    return dict(zip([*GOOD, "both", "faults"], found, strict=True))
+    names = [*GOOD, "both", "faults", "none", "options", "applied"]
+    return dict(zip(names, found, strict=True))
 
 
 @pytest.mark.parametrize("cell", [*GOOD, "both"])
@@ -237,6 +250,49 @@ def test_the_good_ones_are_certified_and_equal(certificates: dict, cell: str) ->
         assert len(found["loss_curve"]) == 20
     assert len(one["pairs"]) == len(names) * (len(names) - 1) // 2
     assert all(pair["equal"] for pair in one["pairs"]), one["pairs"]
+
+
+@pytest.mark.parametrize("cell", [*GOOD, "both", "none", "options"])
+def test_every_step_applies_what_it_computes(certificates: dict, cell: str) -> None:
+    for name, found in certificates[cell]["implementations"].items():
+        if found["status"] == "certified":
+            steps = found["applied"]["cpu_1"]
+            told = {key: steps[key] for key in ("threads", "steps", "off", "why")}
+            assert told == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
+            assert steps["worst"] <= 1e-4
+
+
+def test_only_the_applied_steps_where_no_more_is_asked(certificates: dict) -> None:
+    one = certificates["applied"]
+    assert list(one["implementations"]["keras"]) == ["applied"]
+    assert one["implementations"]["keras"]["applied"]["cpu_1"]["off"] == 0
+    assert "pairs" not in one
+
+
+def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
+    found = certificates["none"]["implementations"]["none"]
+    assert (found["status"], found["why"]) == ("certified", None)
+    assert [found[name] for name in ("outputs", "gradients", "round_trip", "function")] == [
+        None
+    ] * 4
+    assert len(found["loss_curve"]) == 20
+
+
+def test_implementations_with_options_are_the_function_that_they_say(certificates: dict) -> None:
+    found = certificates["options"]["implementations"]
+    plain, *others, typo = WITH_OPTIONS
+    assert {name: one["status"] for name, one in found.items()} == {
+        **dict.fromkeys([plain, *others], "certified"), typo: "failed",
+    }  # fmt: skip
+    assert found[plain]["function"]["activation"] == "tanh"
+    assert found[others[0]]["function"] == {
+        "activation": "relu",
+        "recurrent_activation": "hard_sigmoid of Keras 3",
+        "use_bias": True,
+    }
+    equal = {(pair["a"], pair["b"]): pair["equal"] for pair in certificates["options"]["pairs"]}
+    assert equal[others[0], others[1]] is True
+    assert equal[plain, others[0]] is equal[plain, others[1]] is equal[plain, others[2]] is False
 
 
 def test_what_ran_is_attested(certificates: dict) -> None:

@@ -119,9 +119,9 @@ import tensorflow as tf
 from rnnworker.recurrent import Recurrent
 
 found = {}
-for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+for name, cell in json.loads(sys.argv[2]):
     with tf.Graph().as_default() as graph:
-        rnn = {"implementation": "contrib_cudnn"}
+        rnn = {"implementation": name}
         inputs = tf.keras.layers.Input((7, 3))
         made = Recurrent(tf.keras, {"cell": {"name": cell}, "rnn": rnn})
         model = tf.keras.models.Model(inputs, made.bidirectional(4)(inputs))
@@ -129,18 +129,35 @@ for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         model._make_train_function()
         ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
         modes = {op.get_attr("rnn_mode").decode() for op in ops}
+        variables = model.trainable_weights
+        unused = [g is None for g in tf.gradients(model.output, variables)]
+        sizes = [v.shape.num_elements() for v in variables]
         found[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
+        found[cell] += [sum(sizes), any(unused)]
 print(json.dumps(found))
 """
 
 
-def test_the_cudnn_classes_graph_with_its_gradient(python: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "cells", "op"),
+    [
+        ("contrib_cudnn", ("lstm", "gru", "rnn_tanh", "rnn_relu"), "CudnnRNN"),
+        ("legacy_cudnn", ("lstm", "gru"), "CudnnRNNV2"),
+    ],
+)
+def test_the_cudnn_classes_graph_trains_as_many_biases_as_keras(
+    python: Path, name: str, cells: tuple[str, ...], op: str
+) -> None:
+    asked = json.dumps([[name, cell] for cell in cells])
     answer = subprocess.run(
-        [python, "-W", "ignore", "-c", GRAPH, ROOT / "src"], capture_output=True, text=True
+        [python, "-W", "ignore", "-c", GRAPH, ROOT / "src", asked], capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr[-2000:]
     found = json.loads(answer.stdout.splitlines()[-1])
-    for cell, (ops, modes, parameters) in found.items():
-        assert ops == ["CudnnRNN", "CudnnRNNBackprop"], cell
+    assert set(found) == set(cells)
+    for cell, (ops, modes, parameters, trained, unused) in found.items():
+        assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell
         assert modes == [cell]
-        assert parameters == 2 * GATES[cell] * 4 * (3 + 4 + 2)
+        biases = 2 if cell == "gru" else 1
+        assert parameters == trained == 2 * GATES[cell] * 4 * (3 + 4 + biases)
+        assert not unused

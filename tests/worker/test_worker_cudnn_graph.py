@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.worker.building import build_python
 
 SCRIPT = """
 import json, os
@@ -142,3 +143,43 @@ def test_a_mask_is_refused_where_it_would_be_ignored(found: dict) -> None:
 def test_what_this_build_has_not_is_told(found: dict) -> None:
     assert "has no CuDNNLSTM" in found["legacy"]
     assert "rnn=none" in found["none"]
+
+
+LEGACY = """
+import json, os, sys
+os.environ.update(
+    TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_USE_LEGACY_KERAS="1"
+)
+sys.path.insert(0, sys.argv[1])
+import tensorflow as tf
+from rnnworker.recurrent import Recurrent
+
+made = Recurrent(tf.keras, {"cell": {"name": "lstm"}, "rnn": {"implementation": "legacy_cudnn"}})
+inputs = tf.keras.layers.Input((7, 3))
+model = tf.keras.models.Model(inputs, made(4)(inputs))
+variables = model.trainable_variables
+
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(x))
+    return tape.gradient(loss, variables)
+
+
+graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
+ops = sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")})
+print(json.dumps({"shapes": [list(one.shape) for one in variables], "ops": ops}))
+"""
+
+
+def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
+    python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
+    done = subprocess.run(
+        [python, "-W", "ignore", "-c", LEGACY, str(ROOT / "src")],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["shapes"] == [[3, 16], [4, 16], [16]]
+    assert found["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]

@@ -50,6 +50,41 @@ def test_gradients_are_those_of_finite_differences(cell: str, sequences: bool, b
             assert slope == pytest.approx(gradients[name][place], abs=1e-7), (name, place)
 
 
+@pytest.mark.parametrize("keras_3", [False, True])
+@pytest.mark.parametrize("cell", sorted(GATES))
+def test_gradients_with_options_are_those_of_finite_differences(cell: str, keras_3: bool) -> None:
+    options = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "use_bias": False}
+    function = reference.function_of(cell, options, keras_3)
+    stream = numpy.random.RandomState(2)
+    arrays = {name: a for name, a in arrays_of(cell, stream).items() if name != "bias"}
+    x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), stream.normal(size=(BATCH, UNITS))
+    _, gradients = reference.run(cell, x, arrays, upstream, function)
+    assert set(gradients) == {"x", "kernel", "recurrent"}
+    for name, values in {**arrays, "x": x}.items():
+        for place in numpy.ndindex(*values.shape):
+            kept, losses = values[place], []
+            for step in (STEP, -STEP):
+                values[place] = kept + step
+                losses.append(
+                    (reference.run(cell, x, arrays, upstream, function)[0] * upstream).sum()
+                )
+            values[place] = kept
+            slope = (losses[0] - losses[1]) / (2 * STEP)
+            assert slope == pytest.approx(gradients[name][place], abs=1e-6), (name, place)
+
+
+def test_the_hard_sigmoid_of_keras_2_and_3_differ() -> None:
+    values = numpy.array([-3.0, -2.6, 0.0, 1.0, 2.6, 3.0])
+    two, three = (reference.ACTIVATIONS[f"hard_sigmoid of Keras {n}"][0](values) for n in (2, 3))
+    assert two == pytest.approx([0, 0, 0.5, 0.7, 1, 1])
+    assert three == pytest.approx([0, 0.4 / 6, 0.5, 4 / 6, 1 - 0.4 / 6, 1])
+
+
+def test_what_the_reference_does_not_know_is_said() -> None:
+    with pytest.raises(reference.NotKnown, match="no activation elu, only hard_sigmoid"):
+        reference.function_of("lstm", {"activation": "elu"}, True)
+
+
 def sigmoid(value):
     return 1 / (1 + numpy.exp(-value))
 

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
     found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
-    table = versus(tidy(records), options.a.split(","), options.b.split(","), found)
+    table = versus(tidy(found.marked(records)), options.a.split(","), options.b.split(","), found)
     if table.empty:
         raise ConfigError(
             f"no cell of {options.a!r} is alike to one of {options.b!r} in everything else.",

@@ -47,8 +47,13 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
 def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each certificate below ``out/certificates/``, older ones first."""
 
-    def made(planned, data, outcome, tail):
-        return assembled_certificate(planned, outcome, tail, data["hardware"]["machine"])
+    def made(planned, data, outcome, tail, place):
+        others = {}
+        for path in sorted(place.glob("*/outcome.json")):
+            beside = read_json(path)
+            others[beside["device"]] = _outcome(path, beside)
+        machine = data["hardware"]["machine"]
+        return assembled_certificate(planned, outcome, tail, others, machine)
 
     return _beside(folder, "certificates", made)
 
@@ -56,7 +61,7 @@ def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
 def probes_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each probe below ``out/probes/``, older ones first; one that failed has its ``error``."""
 
-    def made(planned, data, outcome, tail):
+    def made(planned, data, outcome, tail, place):
         return assembled_probe(planned, data["threads"], data["hardware"], outcome, tail)
 
     return _beside(folder, "probes", made)
@@ -73,7 +78,8 @@ def _beside(folder: Path, kind: str, made: Callable[..., dict[str, Any]]) -> Ite
                 raise RecordError("was made from another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
-            found = made(one, data, _outcome(path, data), memory.tail(path.with_name("log")))
+            outcome, tail = _outcome(path, data), memory.tail(path.with_name("log"))
+            found = made(one, data, outcome, tail, path.parent)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
         yield found

@@ -152,6 +152,7 @@ def content(
 ) -> Content:
     """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
     the experiment's ``repeats`` left out → why."""
+    records = beside.certificates.marked(records)
     frame, reference = ranked(tidy(records)), experiment.reference
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
     every, same = runs(frame), learning(frame, reference)

@@ -29,8 +29,10 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
     else:
         words.append(
             "Certified: from the same weights and batch, outputs and gradients agree with a "
-            "float64 NumPy reference within the tolerance. A pair that is not equal gets no "
-            "speed-up anywhere on this page."
+            "float64 NumPy reference within the tolerance, and training steps apply the gradient "
+            "that they compute, with the threads of each device. A pair that is not equal gets no "
+            "speed-up anywhere on this page, and no run is clean of a cell that does not learn "
+            "what it computes."
         )
     sheets = (
         kernels_sheet(kernels(frame)),
@@ -76,6 +78,7 @@ def certified_sheet(table: pd.DataFrame) -> Sheet:
                 _against(row["outputs"], row["tolerance_outputs"]),
                 _against(row["gradients"], row["tolerance_gradients"]),
                 {True: "yes", False: "no"}.get(row["round_trip"], n.NOTHING),
+                row["steps"] or n.NOTHING,
             ),
             _where(row),
         )
@@ -86,6 +89,7 @@ def certified_sheet(table: pd.DataFrame) -> Sheet:
         Column("outputs (allowed)", "relative error against float64"),
         Column("gradients (allowed)", "relative error against float64"),
         Column("weights survive a round trip", number=False),
+        Column("steps that apply another gradient", "on each device (worst)", number=False),
     )
     return Sheet("certified", "Certificates", "implementation", columns, _grouped(rows))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
 from rnnbench.report.sheet import Column, Row, Sheet
+from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def accuracy_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
         ("train", lambda r: marked(n.share(r["acc"]), r), False),
         ("sd", lambda r: n.spread(r["acc_sd"]), True),
-        ("validation", lambda r: marked(n.share(r["val_acc"]), r), False),
+        ("validation", _validation, False),
         ("sd", lambda r: n.spread(r["val_acc_sd"]), True),
     ]
     return by_device("accuracy", "Accuracy at the last epoch", table, parts)
@@ -89,6 +90,11 @@ def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -
 
 def marked(text: str, row: Any) -> str:
     return f"{text} {n.DAGGER}" if row["suspect"] else text
+
+
+def _validation(row: Any) -> str:
+    text = marked(n.share(row["val_acc"]), row)
+    return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
 def _speedup(row: Any) -> str:

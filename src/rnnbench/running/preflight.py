@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rnnbench import locks
@@ -23,35 +24,41 @@ def preflight(
     place: Place,
     job: Mapping[str, Any],
     limits: Mapping[str, float],
-    assembled: Callable[[Outcome, str], dict[str, Any]],
+    assembled: Callable[..., dict[str, Any]],
+    others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Has a worker do `job` while nothing on this host is timed, and writes what `assembled` makes
-    of its outcome and of the end of its log as the ``certificate`` or ``probe`` (`what`) `key`.
+    """Has a worker do `job`, and then each of the `others` (by name), while nothing on this host is
+    timed, and writes what `assembled` makes of the outcome and the end of the log, and of name →
+    outcome of the others where there are any, as the ``certificate`` or ``probe`` (`what`) `key`.
     Raises `RunError` where nothing could be tried or written."""
     folder = place.folder / f"{what}s"
     files = folder / "work" / key
-    log = Path(f"{files}.log")
     holder = f"process {os.getpid()}, {what} {key}"
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with locks.locked(place.timing_lock, holder) as timing:
-            for left in (log, Path(f"{files}.events.jsonl")):
-                left.unlink(missing_ok=True)
-            outcome = work(
-                job,
-                place.root,
-                files,
-                timing=timing,
-                limits=limits,
-                on_event=_say_phase(f"{what} {key}"),
-            )
+
+    def done(job: Mapping[str, Any], name: str, files: Path) -> Outcome:
+        for ending in (".log", ".events.jsonl"):
+            Path(f"{files}{ending}").unlink(missing_ok=True)
+        outcome = work(
+            job, place.root, files, timing=timing, limits=limits, on_event=_say_phase(name)
+        )
         if outcome.exit_code == SIGKILLED and not outcome.over_limit:
             raise RunError(
                 f"was killed from outside in phase {outcome.phase}.",
-                where=f"{what} {key}",
+                where=name,
                 remedy="run the same command again; if memory ran out, on a machine with more.",
             )
-        found = assembled(outcome, memory.tail(log))
+        return outcome
+
+    try:
+        files.parent.mkdir(parents=True, exist_ok=True)
+        with locks.locked(place.timing_lock, holder) as timing:
+            outcome = done(job, f"{what} {key}", files)
+            beside = {
+                name: done(other, f"{what} {key} on {name}", Path(f"{files}.{number}"))
+                for number, (name, other) in enumerate(others.items(), 1)
+            }
+        arguments = (outcome, memory.tail(Path(f"{files}.log")))
+        found = assembled(*arguments, beside) if others else assembled(*arguments)
         write_json(folder / f"{key}.json", found)
     except OSError as error:
         raise RunError(

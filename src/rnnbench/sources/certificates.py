@@ -8,7 +8,8 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
-SCHEMA = 1
+SCHEMA = 2
+READ = (1, SCHEMA)
 LISTS = ("pairs", "portability")
 
 
@@ -19,13 +20,17 @@ def read_certificates(folder: Path) -> list[dict[str, Any]]:
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every list of the schema, or a `RecordError` that names what is wrong."""
+    """`data` with every list of the schema, or a `RecordError` that names what is wrong. One of
+    schema 1 says nothing of the steps that were applied."""
     remedy = "delete it and run snakemake again, which certifies anew."
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise RecordError("is no certificate of schema 1.", where=where, remedy=remedy)
+    if not isinstance(data, dict) or data.get("schema") not in READ:
+        raise RecordError("is no certificate of schema 1 or 2.", where=where, remedy=remedy)
     found = data.get("implementations")
+    if data["schema"] == 1 and isinstance(found, dict):
+        found = data["implementations"] = {name: _since_2(one) for name, one in found.items()}
     good = isinstance(found, dict) and all(
-        isinstance(one, dict) and "status" in one for one in found.values()
+        isinstance(one, dict) and "status" in one and isinstance(one.get("applied"), dict)
+        for one in found.values()
     )
     good = good and all(isinstance(data.setdefault(name, []), list) for name in LISTS)
     good = good and all(
@@ -34,3 +39,11 @@ def checked(data: Any, where: str) -> dict[str, Any]:
     if not good:
         raise RecordError("is not a whole certificate.", where=where, remedy=remedy)
     return data
+
+
+def _since_2(entry: Any) -> Any:
+    """An entry of schema 1 with what schema 2 has beside it."""
+    if not isinstance(entry, dict):
+        return entry
+    why = entry.get("why") if entry.get("status") == "failed" else None
+    return {"applied": {}, "function": None, "function_why": why, **entry}

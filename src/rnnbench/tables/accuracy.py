@@ -16,7 +16,8 @@ MEASURES = ("acc", "val_acc", "loss", "val_loss")
 def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per cell on one machine, from runs that are not void.
 
-    Columns: the cell; `runs`, `suspect`, `seeds` (how many different ones), `epochs`; then
+    Columns: the cell; `runs`, `suspect`, `seeds` (how many different ones), `epochs`;
+    `not_learning` (bool: its steps apply another gradient than the one that they compute); then
     for `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at the last epoch the mean
     over runs and, as `…_sd`, the standard deviation over runs (missing for one run).
     Source: the records' epochs.
@@ -28,6 +29,7 @@ def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
         seeds=("seed", "nunique"),
         epochs=("epochs", "max"),
     )
+    table["not_learning"] = by_cell["not_learning"].any()
     for measure in MEASURES:
         table[measure] = by_cell[measure].mean()
         table[f"{measure}_sd"] = by_cell[measure].std()

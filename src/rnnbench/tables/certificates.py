@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import variant_of
+from rnnbench.records.labels import in_words, labelled, of_section
+from rnnbench.records.record import Reason, Record, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 WHERE = ["model", "cell", "build", "variant"]
+PLAIN = {"recurrent_activation": "sigmoid", "use_bias": "True"}
+AS_PUBLISHED = "build.as_published"
+NOT_LEARNING = "does not learn what it computes"
+NOT_LEARNING_REMEDY = (
+    "trust no accuracy of this cell; on tf_1_2 run it without build.as_published, else tell us."
+)
 
 
 @dataclass(frozen=True)
@@ -24,18 +32,62 @@ class Certificates:
     def of(self, cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The one for the model, cell type and build; of several, the one that shares most of
         the cell's overrides and demands no other, rather one of the cell's own machine."""
-        overrides = set(filter(None, str(cell.get("variant", "")).split(", ")))
-        best, most = None, -1
+        overrides, best, most = _words(cell.get("variant", "")), None, -1
         for one in self.every:
             if _precision(one) != _precision(cell):
                 continue
             if any(str(one.get(axis, "")) != str(cell[axis]) for axis in WHERE[:3]):
                 continue
-            needed = set(filter(None, variant_of(one.get("overrides") or {}).split(", ")))
+            needed = _words(in_words(one.get("overrides") or {}))
             worth = 2 * len(needed) + _is_of(one, cell)
             if needed <= overrides and worth > most:
                 best, most = one, worth
         return best
+
+    def entry(self, cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What the cell's certificate says of its implementation, overrides of ``rnn`` included."""
+        one = self.of(cell)
+        return one["implementations"].get(_label(cell)) if one else None
+
+    def applied(self, cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What the certificate says of the steps that the cell applies on its device; of devices
+        with overrides, the one that has most of the cell's."""
+        entry = self.entry(cell) or {}
+        overrides, best, most = _words(cell.get("variant", "")), None, -1
+        for name, applied in (entry.get("applied") or {}).items():
+            choice, _, changed = str(name).partition(" ")
+            needed = _words(changed)
+            if choice == cell.get("device") and needed <= overrides and len(needed) > most:
+                best, most = applied, len(needed)
+        return best
+
+    def why_not_learning(self, cell: Mapping[str, Any]) -> str | None:
+        """``does not learn what it computes: …`` of a cell (axes, `variant`, `options`, `machine`)
+        whose steps apply another gradient than the one that they compute; None of any other."""
+        applied = self.applied(cell)
+        words = not_learning(applied) if applied else None
+        as_published = words and (self.of(cell) or {}).get("overrides", {}).get(AS_PUBLISHED)
+        return f"{words}, as published" if as_published else words
+
+    def marked(self, records: Iterable[Record]) -> list[Record]:
+        """`records`, those that do not learn what they compute with that as a reason, and none of
+        these clean: a run cannot see it, its certificate does."""
+        return [self._marked(record) for record in records]
+
+    def _marked(self, record: Record) -> Record:
+        facts = {
+            **{axis: record.choices.get(axis, "") for axis in (*WHERE[:3], "rnn", "device")},
+            "variant": in_words(record.overrides),
+            "options": in_words(of_section(record.overrides, "rnn")),
+            "machine": record.machine,
+        }
+        why = self.why_not_learning(facts)
+        if why is None:
+            return record
+        status = "suspect" if record.verdict.status == "clean" else record.verdict.status
+        reason = Reason("not_learning", why, NOT_LEARNING_REMEDY)
+        verdict = Verdict(status, (*record.verdict.reasons, reason))
+        return dataclasses.replace(record, verdict=verdict)
 
     def judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
         """As `_judge`, but what is certified on one machine is not on another: a failure
@@ -52,31 +104,95 @@ class Certificates:
         build the certified pair decides; across builds, that both agree with the reference."""
         if _precision(a) != _precision(b):
             return UNKNOWN, f"one computes in {_precision(a)}, the other in {_precision(b)}"
-        if a["rnn"] == b["rnn"] and a["build"] == b["build"]:
-            return CERTIFIED, "the same implementation in the same build"
+        for cell in (a, b):
+            if why := self.why_not_learning(cell):
+                return UNEQUAL, f"{_label(cell)} {why}"
         one, other = self.of(a), self.of(b)
+        mine, theirs = self.entry(a), self.entry(b)
+        if differing := _differing(_function(a, mine), _function(b, theirs)):
+            return UNEQUAL, f"not the same function: {differing}"
+        if _label(a) == _label(b) and a["build"] == b["build"]:
+            return CERTIFIED, "the same implementation in the same build"
         if one is None or other is None:
             return UNKNOWN, "there is no certificate for them"
-        for certificate, cell in ((one, a), (other, b)):
-            found = certificate["implementations"].get(cell["rnn"])
+        for found, cell in ((mine, a), (theirs, b)):
+            name = _label(cell)
             if found is None or found["status"] == "not_run":
                 why = found.get("why") if found else None
-                return UNKNOWN, f"{cell['rnn']} was not certified: {why or 'it was not tried'}"
-            if found["status"] != "certified":
-                return UNEQUAL, f"{cell['rnn']} failed: {found.get('why') or 'no reason is given'}"
-        if one is not other:
-            return CERTIFIED, "both agree with the float64 reference"
-        for pair in one["pairs"]:
-            if {pair["a"], pair["b"]} == {a["rnn"], b["rnn"]}:
-                if pair["equal"]:
-                    return CERTIFIED, "the same function within tolerance"
-                return UNEQUAL, _gap(pair, one.get("tolerance") or {})
+                return UNKNOWN, f"{name} was not certified: {why or 'it was not tried'}"
+            if failed := _failed(found):
+                return UNEQUAL, f"{name} failed: {failed}"
+        pair = _pair(one, a, b) if one is other else None
+        if pair and not pair["equal"]:
+            return UNEQUAL, _gap(pair, one.get("tolerance") or {})
+        for cell in (a, b):
+            applied = self.applied(cell)
+            if applied is None or applied["off"] is None:
+                where = cell.get("device") or "its device"
+                why = (applied or {}).get("why") or "it was not tried"
+                return UNKNOWN, (
+                    f"the steps that {_label(cell)} applies on {where} were not looked at: {why}"
+                )
+        if pair:
+            return CERTIFIED, "the same function within tolerance"
         return CERTIFIED, "both agree with the float64 reference"
+
+
+def _pair(one: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
+    """What the certificate `one` says of the pair of two cells, or None."""
+    pairs = (pair for pair in one["pairs"] if {pair["a"], pair["b"]} == {_label(a), _label(b)})
+    return next(pairs, None)
+
+
+def not_learning(applied: Mapping[str, Any]) -> str | None:
+    """What is wrong with the steps of an entry's `applied` on one device, in words, or None."""
+    if not applied["off"]:
+        return None
+    worst = "not finite"
+    if applied["worst"] is not None:
+        percent = 100 * applied["worst"]
+        worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
+    return (
+        f"{NOT_LEARNING}: {applied['off']} of {applied['steps']} training steps "
+        f"applied another gradient ({worst})"
+    )
+
+
+def _failed(entry: Mapping[str, Any]) -> str | None:
+    """Why an entry's implementation is not the function, whatever its steps apply."""
+    if entry["status"] == "failed" and "function_why" not in entry:
+        return str(entry.get("why") or "no reason is given")
+    return entry.get("function_why")
+
+
+def _label(cell: Mapping[str, Any]) -> str:
+    return labelled(str(cell["rnn"]), str(cell.get("options") or ""))
+
+
+def _words(text: Any) -> set[str]:
+    return set(filter(None, str(text).split(", ")))
+
+
+def _function(cell: Mapping[str, Any], entry: Mapping[str, Any] | None) -> dict[str, str]:
+    """The options that make the function: as the worker read them, or as the cell has them."""
+    if entry and entry.get("function"):
+        return {name: str(value) for name, value in entry["function"].items()}
+    asked = dict(part.split("=", 1) for part in _words(cell.get("options") or "") if "=" in part)
+    plain = {**PLAIN, "activation": "relu" if cell["cell"] == "rnn_relu" else "tanh"}
+    return {name: asked.get(name, value) for name, value in plain.items()}
+
+
+def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {ours[name]} against {theirs[name]}"
+        for name in ours
+        if ours[name] != theirs.get(name, ours[name])
+    )
 
 
 def _precision(one: Mapping[str, Any]) -> str:
     """Of a certificate or of a cell, whose variant names it where it is not float32."""
-    overrides = filter(None, str(one.get("variant", "")).split(", "))
+    overrides = _words(one.get("variant", ""))
     named = dict(part.split("=", 1) for part in overrides if "=" in part)
     return str(one.get("precision") or named.get("precision") or "float32")
 
@@ -99,15 +215,17 @@ def _gap(pair: Mapping[str, Any], tolerance: Mapping[str, Any]) -> str:
 def _where(one: Mapping[str, Any]) -> dict[str, str]:
     return {
         **{axis: str(one.get(axis, "")) for axis in WHERE[:3]},
-        "variant": variant_of(one.get("overrides") or {}),
+        "variant": in_words(one.get("overrides") or {}),
     }
 
 
 def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
     `status`, `why`, `outputs` and `gradients` (largest relative error against the float64
-    reference), `round_trip` (its weights survive the canonical file), `tolerance_outputs`,
-    `tolerance_gradients`. Source: the certificates."""
+    reference), `round_trip` (its weights survive the canonical file), `steps` (on each device, how
+    many of the training steps that were tried applied another gradient than the one computed, and
+    by how much the worst: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`, `tolerance_gradients`.
+    Source: the certificates."""
     import pandas as pd
 
     rows = [
@@ -119,6 +237,7 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             "outputs": found.get("outputs"),
             "gradients": found.get("gradients"),
             "round_trip": found.get("round_trip"),
+            "steps": _steps(found.get("applied") or {}),
             "tolerance_outputs": (one.get("tolerance") or {}).get("outputs"),
             "tolerance_gradients": (one.get("tolerance") or {}).get("gradients"),
         }
@@ -127,9 +246,19 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     ]
     columns = [
         *WHERE, "rnn", "status", "why", "outputs", "gradients", "round_trip",
-        "tolerance_outputs", "tolerance_gradients",
+        "steps", "tolerance_outputs", "tolerance_gradients",
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
+
+
+def _steps(applied: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{device}: {one.get('why')}"
+        if one["off"] is None
+        else f"{device}: {one['off']} of {one['steps']}"
+        + ("" if one["worst"] is None else f" ({one['worst']:.1g})")
+        for device, one in applied.items()
+    )
 
 
 def pairs(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.labels import in_words, of_section
 from rnnbench.records.probed import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 # A comparison is made inside one group only; a device on one machine is a column of it.
 GROUP = ["model", "cell", "build", "dataset", "variant"]
 COLUMN = ["device", "machine"]
-CELL = [*GROUP, "rnn", "alias", "implementation", *COLUMN]
+CELL = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
@@ -36,7 +37,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
     - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` where the run
       has no such axis; `alias` (``""`` for none); `implementation`: `rnn`, with its alias.
-    - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults.
+    - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults;
+      `options`: those of them that change the section ``rnn``.
     - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
@@ -80,11 +82,6 @@ def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     return frame
 
 
-def variant_of(overrides: Mapping[str, Any]) -> str:
-    """The overrides in words: last component of the key = value, sorted by key."""
-    return ", ".join(f"{key.rpartition('.')[2]}={overrides[key]}" for key in sorted(overrides))
-
-
 def facts_in_words(facts: Any) -> str:
     """A nested fact of a record as one line of text."""
     if isinstance(facts, Mapping):
@@ -107,8 +104,9 @@ def run_facts(record: Record) -> dict[str, Any]:
         "cell": choices.get("cell", ""),
         "build": choices.get("build", ""),
         "dataset": choices.get("dataset", ""),
-        "variant": variant_of(record.overrides),
+        "variant": in_words(record.overrides),
         "rnn": rnn,
+        "options": in_words(of_section(record.overrides, "rnn")),
         "alias": alias,
         "implementation": implementation_of(rnn, alias),
         "device": choices.get("device", ""),

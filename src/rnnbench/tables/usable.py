@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.frame import CELL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = [*CELL, "name", "seed", "repeat", "block", "order", "started", "verdict"]
+FACTS = [*CELL, "name", "seed", "repeat", "block", "order", "started", "verdict", "reasons"]
 
 
 def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -23,7 +24,8 @@ def run_values(frame: pd.DataFrame) -> pd.DataFrame:
     Columns: `record` and the run's facts; `seconds` (median of its timed epochs), `epochs`,
     `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch;
     `evaluate`, `predict` (median later call, seconds, missing where not measured);
-    `suspect` (bool).
+    `suspect` (bool); `not_learning` (bool: its certificate says that its steps apply another
+    gradient than the one that they compute).
     """
     epochs = usable_epochs(frame)
     by_run = epochs.groupby("record", sort=False)
@@ -39,4 +41,5 @@ def run_values(frame: pd.DataFrame) -> pd.DataFrame:
         rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
         values[phase] = rows["call_seconds"].reindex(values.index)
     values["suspect"] = values["verdict"] == "suspect"
+    values["not_learning"] = [NOT_LEARNING in text for text in values.pop("reasons")]
     return values.reset_index()

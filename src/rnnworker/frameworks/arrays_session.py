@@ -4,6 +4,8 @@
 NumPy and fed to the session one by one. `shuffle` sees to their order.
 """
 
+import contextlib
+import functools
 import os
 
 import numpy
@@ -73,6 +75,12 @@ class ArraysSession(KerasSession):
         name, settings = optimizers.for_keras_2(stated)
         return self.keras.optimizers.get({"class_name": name, "config": settings})
 
+    def make_model(self, function):
+        if not self.config.get("certifying"):
+            return super().make_model(function)
+        with _made_without_dropout(self.keras.layers):
+            return super().make_model(function)
+
     def prepare_training(self):
         # The optimizer's variables come with the training function.
         self.model._make_train_function()
@@ -120,21 +128,26 @@ class ArraysSession(KerasSession):
         outputs, x_gradient, *gradients = self.session.run([layer.output] + wanted, feed_dict=feed)
         return outputs, dict(self.recurrent.gradients_to_canonical(layer, gradients), x=x_gradient)
 
+    def step_feed(self, x, y):
+        """What the session is fed for one training step on the batch `x`, `y`."""
+        inputs = self.model.train_function.inputs
+        # After samples and targets come sample weights, in some versions, and with dropout the
+        # learning phase, whose shape Keras 2.0.6 leaves open.
+        values = [x, y.reshape(len(y), -1)]
+        for one in inputs[2:]:
+            values.append(True if one.dtype.is_bool else numpy.ones(len(x), "float32"))
+        return dict(zip(inputs, values))
+
     def executed_ops(self, run):
         """One training step on the first batch, traced by the session itself; `run` is not
         called, since Keras gives its own steps no trace options."""
         step, batch = self.model.train_function, self.config["model"]["batch"]
         x, y = self.arrays["x_train"][:batch], self.arrays["y_train"][:batch]
-        # After samples and targets come sample weights, in some versions, and with dropout the
-        # learning phase, whose shape Keras 2.0.6 leaves open.
-        values = [x, y.reshape(len(y), -1)]
-        for one in step.inputs[2:]:
-            values.append(True if one.dtype.is_bool else numpy.ones(len(x), "float32"))
         trace = self.tensorflow.RunMetadata()
         full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
         self.session.run(
             list(step.outputs) + [step.updates_op],
-            feed_dict=dict(zip(step.inputs, values)),
+            feed_dict=self.step_feed(x, y),
             options=full,
             run_metadata=trace,
         )
@@ -154,6 +167,30 @@ def _session(tensorflow, threads):
         settings.gpu_options.allow_growth = True
         _MADE["session"] = tensorflow.Session(config=settings)
     return _MADE["session"]
+
+
+@contextlib.contextmanager
+def _made_without_dropout(layers):
+    """Dropout layers that are made in the block have rate 0. A graph holds the rate that a layer
+    was called with, so that to change it afterwards is too late."""
+    found = [getattr(layers, name) for name in dir(layers) if "Dropout" in name]
+    kept = [(one, one.__init__) for one in found]
+    for one, original in kept:
+        one.__init__ = _with_rate_0(original)
+    try:
+        yield
+    finally:
+        for one, original in kept:
+            one.__init__ = original
+
+
+def _with_rate_0(original):
+    @functools.wraps(original)
+    def made(self, *arguments, **settings):
+        original(self, *arguments, **settings)
+        self.rate = 0.0
+
+    return made
 
 
 def traced_ops(stats):

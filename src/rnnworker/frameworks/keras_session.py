@@ -69,9 +69,7 @@ class KerasSession(KerasProbe):
         self._set_policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
-        self.model = loading.function(settings["function"])(self.keras, self.recurrent, self.config)
-        if self.config.get("certifying"):
-            _without_dropout(self.model)
+        self.model = self.make_model(loading.function(settings["function"]))
         self.model.compile(
             loss=settings["loss"],
             optimizer=self.optimizer(settings["optimizer"]),
@@ -80,6 +78,13 @@ class KerasSession(KerasProbe):
         )
         self.prepare_training()
         return {"layers": len(self.model.layers)}
+
+    def make_model(self, function):
+        """The model that `function` builds; without dropout where it is certified."""
+        model = function(self.keras, self.recurrent, self.config)
+        if self.config.get("certifying"):
+            _without_dropout(model)
+        return model
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)

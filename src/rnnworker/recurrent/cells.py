@@ -49,4 +49,4 @@ def to_canonical(layer, values=None):
 
 
 def from_canonical(layer, arrays):
-    layer.set_weights([arrays[name] for name in ARRAYS])
+    layer.set_weights([arrays[name] for name in ARRAYS if name in arrays])

@@ -6,8 +6,9 @@ buffer by an op that exists on a GPU only, and its size is unknown until that ha
 optimizers do not take; here the buffer is made as a variable of its size (`cudnn_layout`) and given
 to the class, which calls the op on it.
 
-As in tf.contrib, all of the buffer is trained, both bias sets too: an LSTM's or a simple cell's
-biases move twice as fast as Keras's, and its loss curve parts from theirs after the first step.
+tf.contrib trains all of the buffer, both bias sets of an LSTM or a simple cell too, so that their
+sum learns twice as fast as Keras's one bias and the loss curve parts from Keras's after the first
+step. Here the second set is zero and not trained.
 """
 
 from rnnworker.recurrent import cudnn_layout
@@ -38,12 +39,12 @@ def gradients_to_canonical(layer, values):
 
 
 def from_canonical(layer, arrays):
-    layer.set_weights([cudnn_layout.pack(layer.cell_name, arrays)])
+    layer.set_weights([cudnn_layout.pack_trained(layer.cell_name, arrays)])
 
 
 def _unpacked(layer, values, gradients):
     shape = (layer.inputs_size, layer.units)
-    return cudnn_layout.unpack(layer.cell_name, values[0], *shape, gradients=gradients)
+    return cudnn_layout.unpack_trained(layer.cell_name, values[0], *shape, gradients=gradients)
 
 
 def _layer_class(keras, tensorflow, cell):
@@ -51,13 +52,15 @@ def _layer_class(keras, tensorflow, cell):
         cell_name = cell
 
         def make_weights(self, inputs):
-            self.buffer = self.zeros("opaque_kernel", cudnn_layout.size(cell, inputs, self.units))
+            size = cudnn_layout.trained_size(cell, inputs, self.units)
+            self.trained = self.zeros("opaque_kernel", size)
 
         def hidden_states(self, sequence):
             # Not kept as an attribute: Keras would list its variable twice.
             inner = getattr(tensorflow.contrib.cudnn_rnn, CLASSES[cell])(1, self.units)
             inner._input_size = self.inputs_size
-            inner.kernel = self.buffer
+            sizes = (self.inputs_size, self.units)
+            inner.kernel = cudnn_layout.with_zeros(tensorflow, self.trained, cell, *sizes)
             inner.built = True
             return inner(sequence, training=True)[0]
 

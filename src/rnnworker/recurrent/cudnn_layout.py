@@ -1,10 +1,12 @@
-"""How cuDNN lays out the parameters of one recurrent layer in its opaque buffer. Pure NumPy.
+"""How cuDNN lays out the parameters of one recurrent layer in its opaque buffer.
 
 Source: NVIDIA's cuDNN documentation, cudnnGetRNNLinLayerMatrixParams, and the same layout in Keras
 (keras/src/backend/tensorflow/rnn.py, ``_standardize_cudnn_weights``): all input matrices, all
 recurrent matrices, all input biases, all recurrent biases; each matrix with one row per unit; gates
 i, f, c, o for LSTM; r, z, h for GRU, where the canonical order is z, r, h. An LSTM or a simple cell
-has one bias canonically and two here, which cuDNN adds: all of it is put into the input biases.
+has one bias canonically and two here, which cuDNN adds: all of it is put into the input biases. The
+second set of these cells, the buffer's end, is zero and not trained: trained, both sets would get
+the bias's whole gradient, and their sum would learn twice as fast as Keras's one bias.
 """
 
 import numpy
@@ -15,6 +17,32 @@ ORDERS = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": 
 def size(cell, inputs, units):
     """How many numbers the buffer holds."""
     return len(ORDERS[cell]) * units * (inputs + units + 2)
+
+
+def trained_size(cell, inputs, units):
+    """How much of the buffer is trained: all of a GRU's, else without the second bias set."""
+    untrained = 0 if cell == "gru" else len(ORDERS[cell]) * units
+    return size(cell, inputs, units) - untrained
+
+
+def with_zeros(tensorflow, trained, cell, inputs, units):
+    """The whole buffer as a tensor: the variable `trained`, then what is not trained."""
+    trained = tensorflow.convert_to_tensor(trained)
+    missing = size(cell, inputs, units) - trained_size(cell, inputs, units)
+    return tensorflow.concat([trained, tensorflow.zeros([missing], trained.dtype)], 0)
+
+
+def pack_trained(cell, arrays):
+    """Canonical arrays → the part of the buffer that is trained."""
+    inputs, units = arrays["kernel"].shape[0], arrays["recurrent"].shape[0]
+    return pack(cell, arrays)[: trained_size(cell, inputs, units)]
+
+
+def unpack_trained(cell, trained, inputs, units, gradients=False):
+    """The reverse of `pack_trained`; gradients travel likewise."""
+    missing = size(cell, inputs, units) - len(trained)
+    buffer = numpy.concatenate([trained, numpy.zeros(missing, trained.dtype)])
+    return unpack(cell, buffer, inputs, units, gradients=gradients)
 
 
 def pack(cell, arrays):

@@ -10,8 +10,6 @@ so that its biases moved twice as fast as Keras's; here the second set, the buff
 trained and zero, as in Keras. Both sets of a GRU are trained, in Keras too.
 """
 
-import numpy
-
 from rnnworker.recurrent import cudnn_layout
 from rnnworker.recurrent.cells import refuse
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
@@ -39,21 +37,12 @@ def gradients_to_canonical(layer, values):
 
 
 def from_canonical(layer, arrays):
-    buffer = cudnn_layout.pack(layer.cell_name, arrays)
-    layer.set_weights([buffer[: trained_size(layer.cell_name, layer.inputs_size, layer.units)]])
-
-
-def trained_size(cell, inputs, units):
-    """How much of the buffer is trained: without the second bias set where Keras has one."""
-    untrained = 0 if cell == "gru" else len(cudnn_layout.ORDERS[cell]) * units
-    return cudnn_layout.size(cell, inputs, units) - untrained
+    layer.set_weights([cudnn_layout.pack_trained(layer.cell_name, arrays)])
 
 
 def _unpacked(layer, values, gradients):
     shape = (layer.inputs_size, layer.units)
-    missing = cudnn_layout.size(layer.cell_name, *shape) - len(values[0])
-    buffer = numpy.concatenate([values[0], numpy.zeros(missing, values[0].dtype)])
-    return cudnn_layout.unpack(layer.cell_name, buffer, *shape, gradients=gradients)
+    return cudnn_layout.unpack_trained(layer.cell_name, values[0], *shape, gradients=gradients)
 
 
 def _layer_class(keras, tensorflow, cell, op):
@@ -61,13 +50,13 @@ def _layer_class(keras, tensorflow, cell, op):
         cell_name = cell
 
         def make_weights(self, inputs):
-            self.trained = self.zeros("opaque_kernel", trained_size(cell, inputs, self.units))
+            size = cudnn_layout.trained_size(cell, inputs, self.units)
+            self.trained = self.zeros("opaque_kernel", size)
 
         def hidden_states(self, sequence):
             shape = tensorflow.shape(sequence)
-            trained = tensorflow.convert_to_tensor(self.trained)
-            rest = cudnn_layout.size(cell, self.inputs_size, self.units) - self.trained.shape[0]
-            params = tensorflow.concat([trained, tensorflow.zeros([rest], trained.dtype)], 0)
+            sizes = (self.inputs_size, self.units)
+            params = cudnn_layout.with_zeros(tensorflow, self.trained, cell, *sizes)
             zeros = tensorflow.zeros([1, shape[1], self.units], sequence.dtype)
             memory = zeros if cell == "lstm" else tensorflow.constant(0, sequence.dtype)
             given = {"input": sequence, "input_h": zeros, "input_c": memory, "params": params}

@@ -1,0 +1,71 @@
+"""A bundle makes a certificate on each device, and importing puts them together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rnnbench.exchange.outcomes import certificates_in
+from rnnworker import bundle
+
+# Takes the place of the worker: says which device it was asked for, and with how many threads.
+WORKER = """
+import json, os, sys
+with open(sys.argv[1]) as file:
+    job = json.load(file)
+steps = {"threads": job["threads"], "steps": 30, "off": 0, "worst": 0.0, "why": None}
+found = {"applied": {job["device"]: steps}}
+if not job.get("applied_only"):
+    found.update(status="certified", why=None, outputs=1e-7, function=None)
+names = [one["name"] for one in job["implementations"]]
+told = {"precision": "float32", "implementations": {name: found for name in names}}
+event = {"event": "facts", "t": 1.0, "certificate": told}
+os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
+"""
+
+
+def device(name: str, threads: int) -> dict:
+    return {"name": name, "kind": "cpu", "threads": threads}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    config = {"device": device("cpu_1", 1), "build": {"name": "b"}, "dataset": {}, "limits": {}}
+    certificate = {
+        "key": "m-lstm-b", "digest": "d", "choices": {}, "overrides": {}, "config": config,
+        "device": "cpu_1",
+        "implementations": [{"name": n, "rnn": {}, "skip": None} for n in ("block", "keras")],
+        "devices": [
+            {"name": "here", "device": device("here", 1), "implementations": ["keras"]},
+            {"name": "large", "device": device("large", 4096), "implementations": ["keras"]},
+        ],
+    }  # fmt: skip
+    run = {"name": "r", "digest": "r", "block": 0, "config": config, "certificate": "m-lstm-b"}
+    files = {
+        "bundle.json": {"files": {}, "packages": {}},
+        "plan.jsonl": run,
+        "certificates.json": {"m-lstm-b": certificate},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / "rnnworker").mkdir()
+    (tmp_path / "rnnworker/__main__.py").write_text(WORKER)
+    return tmp_path
+
+
+def test_each_device_that_is_there_has_its_steps(folder: Path, capsys) -> None:
+    bundle.main(str(folder), [])
+    assert "certificates/m-lstm-b  exit code 0" in capsys.readouterr().out
+    (made,) = certificates_in(folder)
+    block, keras = (made["implementations"][name] for name in ("block", "keras"))
+    assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
+    assert list(keras["applied"]) == ["cpu_1", "here", "large"]
+    assert keras["applied"]["here"]["off"] == 0
+    assert keras["applied"]["large"]["off"] is None
+    assert keras["applied"]["large"]["why"] == "it was not tried"
+    # Made once, whatever was not there.
+    bundle.main(str(folder), [])
+    assert len(list(certificates_in(folder))) == 1
