@@ -102,5 +102,6 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker",
         "rnnworker.machine",
         "rnnworker.affinity",
+        "rnnworker.options",
         "rnnworker.precision",
     }

@@ -16,7 +16,8 @@ _ROOT = Path(rnnworker.__file__).parent
 _CERTIFIER = ("certify.py", "reference.py")
 _PROBER = ("probe.py", "probing/*.py")
 _BUNDLE = ("bundle.py", "bundle_process.py", "carried.py", "affinity.py")
-_NO_PART = (*_CERTIFIER, "probe.py", *_BUNDLE)
+# Nor has what is refused before anything is made.
+_NO_PART = (*_CERTIFIER, "probe.py", *_BUNDLE, "options.py")
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from rnnbench.cells.experiment import Experiment
 from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
 from rnnbench.cells.functions import absolute_function
 from rnnbench.cells.grid import Setting, combinations, parse_overrides
+from rnnbench.cells.options import check_options
 from rnnbench.cells.override import Change, apply_changes
 from rnnbench.cells.precision import unmet_precision
 from rnnbench.cells.requires import unmet
@@ -130,15 +131,19 @@ def _cell(
         check_complete(config, where)
     check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
+    name = name_of(shown, overrides, seed, repeat, alias)
+    impossible = unmet(config) or unmet_precision(config)
+    if not impossible:
+        check_options(config, overrides, library.sections["rnn", choices["rnn"]], where, name)
     return Cell(
-        name=name_of(shown, overrides, seed, repeat, alias),
+        name=name,
         choices=shown,
         overrides=overrides,
         seed=seed,
         repeat=repeat,
         alias=alias,
         config=config,
-        skip=unmet(config) or unmet_precision(config) or (obstacles(config) if obstacles else None),
+        skip=impossible or (obstacles(config) if obstacles else None),
         grid=grid,
     )
 
