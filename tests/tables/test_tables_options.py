@@ -129,6 +129,7 @@ def test_no_ratio_between_two_functions() -> None:
     for words in ("*relu*", "activation=relu", WORDS.split(", ")[1]):
         (row,) = versus(frame, [words], ["unrolled"]).to_dict("records")
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], words
+        assert (row["same"], row["a"], row["b"]) == ("unrolled", WORDS, "")
         assert row["equal_why"].endswith(f"{WORDS} against no such option")
     (row,) = versus(frame, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
     assert row["ratio"] == pytest.approx(3, rel=0.01)

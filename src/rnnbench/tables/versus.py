@@ -67,9 +67,9 @@ def versus(
                 varied = [name for name in alike if values[name].nunique() > 1]
                 rows.append(
                     {
-                        "same": " ".join(str(one[name].iat[0]) for name in varied),
-                        "a": " ".join(filter(None, (str(one[name].iat[0]) for name in apart))),
-                        "b": " ".join(filter(None, (str(other[name].iat[0]) for name in apart))),
+                        "same": _said(first, varied),
+                        "a": _said(first, apart),
+                        "b": _said(second, apart),
                         "runs_a": len(one),
                         "runs_b": len(other),
                         "seconds_a": float(np.exp(np.log(one["seconds"]).mean())),
@@ -94,6 +94,14 @@ def void_words(frame: pd.DataFrame, words: Sequence[str]) -> list[str]:
     if len(chosen) == 1:
         return [f"{chosen[0]['name']} is void and in no number: {why}"]
     return [f"{len(chosen)} runs of {','.join(words)!r} are void and in no number: {why}"]
+
+
+def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
+    """What a cell has of `axes`; options that `variant` says already only once."""
+    function = function_words(cell)
+    options = [word for word in str(cell["options"]).split(", ") if word not in function]
+    texts = {**cell, "options": ", ".join(options)}
+    return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
 def _judged(
