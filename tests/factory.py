@@ -147,7 +147,7 @@ def make_config(
         *path, last = key.split(".")
         place = config
         for part in path:
-            place = place[part]
+            place = place.setdefault(part, {})
         place[last] = value
     return config
 

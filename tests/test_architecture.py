@@ -103,5 +103,6 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker.machine",
         "rnnworker.affinity",
         "rnnworker.certifying",
+        "rnnworker.options",
         "rnnworker.precision",
     }

@@ -3,7 +3,9 @@ report is."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,26 @@ from rnnbench.errors import RecordError
 from rnnbench.planning import Plan
 from rnnbench.records.store import not_needed, read_json
 
+# What snakemake ends with where every run has a record and each is void: 1 and 2 are taken
+# (`rnnbench.errors`). Some void runs beside others are no failure: 0, and a line.
+ALL_VOID = 3
 
-def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[str]:
-    """One line per void run and one for what is missing; the last says where the report is."""
+
+@dataclass(frozen=True)
+class Closing:
+    """What a person reads last, how many runs are void, and the exit code: 0 or `ALL_VOID`."""
+
+    lines: tuple[str, ...]
+    void: int
+    exit_code: int
+
+
+def closing(plan: Plan, root: Path, results: str) -> Closing:
+    """One line per void run, one for all of them and one for what is missing; the last says where
+    the report is."""
     folder = root / results / plan.site / plan.experiment.name
     void: list[str] = []
+    whys: Counter[str] = Counter()
     missing: list[str] = []
     failures: list[str] = []
     unneeded = 0
@@ -29,7 +46,10 @@ def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[st
             continue
         unneeded += not_needed(data) is not None
         if isinstance(data, dict) and data.get("verdict") == "void":
-            void.append(_void_line(root / results, run.name, data))
+            why, remedy = _void_reason(root / results, data)
+            whys[why] += 1
+            void.append(f"{run.name} is void: {why}. Remedy: {remedy}")
+    all_void = bool(void) and len(void) + unneeded == len(plan.runs)
     lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
     if unneeded:
         lines.append(f"{unneeded} of {len(plan.runs)} runs were not needed; the report says why.")
@@ -39,10 +59,12 @@ def closing_lines(plan: Plan, root: Path, results: str, failed: bool) -> list[st
             f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
             "Remedy: the same command measures them, and them only."
         )
+    if void:
+        lines.append(_void_in_all(plan, len(void), whys, all_void))
     report = root / "reports" / plan.experiment.name / "report.html"
     if report.exists():
         lines.append(f"the report is {report.relative_to(root)}")
-    return lines
+    return Closing(tuple(lines), len(void), ALL_VOID if all_void else 0)
 
 
 def _last_word(log: Path) -> list[str]:
@@ -54,16 +76,28 @@ def _last_word(log: Path) -> list[str]:
     return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
 
 
-def _void_line(results: Path, name: str, pointer: Mapping[str, Any]) -> str:
+def _void_in_all(plan: Plan, void: int, whys: Counter[str], all_void: bool) -> str:
+    why, times = whys.most_common(1)[0]
+    words = f"{void} of {len(plan.runs)} runs are void and in no number"
+    if all_void:
+        words = f"all {void} runs are void, so there is no number (exit code {ALL_VOID})"
+        words = words.replace("all 1 runs are", "the only run is")
+    often = "" if times == void else f" ({times} of them)"
+    return (
+        f"{words}: {why}{often}. Remedy: mend that, say `rnnbench retry {plan.experiment.name}` "
+        "and give the same command again: it measures them anew."
+    )
+
+
+def _void_reason(results: Path, pointer: Mapping[str, Any]) -> tuple[str, str]:
+    """The first reason of a void run, and its remedy."""
     try:
         reasons: Sequence[Mapping[str, str]] = read_json(results / pointer["record"])["verdict"][
             "reasons"
         ]
-    except (RecordError, KeyError, TypeError):
-        return f"{name} is void; its record cannot be read."
-    words = "; ".join(reason["text"] for reason in reasons[:1])
-    remedy = reasons[0]["remedy"] if reasons else ""
-    return f"{name} is void: {words}. Remedy: {remedy}"
+        return reasons[0]["text"], reasons[0]["remedy"]
+    except (RecordError, KeyError, TypeError, IndexError):
+        return "its record cannot be read", "`rnnbench retry` measures it again."
 
 
 def _shortened(lines: list[str], what: str, most: int = 8) -> list[str]:

@@ -20,8 +20,8 @@ _PACKAGE = "rnnworker"
 _ENTRY = ("__main__.py",)
 _CERTIFIER = ("certify.py",)
 _PROBER = ("probe.py", "probing/*.py")
-# Which names there are says nothing about a run that has one of them.
-_REGISTERS = ("frameworks/names.py", "recurrent/names.py")
+# What says which names there are, or what is refused before anything is made.
+_REGISTERS = ("frameworks/names.py", "options.py")
 Read = TypeVar("Read")
 
 

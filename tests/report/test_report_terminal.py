@@ -9,6 +9,7 @@ from rnnbench.commands.show import main as show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from rnnbench.tracking.track import track
+from tests.factory import make_record
 from tests.report.made_up import quick
 
 
@@ -72,3 +73,21 @@ def test_show_prints_the_run_and_its_faults(results, capsys):
     assert show([name, "--results", str(results)]) == 0
     text = capsys.readouterr().out
     assert "void" in text and "the loss is not finite" in text and "rnnbench retry quick" in text
+    assert "void, in no number" in text
+
+
+def test_a_void_run_is_named_where_compare_misses_it(tmp_path, capsys):
+    def kept(records):
+        for record in records:
+            place = f"records/{record.key}.json"
+            write_json(tmp_path / place, record.to_json())
+            write_json(tmp_path / "here" / "quick" / f"{record.name}.json", {"record": place})
+
+    kept([make_record(rnn="keras"), make_record(rnn="unrolled", verdict="void")])
+    words = ["unrolled", "keras", "--results", str(tmp_path)]
+    with pytest.raises(ConfigError, match=r"unrolled-cpu_1.*is void and in no number: the loss is"):
+        compare(words)
+    kept([make_record(rnn="unrolled", repeat=1)])
+    assert compare(words) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "unrolled-cpu_1-current-s0-r0 is void and in no number: the loss is not finite" in text

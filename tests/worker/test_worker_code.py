@@ -142,7 +142,7 @@ def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new
         ("reference.py", "0.5 * value", "0.6 * value"),
         ("affinity.py", "import os", "import os, sys"),
         ("frameworks/names.py", '"fake"', '"fake", "another"'),
-        ("recurrent/names.py", '"fake"', '"fake", "another"'),
+        ("options.py", '"none": (),', '"none": (), "another": (),'),
     ],
 )
 def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from rnnbench.closing import ALL_VOID
 from rnnbench.records.store import read_record
 from tests.conftest import Project
 
@@ -124,3 +125,25 @@ def test_unreachable_mlflow_loses_nothing_and_is_caught_up(project: Project) -> 
     caught_up = project.snakemake(experiment="small")
     assert caught_up.returncode == 0, caught_up.stderr
     assert len(project.records()) == 4
+
+
+def test_an_experiment_of_void_runs_alone_says_so_and_again(project: Project) -> None:
+    grid = "model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1 rnn.fake.fault=not_finite"
+    (project.conf / "experiment" / "void.yaml").write_text(f"grids: [{grid!r}]\n")
+    done = project.snakemake(experiment="void")
+    words = "all 2 runs are void, so there is no number (exit code 3): "
+    assert done.returncode == ALL_VOID == 3, done.stdout + done.stderr
+    assert words in done.stderr and "`rnnbench retry void`" in done.stderr
+    again = project.snakemake(experiment="void")
+    assert "Nothing to be done" in again.stdout + again.stderr
+    assert again.returncode == ALL_VOID and words in again.stderr
+    planned = project.snakemake("-n", experiment="void")
+    assert planned.returncode == 0, "planning finds nothing wrong"
+
+
+def test_some_void_runs_are_a_line_and_no_failure(project: Project) -> None:
+    words = "2 of 3 runs are void and in no number: "
+    for _ in range(2):
+        done = project.snakemake(experiment="faulty")
+        assert done.returncode == 0
+        assert done.stderr.count(words) == 1 and "so there is no number" not in done.stderr

@@ -15,8 +15,10 @@ from rnnbench.cells.experiment import Experiment
 from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
 from rnnbench.cells.functions import absolute_function
 from rnnbench.cells.grid import Setting, combinations, parse_overrides
+from rnnbench.cells.options import check_options
 from rnnbench.cells.override import Change, apply_changes
 from rnnbench.cells.precision import unmet_precision
+from rnnbench.cells.reference import check_reference
 from rnnbench.cells.requires import unmet
 from rnnbench.errors import ConfigError
 
@@ -41,12 +43,16 @@ def expand(
     """
     files: dict[str, dict[str, Path]] = {}
     extra = _parsed(overrides, "command line", conf, Path.cwd(), files)
-    grids = []
-    for index, grid in enumerate(experiment.grids):
-        folder = experiment.file.parent
-        parsed = _parsed(grid, experiment.where(index), conf, folder, files)
-        grids.append({**parsed, **extra})
-    library = compose_choices(conf, files, any("model" not in grid for grid in grids))
+    folder = experiment.file.parent
+    own = [
+        _parsed(grid, experiment.where(index), conf, folder, files)
+        for index, grid in enumerate(experiment.grids)
+    ]
+    grids = [{**grid, **extra} for grid in own]
+    # A reference may be the default of a model that the command line has replaced.
+    asked = [*grids, *own] if experiment.reference else grids
+    library = compose_choices(conf, files, any("model" not in grid for grid in asked))
+    check_reference(experiment, own, library.defaults, library.model)
     return cells_of(grids, library, obstacles)
 
 
@@ -130,15 +136,19 @@ def _cell(
         check_complete(config, where)
     check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
+    name = name_of(shown, overrides, seed, repeat, alias)
+    impossible = unmet(config) or unmet_precision(config)
+    if not impossible:
+        check_options(config, overrides, library.sections["rnn", choices["rnn"]], where, name)
     return Cell(
-        name=name_of(shown, overrides, seed, repeat, alias),
+        name=name,
         choices=shown,
         overrides=overrides,
         seed=seed,
         repeat=repeat,
         alias=alias,
         config=config,
-        skip=unmet(config) or unmet_precision(config) or (obstacles(config) if obstacles else None),
+        skip=impossible or (obstacles(config) if obstacles else None),
         grid=grid,
     )
 

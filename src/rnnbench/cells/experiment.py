@@ -68,7 +68,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         title=str(data.get("title") or name),
         about=str(data.get("about") or ""),
         grids=_repeated(grids, repeats.most, shown(known[name])) if repeats else grids,
-        reference=_reference(data.get("reference") or {}, conf, known[name]),
+        reference=_reference(data.get("reference") or {}, shown(known[name])),
         order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
         probe=_probe(data.get("probe", True), shown(known[name])),
         file=known[name],
@@ -144,25 +144,15 @@ def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
     return tuple((*grid, f"repeat=range({most})") for grid in grids)
 
 
-def _reference(reference: Any, conf: Sequence[Path], file: Path) -> dict[str, str]:
+def _reference(reference: Any, where: str) -> dict[str, str]:
     if not isinstance(reference, dict):
-        raise ConfigError(
-            f"reference is {reference!r}.", where=shown(file), remedy="write {rnn: keras}."
-        )
-    for axis, choice in reference.items():
+        raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
+    for axis in reference:
         if axis not in GROUPS:
             raise ConfigError(
                 f"reference has the axis {axis}.",
-                where=shown(file),
+                where=where,
                 remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}.",
-            )
-        known = files_of(conf, axis)
-        if str(choice) not in known and f"{choice}.y" not in file.read_text(encoding="utf-8"):
-            raise ConfigError(
-                f"reference has {axis}={choice}, which is not a choice.",
-                where=shown(file),
-                remedy=f"{suggestion(str(choice), known)}the choices of {axis} are "
-                f"{', '.join(known)}.",
             )
     return {str(axis): str(choice) for axis, choice in reference.items()}
 

@@ -34,19 +34,32 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.frame import tidy
-    from rnnbench.tables.versus import versus
+    from rnnbench.tables.versus import versus, void_words
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
     found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
-    table = versus(tidy(found.marked(records)), options.a.split(","), options.b.split(","), found)
+    frame, (a, b) = (
+        tidy(found.marked(records)),
+        (words.split(",") for words in (options.a, options.b)),
+    )
+    table = versus(frame, a, b, found)
+    void = [line for words in (a, b) for line in void_words(frame, words)]
     if table.empty:
+        remedy = "name what differs: a choice, a machine, key=value, or a pattern of names."
+        if void:
+            remedy = (
+                "`rnnbench show RUN` says more, `rnnbench retry EXPERIMENT` measures them anew."
+            )
         raise ConfigError(
-            f"no cell of {options.a!r} is alike to one of {options.b!r} in everything else.",
+            f"no cell of {options.a!r} is alike to one of {options.b!r} in everything else. "
+            + " ".join(void),
             where="rnnbench compare",
-            remedy="name what differs: a choice, a machine, key=value, or a pattern of names.",
+            remedy=remedy,
         )
     print_comparison(table, options.a, options.b, faults)
+    for line in dict.fromkeys(void):
+        print(line)
     return 0
 
 

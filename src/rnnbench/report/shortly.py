@@ -10,7 +10,7 @@ from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.answer import Answer
 from rnnbench.report.labels import short_group
 from rnnbench.report.sheet import Column, Row, Sheet
-from rnnbench.tables.frame import GROUP, implementation_of
+from rnnbench.tables.frame import GROUP
 from rnnbench.tables.split import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
 
@@ -119,8 +119,7 @@ def _rows(
         what = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
         what = what or row["model"]
         head = f"{what} on {where}" if several_places else what
-        implementation = implementation_of(row["rnn"], row["alias"])
-        target = cell_anchor({**row, "implementation": implementation})
+        target = cell_anchor(row)
         links = tuple(target if mark else "" for mark in linked)
         rows.append(Row(head, texts(row), "" if one_each else row["model"], links))
     groups = list(dict.fromkeys(row.group for row in rows))

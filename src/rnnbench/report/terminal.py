@@ -58,7 +58,8 @@ def print_run(record: Record, place: str) -> None:
     from rich.table import Table
 
     console = Console()
-    console.print(f"[bold]{record.name}[/bold]  {record.verdict.status}", highlight=False)
+    status = record.verdict.status + (", in no number" if record.verdict.status == "void" else "")
+    console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
         console.print(f"  {reason.text} Remedy: {reason.remedy}", markup=False, highlight=False)
     phases = Table(box=SIMPLE_HEAD)

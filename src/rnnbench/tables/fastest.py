@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.split import Cells, split
 from rnnbench.tables.time import IS_REFERENCE, KEY, NOT_EQUAL, RUN, compare
@@ -13,8 +14,9 @@ from rnnbench.tables.usable import run_values
 if TYPE_CHECKING:
     import pandas as pd
 
+OF_THE_IMPLEMENTATION = {"rnn", "options", "alias"}
 FASTEST_COLUMNS = [
-    *KEY, "contestants", "suspect", "seconds", "speedup", "low", "high", "words", "runner_up",
+    *CELL, "contestants", "suspect", "seconds", "speedup", "low", "high", "words", "runner_up",
     "lead", "lead_low", "lead_high", "lead_shown", "lead_is_speedup",
     "left_out", "equal",
 ]  # fmt: skip
@@ -37,7 +39,7 @@ def fastest(
 
     usable = run_values(frame)
     values, spreads = split(usable, KEY, RUN), pooled_spreads(usable, KEY)
-    told_by = {"rnn", "alias", *reference}
+    told_by = {*OF_THE_IMPLEMENTATION, *reference}
     same = [name for name in KEY if name not in told_by]
     rows = []
     contests: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
@@ -46,7 +48,9 @@ def fastest(
     for cells in contests.values():
         ordered = sorted(cells, key=lambda row: row["epoch_seconds"])
         ranked = [row for row in ordered if row["words"] != NOT_EQUAL]
-        axes = sorted(a for a in told_by - {"rnn", "alias"} if len({row[a] for row in cells}) > 1)
+        axes = sorted(
+            a for a in told_by - OF_THE_IMPLEMENTATION if len({row[a] for row in cells}) > 1
+        )
         if not ranked:
             continue
         unequal = [row for row in ordered if row["words"] == NOT_EQUAL]
@@ -64,7 +68,7 @@ def _contest(
 ) -> dict[str, Any]:
     first = ranked[0]
     row = {
-        **{name: first[name] for name in KEY},
+        **{name: first[name] for name in CELL},
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["speedup_suspect"]),

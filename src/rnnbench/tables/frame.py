@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.labels import in_words, of_section
+from rnnbench.records.labels import in_words, labelled, of_section
 from rnnbench.records.probed import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
+from rnnworker.options import OF_THE_FUNCTION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +37,12 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
     - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
     - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` where the run
-      has no such axis; `alias` (``""`` for none); `implementation`: `rnn`, with its alias.
-    - `variant`: the overrides in words (``batch=64, units=512``), ``""`` for the defaults;
-      `options`: those of them that change the section ``rnn``.
+      has no such axis; `alias` (``""`` for none).
+    - `options`: the overrides of the section ``rnn`` in words: with `rnn`, the implementation.
+    - `implementation`: what it is called: `rnn`, those of the `options` that choose how the
+      function is computed, and the alias.
+    - `variant`: what else makes another function or training of it (``batch=64, units=512``, and
+      ``activation=relu`` of ``rnn.options``), ``""`` for the defaults.
     - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
@@ -95,6 +99,9 @@ def run_facts(record: Record) -> dict[str, Any]:
     """The columns of the tidy frame that are the same in all rows of a run."""
     choices, alias = record.choices, record.alias or ""
     rnn = choices.get("rnn", "")
+    options, function = of_section(record.overrides, "rnn"), _function_options(record)
+    others = {key: value for key, value in record.overrides.items() if key not in options}
+    ways = {key: value for key, value in options.items() if key not in function}
     return {
         "record": record.key,
         "name": record.name,
@@ -104,11 +111,11 @@ def run_facts(record: Record) -> dict[str, Any]:
         "cell": choices.get("cell", ""),
         "build": choices.get("build", ""),
         "dataset": choices.get("dataset", ""),
-        "variant": in_words(record.overrides),
+        "variant": in_words({**others, **function}),
         "rnn": rnn,
-        "options": in_words(of_section(record.overrides, "rnn")),
+        "options": in_words(options),
         "alias": alias,
-        "implementation": implementation_of(rnn, alias),
+        "implementation": implementation_of(rnn, alias, in_words(ways)),
         "device": choices.get("device", ""),
         "machine": record.machine,
         "seed": record.seed,
@@ -126,9 +133,31 @@ def run_facts(record: Record) -> dict[str, Any]:
     }
 
 
-def implementation_of(rnn: str, alias: str) -> str:
-    """What an implementation is called on a page: its `rnn`, and its `alias` (``""``: none)."""
-    return f"{rnn} as {alias}" if alias else rnn
+def implementation_of(rnn: str, alias: str, options: str = "") -> str:
+    """What an implementation is called on a page: its `rnn` with its `options` in words, and its
+    `alias` (``""``: none)."""
+    name = labelled(rnn, options)
+    return f"{name} as {alias}" if alias else name
+
+
+def function_words(cell: Mapping[Any, Any]) -> list[str]:
+    """The words of a cell's `variant` that ``rnn.options`` may say: another function of the layer,
+    with the same certificate."""
+    words = str(cell["variant"]).split(", ")
+    return [word for word in words if word.partition("=")[0] in OF_THE_FUNCTION]
+
+
+def _function_options(record: Record) -> dict[str, Any]:
+    """``rnn.options`` that make another function, by their keys: those of the overrides, and those
+    in the choice's own file."""
+    rnn = record.config.get("rnn")
+    own = (rnn.get("options") if isinstance(rnn, Mapping) else None) or {}
+    given = {**{f"rnn.options.{name}": value for name, value in own.items()}, **record.overrides}
+    return {
+        key: value
+        for key, value in given.items()
+        if key.rpartition(".")[0] == "rnn.options" and key.rpartition(".")[2] in OF_THE_FUNCTION
+    }
 
 
 NOT_ATTESTED = "not attested: none was seen"

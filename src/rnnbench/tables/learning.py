@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.reference import KEY, Key, references
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import difference_interval
-from rnnbench.tables.time import KEY, reference_key
 from rnnbench.tables.usable import usable_epochs
 
 if TYPE_CHECKING:
@@ -40,13 +40,16 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
         return pd.DataFrame(columns=LEARNING_COLUMNS)
     doubted = epochs[epochs["verdict"] == "suspect"]
     suspect = doubted.groupby(KEY)["record"].nunique().to_dict()
-    names = epochs.drop_duplicates(KEY).set_index(KEY)["implementation"].to_dict()
-    both = _beside(epochs, reference)
+    first = epochs.drop_duplicates(KEY)
+    keys = list(first[KEY].itertuples(index=False, name=None))
+    names = dict(zip(keys, first["implementation"], strict=True))
+    against = references(keys, reference)
+    both = _beside(epochs, against)
     both["val_acc_gap"] = both["val_acc"] - both["val_acc_base"]
     both["loss_gap"] = (both["loss"] - both["loss_base"]).abs()
     rows = []
     for key, cell in split(both, KEY, ["seed", "val_acc", "val_acc_gap", "loss_gap"]).items():
-        wanted = reference_key(dict(zip(KEY, key, strict=True)), reference)
+        wanted = against[key]
         rows.append(
             {
                 **dict(zip(KEY, key, strict=True)),
@@ -63,12 +66,15 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     return found
 
 
-def _beside(epochs: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
-    """Loss and validation accuracy by cell, seed and epoch (runs of one seed averaged), with the
-    reference's of the same seed and epoch as `loss_base` and `val_acc_base`."""
+def _beside(epochs: pd.DataFrame, against: Mapping[Key, Key]) -> pd.DataFrame:
+    """Loss and validation accuracy by cell, seed and epoch (runs of one seed averaged), with those
+    of the cell that it is compared `against`, of the same seed and epoch, as `loss_base` and
+    `val_acc_base`."""
     by = [*KEY, "seed", "epoch"]
     means = epochs.groupby(by, sort=False)[["loss", "val_acc"]].mean().reset_index()
-    wanted = means[by].assign(alias="", **reference)
+    keys = zip(*(means[name] for name in KEY), strict=True)
+    others = zip(*(against[key] for key in keys), strict=True)
+    wanted = means[by].assign(**dict(zip(KEY, map(list, others), strict=True)))
     base = wanted.merge(means.assign(there=True), on=by, how="left")
     means["loss_base"], means["val_acc_base"] = base["loss"], base["val_acc"]
     return means[base["there"].eq(True)].copy()

@@ -16,14 +16,15 @@ DRAWN = 600
 def order(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run that is not void, as started on its machine.
 
-    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block`,
-    `planned` (place in the plan), `relative` (epoch seconds / mean of the cell, 1 = average),
-    `suspect`, `name`. Source: start times and epochs of the records.
+    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block`
+    (its number in the plan, text), `planned` (place in the plan), `relative` (epoch seconds / mean
+    of the cell, 1 = average), `suspect`, `name`. Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
     values["place"] = values.groupby("machine").cumcount() + 1
     values["relative"] = values["seconds"] / values.groupby(CELL)["seconds"].transform("mean")
     values["planned"] = values["order"]
+    values["block"] = values["block"].str.replace(r"^.*/", "", regex=True)
     return values[["place", "implementation", "device", "machine", "block", "planned",
                    "relative", "suspect", "name"]]  # fmt: skip
 

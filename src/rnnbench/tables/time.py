@@ -10,6 +10,7 @@ from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
+from rnnbench.tables.reference import KEY, references
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import (
     ONE_RUN,
@@ -33,8 +34,6 @@ NOT_EQUAL = "not the same function"
 FASTER, SLOWER = "faster", "slower"
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
-# What a reference may name, beside which everything else of a cell stays as it is.
-KEY = [name for name in CELL if name != "implementation"]
 RUN = ["seconds", "block", "suspect"]  # of a run, what a comparison needs
 
 
@@ -45,7 +44,7 @@ def time(
 ) -> pd.DataFrame:
     """One row per cell on one machine, from runs that are not void.
 
-    Columns: the cell (`model`, `cell`, `build`, `dataset`, `variant`, `rnn`, `alias`,
+    Columns: the cell (`model`, `cell`, `build`, `dataset`, `variant`, `rnn`, `options`, `alias`,
     `implementation`, `device`, `machine`); `runs`, `suspect` (how many of them);
     `epoch_seconds` (geometric mean of the runs' medians) with `epoch_low`, `epoch_high`
     (95 %); `ms_per_step`, `us_per_sample`; `evaluate_seconds`, `predict_seconds` (median
@@ -55,8 +54,7 @@ def time(
     (bootstrap, from ten runs on), `rank_p` (Mann and Whitney, from five); `equal` (``certified``,
     ``not certified``, ``not equal``, ``""``) and `equal_why`. Source: the records' epochs.
 
-    `reference` (axis → choice) is what a speed-up is relative to: the cell with the same
-    choices but these, without an alias unless `reference` names one. A cell that by its
+    `reference` (axis → choice) is what a speed-up is relative to (`references`). A cell that by its
     certificate does not compute the reference's function has no speed-up at all.
     """
     import pandas as pd
@@ -64,10 +62,10 @@ def time(
     values = run_values(frame)
     spreads = pooled_spreads(values, KEY)
     cells = split(values, KEY, [*RUN, "implementation", *PER_RUN])
+    against = references(cells, reference)
     rows = []
     for key, runs in cells.items():
-        cell = dict(zip(KEY, key, strict=True))
-        wanted = reference_key(cell, reference)
+        cell, wanted = dict(zip(KEY, key, strict=True)), against[key]
         base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
         equal = ("", "")
         if base is not None and wanted != key:
@@ -87,17 +85,12 @@ TIME_COLUMNS = [
 ]  # fmt: skip
 
 
-def reference_key(cell: Mapping[str, Any], reference: Mapping[str, str]) -> tuple[Any, ...]:
-    """The key (values of `KEY`) of the cell that `cell` is compared with."""
-    return tuple({**cell, "alias": "", **reference}[name] for name in KEY)
-
-
 def compare(runs: Rows, base: Rows, spread: Spread | None = None) -> Ratio:
     """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. Paired
     by block and with the pooled `spread` of the device where there is one and the blocks are
     complete."""
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
-    blocks_a, blocks_b = base["block"].astype(int).tolist(), runs["block"].astype(int).tolist()
+    blocks_a, blocks_b = base["block"].tolist(), runs["block"].tolist()
     ratio = ratio_interval(a, b, blocks_a, blocks_b)
     if spread is None or len(a) < 2 or not complete(blocks_a, blocks_b, len(a), len(b)):
         return ratio

@@ -10,7 +10,8 @@ from rnnbench.tables.frame import CELL
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = [*CELL, "name", "seed", "repeat", "block", "order", "started", "verdict", "reasons"]
+FACTS = [*CELL, "name", "seed", "repeat", "order", "started", "verdict", "reasons"]
+BLOCK = ["machine", "site", "experiment", "block"]
 
 
 def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -25,11 +26,14 @@ def run_values(frame: pd.DataFrame) -> pd.DataFrame:
     `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch;
     `evaluate`, `predict` (median later call, seconds, missing where not measured);
     `suspect` (bool); `not_learning` (bool: its certificate says that its steps apply another
-    gradient than the one that they compute).
+    gradient than the one that they compute); `block` (text): which block of which experiment, where
+    and on which machine: block 0 of another experiment was measured at another time.
     """
     epochs = usable_epochs(frame)
     by_run = epochs.groupby("record", sort=False)
     values = by_run[FACTS].first()
+    parts = by_run[BLOCK].first().astype({"block": "Int64"}).astype(str)
+    values["block"] = parts[BLOCK[0]].str.cat(parts[BLOCK[1:]], sep="/")
     values["seconds"] = by_run["seconds"].median()
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()

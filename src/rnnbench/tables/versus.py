@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import UNEQUAL, Certificates
+from rnnbench.tables.frame import function_words
 from rnnbench.tables.pooling import pooled_spreads, shared
 from rnnbench.tables.stats import Ratio
 from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare, in_words
@@ -28,20 +30,23 @@ def versus(
     certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
 ) -> pd.DataFrame:
     """One row per pair of cells, one that all words of `a` choose and one of `b`, alike in every
-    axis but those in which the words of `a` and `b` differ.
+    axis but those in which the words of `a` and `b` differ. What both choose stands for `a`, or for
+    `b` where that has nothing else.
 
     Columns: `same` (what they share), `a`, `b` (what tells them apart), `runs_a`, `runs_b`,
     `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = b's seconds / a's (how
     much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool); `equal` and
-    `equal_why` as in the time table. A pair whose certificate finds that it is not the same
-    function has no ratio.
+    `equal_why` as in the time table. A pair whose certificate or ``rnn.options`` say that it is not
+    the same function has no ratio.
     """
     import numpy as np
     import pandas as pd
 
     values = run_values(frame)
-    mine = values[[_chosen(row, a) for row in values.to_dict("records")]]
-    theirs = values[[_chosen(row, b) for row in values.to_dict("records")]]
+    rows_of = values.to_dict("records")
+    of_a, of_b = (np.array([_chosen(row, words) for row in rows_of], bool) for words in (a, b))
+    of_a, of_b = (of_a, of_b & ~of_a) if (of_b & ~of_a).any() else (of_a & ~of_b, of_b)
+    mine, theirs = values[of_a], values[of_b]
     if mine.empty or theirs.empty:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
     apart = [axis for axis in KEY if set(mine[axis]) & set(theirs[axis]) == set()]
@@ -54,7 +59,7 @@ def versus(
             found = others.get(key)
             for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
                 first, second = ({name: side[name].iat[0] for name in KEY} for side in (one, other))
-                equal, why = certificates.judge(first, second)
+                equal, why = _judged(first, second, certificates)
                 left, right = (
                     {name: side[name].to_numpy() for name in RUN} for side in (one, other)
                 )
@@ -62,9 +67,9 @@ def versus(
                 varied = [name for name in alike if values[name].nunique() > 1]
                 rows.append(
                     {
-                        "same": " ".join(str(one[name].iat[0]) for name in varied),
-                        "a": " ".join(filter(None, (str(one[name].iat[0]) for name in apart))),
-                        "b": " ".join(filter(None, (str(other[name].iat[0]) for name in apart))),
+                        "same": _said(first, varied),
+                        "a": _said(first, apart),
+                        "b": _said(second, apart),
                         "runs_a": len(one),
                         "runs_b": len(other),
                         "seconds_a": float(np.exp(np.log(one["seconds"]).mean())),
@@ -78,6 +83,36 @@ def versus(
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
+def void_words(frame: pd.DataFrame, words: Sequence[str]) -> list[str]:
+    """That runs which all of `words` choose are void, so in no comparison, with the commonest
+    reason; nothing where none is."""
+    void = frame[(frame["phase"] == "run") & (frame["verdict"] == "void")]
+    chosen = [row for row in void.to_dict("records") if _chosen(row, words)]
+    if not chosen:
+        return []
+    ((why, _),) = Counter(row["reasons"] for row in chosen).most_common(1)
+    if len(chosen) == 1:
+        return [f"{chosen[0]['name']} is void and in no number: {why}"]
+    return [f"{len(chosen)} runs of {','.join(words)!r} are void and in no number: {why}"]
+
+
+def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
+    """What a cell has of `axes`; options that `variant` says already only once."""
+    function = function_words(cell)
+    options = [word for word in str(cell["options"]).split(", ") if word not in function]
+    texts = {**cell, "options": ", ".join(options)}
+    return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
+
+
+def _judged(
+    a: Mapping[str, Any], b: Mapping[str, Any], certificates: Certificates
+) -> tuple[str, str]:
+    ours, theirs = (", ".join(function_words(cell)) or "no such option" for cell in (a, b))
+    if ours != theirs:
+        return UNEQUAL, f"rnn.options make another function: {ours} against {theirs}"
+    return certificates.judge(a, b)
+
+
 def _ratio(ratio: Ratio, equal: str) -> dict[str, object]:
     if equal == UNEQUAL:
         return {"words": NOT_EQUAL}
@@ -87,7 +122,8 @@ def _ratio(ratio: Ratio, equal: str) -> dict[str, object]:
 
 def _chosen(row: dict[object, object], words: Sequence[str]) -> bool:
     """Whether every word is a choice, a machine or an override of the run, or fits its name."""
-    facts = {str(row[axis]) for axis in KEY} | set(str(row["variant"]).split(", "))
+    facts = {str(row[axis]) for axis in KEY}
+    facts |= {word for axis in ("variant", "options") for word in str(row[axis]).split(", ")}
     return all(
         word in facts or fnmatch.fnmatchcase(str(row["name"]), word) for word in words if word
     )

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rnnbench import host, locks, stopping
-from rnnbench.closing import closing_lines
+from rnnbench.closing import Closing, closing
 from rnnbench.errors import RunError
 from rnnbench.planning import write_plan
 from rnnbench.workflow.job import Job
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 
 class Session:
@@ -55,8 +60,29 @@ class Session:
         if failed:
             with contextlib.suppress(Exception):
                 self._report_what_is_there()
-        for line in closing_lines(self.job.plan, self.job.root, self.job.results, failed):
+        for line in self._closing.lines:
             print(f"rnnbench: {line}", file=sys.stderr)
+
+    def follow(self, workflow: Workflow) -> None:
+        """Ends this process with the exit code of `closing`, and says what is void where nothing is
+        to be done. Snakemake calls no hook then, and takes no exit code from one."""
+        execute = workflow.execute
+
+        def executed(*arguments, **named) -> None:
+            execute(*arguments, **named)
+            if workflow.dryrun or not workflow.is_main_process:
+                return
+            if "_closing" not in vars(self) and self._closing.void:
+                self.end()
+            if self._closing.exit_code:
+                sys.exit(self._closing.exit_code)
+
+        workflow.execute = executed
+
+    @cached_property
+    def _closing(self) -> Closing:
+        """To be looked at when all is done."""
+        return closing(self.job.plan, self.job.root, self.job.results)
 
     def _report_what_is_there(self) -> None:
         from rnnbench.commands import report

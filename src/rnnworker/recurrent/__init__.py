@@ -1,7 +1,8 @@
 """One module per RNN implementation, each with these functions:
 
 - ``make(keras, cell, units, options)``: a layer. `options` are ``return_sequences``,
-  ``go_backwards``, ``dropout``, ``recurrent_dropout``, ``name``, and those of ``rnn.options``.
+  ``go_backwards``, ``dropout``, ``recurrent_dropout``, ``name``, and those of ``rnn.options``
+  that it honours (``rnnworker.options``).
 - ``to_canonical(layer)``: its weights as ``{"kernel", "recurrent", "bias"}``.
 - ``from_canonical(layer, arrays)``: sets them.
 - ``gradients_to_canonical(layer, values)`` where gradients travel otherwise than weights; else
@@ -10,8 +11,10 @@
 
 import importlib
 
+from rnnworker.options import HONOURED, honoured, not_honoured
 from rnnworker.recurrent import both_directions
-from rnnworker.recurrent.names import IMPLEMENTATIONS
+
+IMPLEMENTATIONS = tuple(HONOURED)
 
 
 def implementation(name):
@@ -36,6 +39,15 @@ class Recurrent:
         self._rnn = config["rnn"]
         self._without_dropout = bool(config.get("certifying"))
         self.module = implementation(self._rnn["implementation"])
+        ignored = not_honoured(config)
+        if ignored:
+            raise ValueError(
+                "rnn.implementation {} does not honour rnn.options.{}: it honours {}".format(
+                    self._rnn["implementation"],
+                    ignored[0],
+                    ", ".join(honoured(config)) or "no options",
+                )
+            )
         self.layers = []
 
     def __call__(self, units, **options):

@@ -1,0 +1,51 @@
+"""Which cell each cell is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rnnbench.tables.frame import CELL
+
+# What a reference may name, beside which everything else of a cell stays as it is.
+KEY = [name for name in CELL if name != "implementation"]
+Key = tuple[Any, ...]
+
+
+def references(cells: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
+    """Key (values of `KEY`) of each of `cells` → the key of the cell that it is compared with,
+    which need not be there.
+
+    That one has the same choices but those that `reference` (axis → choice) names, no alias unless
+    `reference` names one, and computes the same function. The options of an implementation belong
+    to it, so where `reference` names the implementation they may differ: the one without options of
+    its own is taken, else the one with the same, else the only one there is.
+    """
+    keys = list(dict.fromkeys(cells))
+    alike: dict[Key, list[str]] = {}
+    for key in keys:
+        cell = dict(zip(KEY, key, strict=True))
+        alike.setdefault(_without_options(cell), []).append(cell["options"])
+    found = {}
+    for key in keys:
+        cell = dict(zip(KEY, key, strict=True))
+        wanted = {**cell, "alias": "", **reference}
+        if "rnn" in reference:
+            wanted["options"] = _options(cell, alike.get(_without_options(wanted), []))
+        found[key] = tuple(wanted[name] for name in KEY)
+    return found
+
+
+def _options(cell: Mapping[str, Any], there: list[str]) -> str:
+    """Which options the reference of `cell` has, of those that are `there`."""
+    function = set(str(cell["variant"]).split(", "))
+    plain = [options for options in there if not options or set(options.split(", ")) <= function]
+    if plain:
+        return plain[0]
+    if cell["options"] in there or len(there) != 1:
+        return str(cell["options"])
+    return there[0]
+
+
+def _without_options(cell: Mapping[str, Any]) -> Key:
+    return tuple(cell[name] for name in KEY if name != "options")

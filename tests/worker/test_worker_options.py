@@ -1,0 +1,140 @@
+"""``rnn.options``: what is listed as honoured changes the layer that is built, and nothing else is
+taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rnnworker import options
+from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent
+from tests.conftest import ROOT
+from tests.worker.building import build_python
+
+# What stands in Keras's layers beside what is honoured, what others honour, and what nobody knows.
+OTHERS = (
+    *("use_bias", "dropout", "kernel_initializer", "unit_forget_bias", "unroll", "use_cudnn"),
+    *("reset_after", "stateful", "go_backwards", "activaton", "op", "class", "implementation"),
+    *options.OF_THE_FUNCTION,
+)
+# Build → its Python, framework, and the implementations whose layers can be made there on a CPU.
+BUILDS = {
+    "current": (None, "keras3_tensorflow", ("keras", "auto", "cudnn", "cell", "unrolled")),
+    "tf_1_15": ("3.7", "keras2_tensorflow1", ("keras", "auto", "cell", "legacy_cudnn")),
+    "tf_1_2": ("3.6", "keras206_tensorflow1", ("keras", "auto", "unrolled")),
+}
+SCRIPT = '''
+import json, os, sys
+os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+source, framework, names = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+sys.path.insert(0, source)
+if framework == "keras2_tensorflow1":
+    import tensorflow
+    keras = tensorflow.keras
+else:
+    import keras
+from rnnworker.options import honoured
+from rnnworker.recurrent import Recurrent
+
+VALUES = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "implementation": 1}
+if framework == "keras2_tensorflow1":
+    VALUES["implementation"] = 2  # its default is 1; Keras 3's is 2, that of Keras 2.0.6 is 0
+
+
+def seen(layer, option):
+    """What the layer and the cell inside it have of an option, in words."""
+    holders = [one for one in (layer, getattr(layer, "cell", None)) if hasattr(one, option)]
+    values = [getattr(one, option) for one in holders]
+    return [
+        one if one is None or isinstance(one, int) else getattr(one, "__name__", type(one).__name__)
+        for one in values
+    ]
+
+
+def value_of(option):
+    if option.endswith("regularizer"):
+        return "l2"
+    return "non_neg" if option.endswith("constraint") else VALUES[option]
+
+
+found = {}
+for name in names:
+    for cell in ("lstm", "rnn_tanh"):
+        if (name, cell) in (("cudnn", "rnn_tanh"), ("legacy_cudnn", "rnn_tanh")):
+            continue
+        config = {"cell": {"name": cell}, "build": {"framework": framework}}
+        config["rnn"] = {"implementation": name}
+        for option in honoured(config):
+            rnn = {"implementation": name, "options": {option: value_of(option)}}
+            plain, other = Recurrent(keras, config)(4), Recurrent(keras, dict(config, rnn=rnn))(4)
+            found[" ".join([name, cell, option])] = [seen(plain, option), seen(other, option)]
+print(json.dumps(found))
+'''
+
+
+def config(name: str, cell: str, framework: str | None, given: tuple[str, ...]) -> dict:
+    rnn = {"implementation": name, "options": dict.fromkeys(given)}
+    return {"cell": {"name": cell}, "rnn": rnn, "build": {"framework": framework}}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_an_honoured_option_is_in_the_layer_that_is_made(
+    build: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    version, framework, names = BUILDS[build]
+    python = sys.executable
+    if version is not None:
+        python = str(build_python(build, version, tmp_path_factory))
+    done = subprocess.run(
+        [python, "-c", SCRIPT, str(ROOT / "src"), framework, ",".join(names)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    listed = {
+        f"{name} {cell} {option}"
+        for name in names
+        for cell in ("lstm", "rnn_tanh")
+        if not (name.endswith("cudnn") and cell == "rnn_tanh")
+        for option in options.honoured(config(name, cell, framework, ())) or ()
+    }
+    assert set(found) == listed
+    assert {key for key, (plain, other) in found.items() if plain == other} == set()
+    assert found["keras lstm activation"] in ([["tanh"], ["relu"]], [["tanh"] * 2, ["relu"] * 2])
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_relu"])
+def test_the_worker_takes_no_other_option(name: str, cell: str) -> None:
+    for framework in (None, "keras3_torch", "keras2_tensorflow1", "keras206_tensorflow1"):
+        known = options.honoured(config(name, cell, framework, ()))
+        for option in OTHERS:
+            asked = config(name, cell, framework, (option,))
+            if option in known:
+                Recurrent(None, asked)
+                continue
+            with pytest.raises(ValueError, match=f"{name} does not honour rnn.options.{option}"):
+                Recurrent(None, asked)
+
+
+def test_block_ignores_an_activation_and_so_refuses_it() -> None:
+    with pytest.raises(ValueError, match=r"block does not honour .*activation: it honours no opti"):
+        Recurrent(None, config("block", "lstm", None, ("activation",)))
+
+
+def test_what_a_layer_is_multiplied_by_is_an_option_where_it_has_an_effect() -> None:
+    def has(name: str, cell: str, framework: str) -> bool:
+        return "implementation" in options.honoured(config(name, cell, framework, ()))
+
+    assert has("keras", "lstm", "keras3_jax")
+    assert not has("keras", "rnn_tanh", "keras2_tensorflow2")
+    assert has("keras", "rnn_tanh", "keras206_tensorflow1")
+    assert has("auto", "lstm", "keras2_tensorflow1")
+    assert not has("auto", "lstm", "keras2_tensorflow2"), "cuDNN's stand-in has no such choice"
