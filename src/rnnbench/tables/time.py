@@ -15,9 +15,9 @@ from rnnbench.tables.stats import (
     ONE_RUN,
     Ratio,
     block_differences,
-    complete,
     mean_interval,
     ratio_interval,
+    together,
 )
 from rnnbench.tables.usable import run_values
 
@@ -31,6 +31,7 @@ NO_REFERENCE = "no reference run"
 NOT_EQUAL = "not the same function"
 
 FASTER, SLOWER = "faster", "slower"
+CONFIDENCE = 0.95
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
 # What a reference may name, beside which everything else of a cell stays as it is.
@@ -92,16 +93,18 @@ def reference_key(cell: Mapping[str, Any], reference: Mapping[str, str]) -> tupl
     return tuple({**cell, "alias": "", **reference}[name] for name in KEY)
 
 
-def compare(runs: Rows, base: Rows, spread: Spread | None = None) -> Ratio:
+def compare(runs: Rows, base: Rows, spread: Spread | None = None, among: int = 1) -> Ratio:
     """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. Paired
-    by block and with the pooled `spread` of the device where there is one and the blocks are
-    complete."""
+    by the blocks that both have, and with the pooled `spread` of the device where there is one.
+    As one of `among` comparisons with the same cell, its interval holds together with the others'.
+    """
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
-    blocks_a, blocks_b = base["block"].astype(int).tolist(), runs["block"].astype(int).tolist()
-    ratio = ratio_interval(a, b, blocks_a, blocks_b)
-    if spread is None or len(a) < 2 or not complete(blocks_a, blocks_b, len(a), len(b)):
+    blocks_a, blocks_b = base["block"].tolist(), runs["block"].tolist()
+    ratio = ratio_interval(a, b, blocks_a, blocks_b, together(CONFIDENCE, among))
+    pairs = block_differences(a, b, blocks_a, blocks_b)
+    if spread is None or len(pairs) < 2:
         return ratio
-    return pooled(ratio, block_differences(a, b, blocks_a, blocks_b), spread)
+    return pooled(ratio, pairs, spread, CONFIDENCE, among)
 
 
 def in_words(ratio: Ratio) -> str:
