@@ -10,7 +10,7 @@ from rnnbench.sources.price import PriceList
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval, ratio_interval
-from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare
+from rnnbench.tables.time import KEY, NOT_EQUAL, NOT_LEARNING, RUN, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def cost(
     runs, spreads = split(values, KEY, [*RUN, "epochs"]), pooled_spreads(values, KEY)
     wanted = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
-    usable = time_table[time_table["words"] != NOT_EQUAL]
+    usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
     for _, cells in usable.groupby(TASK, sort=False):
         fastest = cells.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         places = fastest.sort_index().to_dict("records")
