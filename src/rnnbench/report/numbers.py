@@ -80,7 +80,7 @@ def percent(value: Any) -> str:
 def percent_span(low: Any, high: Any) -> str:
     if not (is_number(low) and is_number(high)):
         return NOTHING
-    return f"{percent(low).removesuffix(' %')}–{percent(high)}"
+    return f"{percent(low).removesuffix(' %')}–{percent(high) if high <= 1 else 'over 100 %'}"
 
 
 def spread(value: Any) -> str:
