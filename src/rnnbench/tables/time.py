@@ -51,8 +51,8 @@ def time(
     Columns: the cell (`model`, `cell`, `build`, `dataset`, `variant`, `rnn`, `alias`,
     `implementation`, `device`, `machine`); `runs`, `suspect` (how many of them);
     `epoch_seconds` (geometric mean of the runs' medians) with `epoch_low`, `epoch_high`
-    (95 %); `ms_per_step`, `us_per_sample`; `evaluate_seconds`, `predict_seconds` (median
-    later call, geometric mean over runs); `speedup` = reference's seconds / own seconds on
+    (95 %); `ms_per_step`, `us_per_sample`, `samples` (of an epoch); `evaluate_seconds`,
+    `predict_seconds` (median later call, geometric mean over runs); `speedup` = reference's seconds / own seconds on
     the same machine, with `speedup_low`, `speedup_high`, `method`, `shown_different`,
     `words`, `speedup_suspect` (bool: own or the reference's runs are); `boot_low`, `boot_high`
     (bootstrap, from ten runs on), `rank_p` (Mann and Whitney, from five); `equal` (``certified``,
@@ -93,7 +93,7 @@ def time(
 PER_RUN = ["steps", "samples", "evaluate", "predict"]
 TIME_COLUMNS = [
     *CELL, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
-    "us_per_sample", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
+    "us_per_sample", "samples", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
     "speedup_high", "method", "shown_different", "words", "speedup_suspect", "boot_low",
     "boot_high", "rank_p", "equal", "equal_why", "not_learning",
 ]  # fmt: skip
@@ -161,6 +161,7 @@ def _row(
         "epoch_high": seconds.high,
         "ms_per_step": 1e3 * seconds.estimate / statistics.median(runs["steps"].tolist()),
         "us_per_sample": 1e6 * seconds.estimate / statistics.median(runs["samples"].tolist()),
+        "samples": int(statistics.median(runs["samples"].tolist())),
         "evaluate_seconds": _mean(runs["evaluate"]),
         "predict_seconds": _mean(runs["predict"]),
         "speedup_suspect": bool(runs["suspect"].any()),

@@ -1,4 +1,4 @@
-"""Keras 2.0.6, the package, on TensorFlow 1.2: the stack of the K80 and P100 tables.
+"""Keras 2.0.6, the package, on TensorFlow 1.2: the stack of the CPU against GPU article of 2017.
 
 Outputs and gradients are exact, but in some graphs every training step applies another gradient, up
 to 28 % off, in others none does (``benchmarks/plain/one_step.py``; its README has the counts). The
