@@ -11,6 +11,7 @@ import pytest
 
 from rnnbench.records.record import Reason, Verdict
 from rnnbench.tables.accuracy import accuracy
+from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.cost import cost
 from rnnbench.tables.fastest import extra_ratios, fastest
@@ -218,6 +219,17 @@ def test_what_does_not_learn_what_it_computes_is_no_contestant():
     assert (row["name"], row["contestants"]) == ("block", 2)
     assert row["left_out"] == "`cell` (does not learn what it computes: steps 210 % off)"
     assert set(cost(frame, table, None, REFERENCE)["implementation"]) == {"block"}
+
+
+def test_a_build_that_does_not_learn_what_it_computes_is_no_faster_or_slower():
+    records = [
+        dataclasses.replace(one, choices={**one.choices, "build": build})
+        for build in ("new", "old") for rnn in ("keras", "cell") for one in some({rnn: 0.5})
+    ]  # fmt: skip
+    table = builds(tidy(records), {"build": "new"}, Steps())
+    found = table[table["build"] == "old"].set_index("rnn")
+    assert found.loc["cell", "words"] == "does not learn what it computes"
+    assert pd.isna(found.loc["cell", "change"]) and found.loc["keras", "change"] > 0
 
 
 def test_a_reference_that_does_not_learn_what_it_computes_gives_no_speedup():

@@ -52,6 +52,8 @@ def headline(
     of these names."""
     base = f"`{', '.join(reference.values())}`"
     contests = fastest[fastest["contestants"] > 1]
+    if not fastest["contestants"].any():
+        return Answer("No run gave a number that can be compared.", _gone(fastest))
     if contests.empty:
         return Answer(
             "Each network has been run with one implementation, so there is nothing to compare; "

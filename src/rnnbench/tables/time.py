@@ -52,9 +52,10 @@ def time(
     `implementation`, `device`, `machine`); `runs`, `suspect` (how many of them);
     `epoch_seconds` (geometric mean of the runs' medians) with `epoch_low`, `epoch_high`
     (95 %); `ms_per_step`, `us_per_sample`, `samples` (of an epoch); `evaluate_seconds`,
-    `predict_seconds` (median later call, geometric mean over runs); `speedup` = reference's seconds / own seconds on
-    the same machine, with `speedup_low`, `speedup_high`, `method`, `shown_different`,
-    `words`, `speedup_suspect` (bool: own or the reference's runs are); `boot_low`, `boot_high`
+    `predict_seconds` (median later call, geometric mean over runs); `speedup` = reference's
+    seconds / own seconds on the same machine, with `speedup_low`, `speedup_high`, `method`,
+    `shown_different`, `words`, `speedup_suspect` (bool: own or the reference's runs are);
+    `boot_low`, `boot_high`
     (bootstrap, from ten runs on), `rank_p` (Mann and Whitney, from five); `equal` (``certified``,
     ``not certified``, ``not equal``, ``""``) and `equal_why`; `not_learning`: why its training
     step applies another gradient than it computes (``""``: nothing says so). Source: the records'
@@ -75,18 +76,14 @@ def time(
         cell = dict(zip(KEY, key, strict=True))
         wanted = reference_key(cell, reference)
         base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
-        equal, wrong = ("", ""), ""
-        own_fault = why_not_learning(certificates, cell)
-        if own_fault:
-            wrong = NOT_LEARNING
-        elif base is not None and why_not_learning(certificates, other):
-            wrong = WRONG_REFERENCE
+        equal = ("", "")
+        wrong = wrong_steps(certificates, cell, other if base is not None else cell)
         if base is not None and wanted != key:
             equal = certificates.judge(cell, other)
         spread = shared(spreads, cell, other)
         rows.append({**cell, **_row(runs, base, wanted == key, equal, wrong, spread),
                      "equal": equal[0], "equal_why": equal[1],
-                     "not_learning": own_fault})  # fmt: skip
+                     "not_learning": why_not_learning(certificates, cell)})  # fmt: skip
     return pd.DataFrame(rows, columns=TIME_COLUMNS)
 
 
@@ -104,6 +101,15 @@ def why_not_learning(certificates: Certificates, cell: Mapping[str, Any]) -> str
     where no certificate says so."""
     ask = getattr(certificates, "why_not_learning", None)
     return (ask(cell) if ask else None) or ""
+
+
+def wrong_steps(
+    certificates: Certificates, cell: Mapping[str, Any], base: Mapping[str, Any]
+) -> str:
+    """Why `cell` gets no speed-up over `base` by what their steps apply, ``""`` where it may."""
+    if why_not_learning(certificates, cell):
+        return NOT_LEARNING
+    return WRONG_REFERENCE if why_not_learning(certificates, base) else ""
 
 
 def reference_key(cell: Mapping[str, Any], reference: Mapping[str, str]) -> tuple[Any, ...]:
