@@ -223,7 +223,7 @@ def test_what_does_not_learn_what_it_computes_is_no_contestant():
 
 def test_a_build_that_does_not_learn_what_it_computes_is_no_faster_or_slower():
     records = [
-        dataclasses.replace(one, choices={**one.choices, "build": build})
+        dataclasses.replace(one, choices={**one.choices, "build": build}, name=one.name + build)
         for build in ("new", "old") for rnn in ("keras", "cell") for one in some({rnn: 0.5})
     ]  # fmt: skip
     table = builds(tidy(records), {"build": "new"}, Steps())

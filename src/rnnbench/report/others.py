@@ -29,7 +29,8 @@ def beside_section(speed: pd.DataFrame, published: Sequence[PublishedRow]) -> Se
     rows: list[Row] = []
     learnt = speed[speed["not_learning"] == ""]
     beside: set[PublishedRow] = set()
-    for (model, cell, samples), own in learnt.groupby(["model", "cell", "samples"], sort=False):
+    for key, own in learnt.groupby(["model", "cell", "samples"], sort=False):
+        model, cell, samples = str(key[0]), str(key[1]), int(own["samples"].iloc[0])
         theirs = [
             row for row in published if _is_of(row, model, cell) and samples == row.train_samples
         ]
