@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from rnnbench.records.record import Verdict
 from rnnbench.report.content import content
-from tests.factory import make_record
+from tests.factory import VOID, make_record
 from tests.report.made_up import EXPERIMENT
 
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
@@ -75,3 +76,30 @@ def test_networks_of_one_row_each_are_named_by_their_model_and_one_dot_is_not_dr
         (record.choices["model"], "") for record in made
     ]
     assert not found.figures_of("time")
+
+
+def test_void_cells_and_suspect_ones_are_named_in_the_headline_and_the_lines():
+    made = []
+    for one in many(CELLS):
+        rnn, cell = one.choices["rnn"], one.choices["cell"]
+        if (rnn, cell) == ("keras", "gru"):
+            one = dataclasses.replace(one, verdict=VOID)
+        if rnn == "keras" and cell == "lstm":
+            one = dataclasses.replace(one, verdict=Verdict("suspect"))
+        made.append(one)
+    found = content(made, EXPERIMENT)
+    assert (
+        "Void, so in no number: `keras` (the loss is not finite from epoch 2) for digits_rnn"
+        in (found.answers[0].same)
+    )
+    rows = {row.head: row.cells for row in found.answer_sheets[0].rows}
+    assert "gru" not in rows  # one cell is no contest
+    assert rows["lstm"][:2] == ("unrolled", "1.25× (reference †)") and rows["lstm"][3] == "keras †"
+    assert rows["rnn_tanh"][:2] == ("unrolled", "1.25×")
+
+
+def test_where_every_run_is_void_that_is_the_answer():
+    found = content([dataclasses.replace(one, verdict=VOID) for one in many(CELLS)], EXPERIMENT)
+    (answer,) = found.answers
+    assert answer.fast == "No run gave a number that can be compared."
+    assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.same

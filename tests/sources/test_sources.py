@@ -9,16 +9,23 @@ import pytest
 
 from rnnbench.commands.publish import main as publish
 from rnnbench.errors import ConfigError
+from rnnbench.report.others import beside_section
+from rnnbench.report.published import published_sections
 from rnnbench.sources.price import choose_prices, read_prices
-from rnnbench.sources.published import COLUMNS, parse_row, read_published
+from rnnbench.sources.published import COLUMNS, append_row, parse_row, read_published
 from rnnbench.tables.articles import (
     CPU_GPU,
+    K80_P100,
     cudnn_speedups,
     published_frame,
     relative_to_k80,
     step_table,
+    user_table,
 )
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.time import time
 from tests.conftest import ROOT
+from tests.factory import make_record
 
 FOLDER = Path(ROOT) / "reports" / "published"
 ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
@@ -43,6 +50,71 @@ def test_the_ratios_of_the_sources(table):
     assert round(cudnn["speedup_generic"], 1) == 14.7  # 1012 / 69
     assert round(cudnn["speedup_cpu"], 1) == 54.4  # 3755 / 69
     assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235) and len(steps) == 5
+
+
+def test_the_k80_and_p100_rows_say_what_their_source_says(table):
+    own = table[table["source"] == K80_P100].set_index(["device", "implementation"])
+    # Third epochs of the two notebooks (P100) and the two screenshots (K80).
+    assert own[["loss", "val_loss"]].to_numpy().tolist() == [
+        [0.1142, 0.1028], [0.0828, 0.0665], [0.1101, 0.0729], [0.0434, 0.0577],
+    ]  # fmt: skip
+    # The notebooks import tensorflow.keras and name no version and no package.
+    assert not own["framework"].str.contains("2.2.2").any() and not own["build"].any()
+    assert own["caveat"].str.contains("three validations of 10,000 images and tracing").all()
+    assert own["caveat"].str.contains("scaled per column").all()
+
+
+def test_text_generation_has_no_validation_and_the_implementation_is_said(table):
+    text = table[table["workload"].isin(["lstm_text_generation", "text_generator_keras"])]
+    assert len(text) == 24 and text["val_loss"].isna().all()
+    assert text["caveat"].str.contains("no validation").all()
+    first = text[text["source"] == CPU_GPU[0]]
+    assert len(first) == 18 and first["caveat"].str.contains("implementation=2").all()
+    both_ways = table[
+        (table["source"] == CPU_GPU[0]) & (table["workload"] == "imdb_bidirectional_lstm")
+    ]
+    assert len(both_ways) == 9 and both_ways["caveat"].str.contains("implementation=0").all()
+
+
+def test_a_bound_is_no_time(table, tmp_path):
+    told = user_table(table).to_dict("records")
+    assert [(row["train_seconds"], row["below"]) for row in told] == [(630, False), (60, True)]
+    assert told[1]["speedup"] == pytest.approx(10.5)
+    section = next(one for one in published_sections(read_published(FOLDER)) if one.id == "samples")
+    assert section.sheets[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
+    # Written and read again it is a bound still.
+    bound = parse_row({**ROW, "train_seconds": "<60"}, "here")
+    append_row(tmp_path / "published" / "own.csv", bound)
+    assert read_published(tmp_path / "published") == [bound] and bound.below
+
+
+def measured(**changes):
+    table = time(tidy([make_record(epochs=2)]), {"rnn": "keras"})
+    return table.assign(model="mnist_rnn", samples=60000, us_per_sample=80.0, **changes)
+
+
+def test_side_by_side_stand_rows_of_the_same_cell_and_samples():
+    rows = read_published(FOLDER)
+    section = beside_section(measured(), rows)
+    (sheet,) = section.sheets
+    assert {row.group for row in sheet.rows} == {
+        "mnist_rnn, lstm, 60,000 samples an epoch: measured here",
+        "mnist_rnn, lstm, 60,000 samples an epoch: published by others",
+    }
+    assert [row.cells[3] for row in sheet.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
+    for other in (measured(cell="gru"), measured().assign(samples=1438)):
+        section = beside_section(other, rows)
+        assert not section.sheets and bool(section)
+        assert section.words == (
+            "Not beside them, as the cell type or the samples are others or not known: 4 rows of "
+            "`mnist_rnn, lstm` (60,000 samples an epoch) by ASH1998/mnist-CuDNNLSTM.",
+        )
+    assert not beside_section(measured().assign(model="mine"), rows)
+
+
+def test_a_model_without_a_recurrent_layer_needs_no_cell():
+    section = beside_section(measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER))
+    assert section.sheets[0].rows[0].group == "mnist_mlp, 60,000 samples an epoch: measured here"
 
 
 def test_relative_to_the_k80_by_hand(table):

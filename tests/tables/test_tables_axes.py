@@ -61,6 +61,23 @@ def test_without_a_price_there_is_no_cost():
     assert not table["on_front"].any()
 
 
+def test_places_of_one_machine_are_compared_by_their_common_blocks_and_machines_are_not():
+    drift = (1.0, 1.3, 1.7, 1.1)
+    one, two = (
+        [make_record(device=device, repeat=r, epoch_seconds=level * d) for r, d in enumerate(drift)]
+        for device, level in (("cpu_1", 2.0), ("cpu_2", 1.0))
+    )
+    for other, width in ((two, 0.0), (two[1:], 0.0)):  # a void or lost run costs its block only
+        frame = tidy([*one, *other])
+        row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
+        assert row["relative"] == pytest.approx(0.5)
+        assert row["relative_high"] - row["relative_low"] == pytest.approx(width)
+    elsewhere = [dataclasses.replace(record, machine="other-1") for record in two]
+    frame = tidy([*one, *elsewhere])
+    row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
+    assert row["relative_low"] < 0.4 and row["relative_high"] > 0.6
+
+
 def test_builds_by_hand():
     records = [
         in_build(build, repeat=repeat, epoch_seconds=level * noise)

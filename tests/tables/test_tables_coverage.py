@@ -13,6 +13,7 @@ import pytest
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
 from rnnbench.tables.stats import block_differences, ratio_interval, run_value
+from rnnbench.tables.time import compare
 
 TRIES = 2000
 
@@ -32,6 +33,18 @@ def used(logs, pool=True):
     if not pool or len(a) >= POOLED_BELOW or len(logs) < 3:
         return ratio
     return pooled(ratio, block_differences(a, b, blocks, blocks), spread_of(logs))
+
+
+def used_of_some(logs):
+    """As `used` of logs with NaN where a run is missing."""
+    sides = [np.flatnonzero(~np.isnan(side)) for side in logs[:2]]
+    rows = [
+        {"seconds": np.exp(side[blocks]), "block": blocks}
+        for side, blocks in zip(logs, sides, strict=False)
+    ]
+    several = logs[(~np.isnan(logs)).sum(axis=1) > 1]
+    pool = logs.shape[1] < POOLED_BELOW and len(several) >= 3
+    return compare(rows[1], rows[0], spread_of(several) if pool else None)
 
 
 def shown_different(logs, **how):
@@ -59,6 +72,25 @@ def test_a_against_a_from_epochs_that_differ_as_measured_ones_do(run, epoch, rep
     assert 0.03 <= shown_different(np.log(seconds)) <= 0.07
 
 
+# As runs are lost: void ones, or a cell that was known well enough before the others.
+@pytest.mark.parametrize(
+    ("cells", "repeats", "lost"),
+    [(4, 3, (1, 0)), (4, 4, (1, 1)), (2, 5, (1, 0)), (2, 5, (2, 0)), (2, 10, (5, 1))],
+)
+def test_runs_that_are_missing_leave_the_coverage_and_drift_does_not_widen(cells, repeats, lost):
+    widths = []
+    for drift in (0.0, 0.1):
+        generator = np.random.default_rng(repeats)
+        logs = made(generator, cells, repeats, drift=drift)
+        for side, count in enumerate(lost):
+            for one in logs:
+                one[side, generator.choice(repeats, count, replace=False)] = np.nan
+        found = [used_of_some(one) for one in logs]
+        assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in found]) <= 0.975
+        widths.append(np.median([np.log(one.high / one.low) for one in found]))
+    assert widths[1] < 1.2 * widths[0]
+
+
 @pytest.mark.parametrize("cells", [2, 3, 4, 8])
 def test_a_against_a_is_shown_different_in_3_to_7_percent(cells):
     logs = made(np.random.default_rng(cells), cells, 3)
@@ -81,7 +113,7 @@ def test_pooled_by_hand():
     assert (spread.variance, spread.freedom) == (pytest.approx(0.25), 1)
 
 
-def test_the_table_and_the_matrix_pool_alike_and_gaps_do_not_pool():
+def test_the_table_and_the_matrix_pool_alike_and_a_gap_costs_one_freedom():
     logs = np.random.default_rng(1).normal(0, 0.02, (3, 3))
     rows = [
         {"model": "m", "device": "d", "machine": "x", "rnn": r, "block": b,
@@ -90,7 +122,11 @@ def test_the_table_and_the_matrix_pool_alike_and_gaps_do_not_pool():
     ]  # fmt: skip
     found = pooled_spreads(pd.DataFrame(rows), ["model", "device", "machine", "rnn"])
     assert found[("m", "d", "x")].variance == pytest.approx(spread_of(logs).variance)
-    assert not pooled_spreads(pd.DataFrame(rows[:-1]), ["model", "device", "machine", "rnn"])
+    logs[2, 2] = np.nan
+    some = pooled_spreads(pd.DataFrame(rows[:-1]), ["model", "device", "machine", "rnn"])
+    assert some[("m", "d", "x")].variance == pytest.approx(spread_of(logs).variance)
+    assert some[("m", "d", "x")].freedom == spread_of(logs).freedom == 3
+    assert not pooled_spreads(pd.DataFrame(rows[:-2]), ["model", "device", "machine", "rnn"])
     twice = pd.DataFrame([*rows, rows[0]])
     assert not pooled_spreads(twice, ["model", "device", "machine", "rnn"])
 

@@ -7,6 +7,8 @@ import math
 import pandas as pd
 import pytest
 
+from rnnbench.report.efficiency import efficiency_section
+from rnnbench.report.numbers import percent_span
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
 from rnnbench.tables.frame import tidy
 from tests.factory import make_probe, make_record
@@ -72,3 +74,26 @@ def test_what_failed_or_is_incomplete_says_so_and_has_no_share():
 def test_a_void_run_has_no_efficiency():
     table = efficiency(tidy([make_record(verdict="void")]), [make_probe()])
     assert table.empty and list(table.columns) == EFFICIENCY_COLUMNS
+
+
+@pytest.mark.parametrize("precision", ["tf32", "mixed_float16"])
+def test_runs_of_another_precision_have_no_share_of_the_float32_peak(precision):
+    record = make_record(epoch_seconds=0.45, overrides={"precision": precision})
+    record.config["precision"] = precision
+    probe = make_probe(config=record.config)
+    (row,) = efficiency(tidy([record]), [probe]).to_dict("records")
+    # Faster than any float32 product: the time is what it is, a share of another peak is not.
+    assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
+    for name in ("peak_share", "products_share", "peak_gflops", "roof_gflops", "intensity"):
+        assert pd.isna(row[name])
+    assert row["why"] == f"the peak is measured in float32, and these runs compute in {precision}"
+
+
+def test_more_than_the_peak_is_no_share_but_a_suspect_probe():
+    frame = tidy([make_record(epoch_seconds=0.45)])
+    (row,) = efficiency(frame, [make_probe(peak_gflops=2.0)]).to_dict("records")
+    assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
+    assert "more than the probe's peak" in row["why"] and pd.isna(row["roof_gflops"])
+    section = efficiency_section(efficiency(frame, [make_probe(peak_gflops=2.0)]), {})
+    assert any("No share of the peak: the runs reached more" in words for words in section.words)
+    assert percent_span(0.9, 1.04) == "90–over 100 %"

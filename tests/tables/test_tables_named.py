@@ -9,7 +9,11 @@ import time as clock
 import pandas as pd
 import pytest
 
+from rnnbench.records.record import Reason, Verdict
 from rnnbench.tables.accuracy import accuracy
+from rnnbench.tables.builds import builds
+from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.cost import cost
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.gaps import missing, skipped
@@ -18,6 +22,7 @@ from rnnbench.tables.learning import learning
 from rnnbench.tables.order import as_planned, order
 from rnnbench.tables.ranked import ranked
 from rnnbench.tables.runs import runs
+from rnnbench.tables.stats import dunnett
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
 from rnnbench.tables.usable import run_values
 from tests.factory import SAMPLES, STEPS, make_record
@@ -154,6 +159,88 @@ def test_fastest_and_its_runner_up():
     assert by_build.iloc[0]["contestants"] == 2
 
 
+def some(levels, repeats=3, wobble=0.01, **changes):
+    """Runs at `levels` of seconds, whose wobble differs by cell and block."""
+    turns = (0, 1, -1, 2, -2, 0.5, -0.5)
+    return [
+        make_record(rnn=rnn, repeat=r, epoch_seconds=level * (1 + wobble * turns[(r + 2 * i) % 7]),
+                    **changes)
+        for r in range(repeats) for i, (rnn, level) in enumerate(levels.items())
+    ]  # fmt: skip
+
+
+def test_what_is_said_of_the_fastest_holds_for_all_contestants_together():
+    levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
+    frame = tidy(some(levels))
+    table = time(frame, REFERENCE)
+    row, alone = fastest(frame, table, REFERENCE).iloc[0], cell(table, "e")
+    assert row["name"] == "e" and row["speedup"] == pytest.approx(alone["speedup"])
+    # Wider than the time table's by Dunnett's quantile over Student's, on logarithms.
+    pooled = alone["method"] == "pooled over cells, 10 degrees of freedom"
+    ratio = math.log(row["high"] / row["low"]) / math.log(
+        alone["speedup_high"] / alone["speedup_low"]
+    )
+    assert pooled and ratio == pytest.approx(dunnett(0.95, 5, 10) / dunnett(0.95, 1, 10))
+    assert (alone["words"], row["words"]) == ("faster", "no difference shown")
+
+
+def test_two_contestants_are_no_choice():
+    frame = tidy(some({"keras": 0.5, "block": 0.45}))
+    table = time(frame, REFERENCE)
+    row, alone = fastest(frame, table, REFERENCE).iloc[0], cell(table, "block")
+    assert (row["low"], row["high"]) == (alone["speedup_low"], alone["speedup_high"])
+
+
+def test_cells_without_a_usable_run_are_named_with_their_shortest_reason():
+    why = ("it ran no recurrent kernel that is known.", "the loss is not finite from epoch 2.")
+    verdicts = [Verdict("void", (Reason("x", text, "y"),)) for text in why]
+    gone = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
+    frame = tidy([*gone, *some({"unrolled": 0.4, "block": 0.5})])
+    row = fastest(frame, time(frame, REFERENCE), REFERENCE).iloc[0]
+    assert (row["name"], row["contestants"]) == ("unrolled", 2)
+    assert row["void"] == "`keras` (the loss is not finite from epoch 2)"
+    assert row["reference_void"] == "the loss is not finite from epoch 2"
+
+
+class Steps(Certificates):
+    """Certificates that know of the cells of one implementation that their steps are wrong."""
+
+    def why_not_learning(self, cell):
+        wrong = cell["rnn"] == "cell"
+        return "does not learn what it computes: steps 210 % off" if wrong else None
+
+
+def test_what_does_not_learn_what_it_computes_is_no_contestant():
+    frame = tidy(some({"keras": 0.5, "cell": 0.2, "block": 0.4}))
+    table = time(frame, REFERENCE, Steps())
+    assert cell(table, "cell")["words"] == "does not learn what it computes"
+    assert pd.isna(cell(table, "cell")["speedup"]) and cell(table, "block")["speedup"] > 1
+    row = fastest(frame, table, REFERENCE).iloc[0]
+    assert (row["name"], row["contestants"]) == ("block", 2)
+    assert row["left_out"] == "`cell` (does not learn what it computes: steps 210 % off)"
+    assert set(cost(frame, table, None, REFERENCE)["implementation"]) == {"block"}
+
+
+def test_a_build_that_does_not_learn_what_it_computes_is_no_faster_or_slower():
+    records = [
+        dataclasses.replace(one, choices={**one.choices, "build": build}, name=one.name + build)
+        for build in ("new", "old") for rnn in ("keras", "cell") for one in some({rnn: 0.5})
+    ]  # fmt: skip
+    table = builds(tidy(records), {"build": "new"}, Steps())
+    found = table[table["build"] == "old"].set_index("rnn")
+    assert found.loc["cell", "words"] == "does not learn what it computes"
+    assert pd.isna(found.loc["cell", "change"]) and found.loc["keras", "change"] > 0
+
+
+def test_a_reference_that_does_not_learn_what_it_computes_gives_no_speedup():
+    frame = tidy(some({"keras": 0.5, "cell": 0.6}))
+    table = time(frame, {"rnn": "cell"}, Steps())
+    assert table["speedup"].isna().all()
+    row = fastest(frame, table, {"rnn": "cell"}).iloc[0]
+    assert (row["name"], row["contestants"]) == ("keras", 1)
+    assert row["words"] == "the reference does not learn what it computes"
+
+
 def test_leads_that_the_time_table_shows_already_are_not_counted_twice():
     block = [make_record(rnn="block", repeat=r, epoch_seconds=0.3 + r / 99) for r in (0, 1)]
     for records, extra in ((pair(), 0), ([*pair(), *block], 1)):
@@ -205,7 +292,9 @@ def test_tables_of_nothing_are_empty(records):
     frame = ranked(tidy(records))
     table = time(frame, REFERENCE)
     assert table.empty and accuracy(frame).empty and learning(frame, REFERENCE).empty
-    assert fastest(frame, table, REFERENCE).empty and order(frame).empty and kernels(frame).empty
+    assert order(frame).empty and kernels(frame).empty
+    # What was run and gave nothing is named as void.
+    assert fastest(frame, table, REFERENCE)["contestants"].tolist() == [0] * len(records)
     assert len(runs(frame)) == len(records)
 
 

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import dunnett as dunnett_of_scipy
 from scipy.stats import ttest_ind, ttest_rel
 
 from rnnbench.tables.stats import (
     ONE_RUN,
     difference_interval,
+    dunnett,
     mean_interval,
     ratio_interval,
     run_value,
@@ -62,8 +64,36 @@ def test_complete_blocks_are_paired_whatever_their_order():
 
 
 @pytest.mark.parametrize("blocks", [([0, 1], [0, 2]), ([0, 0], [0, 0]), (None, [0, 1])])
-def test_incomplete_blocks_are_not_paired(blocks):
+def test_too_few_common_blocks_are_not_paired(blocks):
     assert ratio_interval([1.0, 1.1], [1.0, 1.2], *blocks).method == "welch"
+
+
+def test_runs_are_paired_by_the_blocks_that_both_have():
+    # Blocks 1, 2 and 3 are common, their ratios 1.1, 1.2 and 1.3; the others' times do not enter.
+    a, b = [7.0, 1.1, 2.4, 3.9], [1.0, 2.0, 3.0, 0.1]
+    found = ratio_interval(a, b, [0, 1, 2, 3], [1, 2, 3, 4])
+    interval = ttest_rel(np.log([1.1, 2.4, 3.9]), np.log([1, 2, 3])).confidence_interval(0.95)
+    assert (found.method, found.n_a, found.n_b) == ("paired on 3 common blocks", 3, 3)
+    assert (found.low, found.high) == pytest.approx(
+        (math.exp(interval.low), math.exp(interval.high))
+    )
+    # Two common blocks beside other runs are too few: Student's t of one freedom is 12.7.
+    assert ratio_interval(a[:3], b[:2], [0, 1, 2], [1, 2]).method == "welch"
+
+
+@pytest.mark.parametrize(("among", "runs"), [(3, 4), (7, 3), (11, 5)])
+def test_dunnetts_quantile_is_that_of_scipy(among, runs):
+    samples = np.random.default_rng(among).normal(size=(among + 1, runs))
+    interval = dunnett_of_scipy(*samples[1:], control=samples[0], rng=0).confidence_interval()
+    spread = math.sqrt(np.mean(samples.var(axis=1, ddof=1)) * 2 / runs)
+    wide = (interval.high - interval.low)[0] / 2 / spread
+    assert dunnett(0.95, among, (among + 1) * (runs - 1)) == pytest.approx(wide, rel=5e-3)
+
+
+def test_dunnetts_quantile_of_one_comparison_is_students():
+    assert dunnett(0.95, 1, 4) == pytest.approx(2.776445)
+    # Dunnett's own table (Biometrics 20, 1964): 9 treatments, 20 degrees of freedom, two-sided.
+    assert dunnett(0.95, 9, 20) == pytest.approx(2.95, abs=0.005)
 
 
 def test_one_run_has_no_interval():

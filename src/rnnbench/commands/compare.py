@@ -39,10 +39,8 @@ def main(argv: Sequence[str]) -> int:
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
     found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
-    frame, (a, b) = (
-        tidy(found.marked(records)),
-        (words.split(",") for words in (options.a, options.b)),
-    )
+    frame = tidy(found.marked(records))
+    a, b = (words.split(",") for words in (options.a, options.b))
     table = versus(frame, a, b, found)
     void = [line for words in (a, b) for line in void_words(frame, words)]
     if table.empty:

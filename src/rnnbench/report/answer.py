@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
+from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.stats import ONE_RUN
-from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
+from rnnbench.tables.time import (
+    FASTER,
+    IS_REFERENCE,
+    NO_DIFFERENCE,
+    NO_REFERENCE,
+    WRONG_REFERENCE,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,9 +45,13 @@ class Answer:
 
 
 def answers(
-    fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[str, str]
+    fastest: pd.DataFrame,
+    learning: pd.DataFrame,
+    alike: pd.DataFrame,
+    reference: Mapping[str, str],
 ) -> list[Answer]:
-    """One answer per group of comparable cells; one honest sentence where nothing was run."""
+    """One answer per group of comparable cells, from the tables of these names; one honest sentence
+    where nothing was run."""
     if fastest.empty:
         return [Answer(NO_RUNS)]
     several = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
@@ -64,10 +75,23 @@ def answers(
             clauses.append(f"the tables below have {more}")
         left_out = _few(dict.fromkeys(filter(None, "; ".join(contests["left_out"]).split("; "))))
         if left_out:
-            clauses.append(f"not compared, as not the same function: {left_out}")
+            clauses.append(f"not compared: {left_out}")
+        clauses += _void(contests, several)
         text = "; ".join(clauses)
-        found.append(Answer(f"{text[0].upper()}{text[1:]}.", same_sentence(learning[mine])))
+        apart = alike[(alike[same_group] == list(key)).all(axis=1)]
+        same = f"{same_sentence(learning[mine])} {apart_sentence(apart)}".strip()
+        found.append(Answer(f"{text[0].upper()}{text[1:]}.", same))
     return found
+
+
+def _void(contests: pd.DataFrame, several: bool) -> list[str]:
+    """The clause that names the cells all of whose runs are void, and where; [] where none is."""
+    places: dict[str, list[str]] = {}
+    for _, row in contests.iterrows():
+        if row["void"]:
+            places.setdefault(row["void"], []).append(_where(row, several))
+    named = _few(f"{void}{' and'.join(where)}" for void, where in places.items())
+    return [f"void, so in no number: {named}"] if named else []
 
 
 def spans(text: str) -> Iterator[tuple[bool, str]]:
@@ -85,29 +109,41 @@ def _few(names: Iterable[str]) -> str:
 
 
 def _repeats(row: Any, before: Any) -> bool:
-    """Whether the same cell wins over the same reference here as it did before."""
-    return row["words"] == before["words"] == FASTER and row["name"] == before["name"]
+    """Whether the same cell wins over the same reference here as it did before, as clean."""
+    alike = ("words", "name", "suspect", "reference_suspect")
+    return row["words"] == FASTER and all(row[name] == before[name] for name in alike)
 
 
 def _again(row: Any, where: str) -> str:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
     span = n.ratio_span(row["low"], row["high"], row["speedup"])
-    return f"{n.ratio(row['speedup'])}{dagger}{where} (95 % {span}){_tie(row)}"
+    return f"{n.ratio(row['speedup'])}{where} (95 % {span}){_tie(row)}"
+
+
+def daggered(name: str, suspect: bool) -> str:
+    """`name` as code, with a dagger where runs of it are suspect."""
+    return f"`{name}` {n.DAGGER}" if suspect else f"`{name}`"
 
 
 def _clause(row: Any, base: str, where: str, model: str) -> str:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
-    name = f"`{row['name']}`{dagger}"
+    name = daggered(row["name"], row["suspect"])
     model = f" {model}" if model else ""
     for_model = f" for{model}" if model else ""
     ratio = n.ratio(row["speedup"])
     interval = f"(95 % {n.ratio_span(row['low'], row['high'], row['speedup'])})"
+    if row["contestants"] == 0:
+        return f"no run{for_model}{where} gave a number that can be compared"
     if row["contestants"] < 2:
-        return f"only {name} has been run{for_model}{where}, so there is nothing to compare"
-    if row["words"] == NO_REFERENCE:
+        done = "has given a number" if row["void"] or row["left_out"] else "has been run"
+        return f"only {name} {done}{for_model}{where}, so there is nothing to compare"
+    if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
+        why = f"the reference {base} was not run there"
+        if row["reference_void"]:
+            why = f"every run of the reference {base} is void there"
+        elif row["words"] == WRONG_REFERENCE:
+            why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
         return (
             f"{name} has the shortest epochs{for_model}{where} "
-            f"({n.seconds(row['seconds'])} s); the reference {base} was not run there"
+            f"({n.seconds(row['seconds'])} s); {why}"
         )
     if row["words"] == IS_REFERENCE:
         return f"{name}, the reference, trains{model} fastest{where}{_reference_lead(row)}"
@@ -128,12 +164,12 @@ def _tie(row: Any) -> str:
     if not row["runner_up"] or row["lead_shown"] or not n.is_number(row["lead_low"]):
         return ""
     span = n.ratio_span(row["lead_low"], row["lead_high"], row["lead"])
-    lead = n.ratio(row["lead"])
-    return f", with no difference shown from `{row['runner_up']}` ({lead}, 95 % {span})"
+    second = daggered(row["runner_up"], row["runner_up_suspect"])
+    return f", with no difference shown from {second} ({n.ratio(row['lead'])}, 95 % {span})"
 
 
 def _reference_lead(row: Any) -> str:
-    lead, second = n.ratio(row["lead"]), f"`{row['runner_up']}`"
+    lead, second = n.ratio(row["lead"]), daggered(row["runner_up"], row["runner_up_suspect"])
     if not n.is_number(row["lead_low"]):
         return f": {second} took {lead} its time in one run, without interval"
     span = n.ratio_span(row["lead_low"], row["lead_high"], row["lead"])
@@ -149,7 +185,7 @@ def _where(row: Any, several: bool) -> str:
 
 def _reference_name(reference: Mapping[str, str], row: Any) -> str:
     axes = {**({"rnn": row["rnn"]} if row["rnn"] else {}), **reference}
-    return f"`{', '.join(axes[axis] for axis in axes)}`"
+    return daggered(", ".join(axes[axis] for axis in axes), row["reference_suspect"])
 
 
 def _curves(loss: str) -> str:
@@ -192,3 +228,21 @@ def same_sentence(learning: pd.DataFrame) -> str:
     if seeds < 2:
         return f"From one seed they {gaps}; one seed cannot show whether they learn the same."
     return f"From the same {seeds} seeds they {gaps}: no difference in accuracy shown."
+
+
+def apart_sentence(alike: pd.DataFrame) -> str:
+    """Which cells' accuracy is further from the others' than seeds explain; ``""`` for none."""
+    apart = alike[alike["apart"].astype(bool)]
+    if apart.empty:
+        return ""
+    worst = apart.iloc[int((apart["difference"].abs() / apart["allowed"]).argmax())]
+    name = ", ".join(filter(None, (worst["implementation"] or worst["model"], worst["build"])))
+    more = f"; of {len(alike)} cells {len(apart)} do" if len(apart) > 1 else ""
+    unit = "seeds explain" if worst["seeds"] > 1 else "implementations differ otherwise"
+    return (
+        f"An accuracy differs by more than {unit}: `{name}` on {worst['device']} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}, the other builds, threads and "
+        f"implementations from the same seeds at {n.share(worst['others'])} "
+        f"(allowed: ± {n.plain(worst['allowed'], 2)}){more}. What learns something else is no "
+        "contestant: look for the cause before comparing times."
+    )

@@ -36,6 +36,7 @@ from rnnbench.report.trust import (
     warmup_words,
 )
 from rnnbench.tables.accuracy import accuracy
+from rnnbench.tables.alike import alike
 from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
@@ -96,6 +97,7 @@ class Content:
     doubted: list[RawRun]
     doubted_more: int
     verdicts: str
+    void: list[str]
     ratios: str
     warmup: str
     caveats: list[str]
@@ -122,6 +124,11 @@ class Content:
         """Why a cell has no speed-up: what its certificate found."""
         table = self.csv["time"]
         return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
+
+    @property
+    def not_learning(self) -> list[str]:
+        """What a certificate found of the steps that cells apply."""
+        return list(dict.fromkeys(filter(None, self.csv["time"]["not_learning"])))
 
     @property
     def pooled(self) -> bool:
@@ -155,7 +162,7 @@ def content(
     records = beside.certificates.marked(records)
     frame, reference = ranked(tidy(records)), experiment.reference
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
-    every, same = runs(frame), learning(frame, reference)
+    every, same, apart = runs(frame), learning(frame, reference), alike(frame)
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
@@ -182,7 +189,11 @@ def content(
     return Content(
         experiment=experiment,
         summary=_summary(every),
-        answers=[headline(winners, same, reference)] if long else answers(winners, same, reference),
+        answers=(
+            [headline(winners, same, apart, reference)]
+            if long
+            else answers(winners, same, apart, reference)
+        ),
         answer_sheets=[answer_sheet(winners, same, learnt, reference)] if long else [],
         advice=recommendations(money, beside),
         time=_filled(sheets.time_sheet(beside_speed), sheets.step_sheet(beside_speed)),
@@ -202,13 +213,15 @@ def content(
         doubted=unclean[:MANY],
         doubted_more=max(0, len(unclean) - MANY),
         verdicts=verdict_words(every),
+        void=[void for void in dict.fromkeys(winners["void"]) if void],
         ratios=ratio_words(ratios),
         warmup=warmup_words(warmup(frame)),
         caveats=[*stopping_words(unneeded), *caveats(speed, learnt)],
         order=order_words(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
         csv={
-            "accuracy": learnt, "time": speed, "runs": every, "epochs": epochs(frame),
+            "accuracy": learnt, "alike": apart, "time": speed, "runs": every,
+            "epochs": epochs(frame),
             "cost": money, "builds": compared, "threads": counts, "target": arrival,
             "efficiency": reached,
         },

@@ -8,6 +8,7 @@ from typing import Any
 NOTHING = "–"
 DAGGER = "†"
 TIMES = "×"
+FINEST = 5  # decimals of a bound beside 1: beyond, it is as good as 1
 
 
 def is_number(value: Any) -> bool:
@@ -52,10 +53,15 @@ def ratio(value: Any) -> str:
 
 
 def ratio_span(low: Any, high: Any, like: Any) -> str:
-    """The interval of a ratio with the decimals of `ratio(like)`."""
+    """The interval of a ratio with the decimals of `ratio(like)`, and as many more as it takes to
+    see on which side of 1 a bound lies: ``0.998–2.013``, not ``1.00–2.01``."""
     if not (is_number(low) and is_number(high)):
         return NOTHING
     decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
+    while decimals < FINEST and any(
+        bound != 1 and float(f"{bound:.{decimals}f}") == 1 for bound in (low, high)
+    ):
+        decimals += 1
     return f"{low:.{decimals}f}–{high:.{decimals}f}"
 
 
@@ -74,7 +80,7 @@ def percent(value: Any) -> str:
 def percent_span(low: Any, high: Any) -> str:
     if not (is_number(low) and is_number(high)):
         return NOTHING
-    return f"{percent(low).removesuffix(' %')}–{percent(high)}"
+    return f"{percent(low).removesuffix(' %')}–{percent(high) if high <= 1 else 'over 100 %'}"
 
 
 def spread(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchor
-from rnnbench.report.answer import Answer
+from rnnbench.report.answer import Answer, apart_sentence
 from rnnbench.report.labels import short_group
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.tables.frame import GROUP
@@ -42,14 +42,23 @@ def is_long(fastest: pd.DataFrame, reference: Mapping[str, str]) -> bool:
     return not fastest.empty and len(fastest[_groups(reference)].drop_duplicates()) > MANY
 
 
-def headline(fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[str, str]) -> Answer:
-    """Who has the shortest epochs how often, and what is not shown; then accuracy."""
+def headline(
+    fastest: pd.DataFrame,
+    learning: pd.DataFrame,
+    alike: pd.DataFrame,
+    reference: Mapping[str, str],
+) -> Answer:
+    """Who has the shortest epochs how often, and what is not shown; then accuracy. From the tables
+    of these names."""
     base = f"`{', '.join(reference.values())}`"
     contests = fastest[fastest["contestants"] > 1]
+    if not fastest["contestants"].any():
+        return Answer("No run gave a number that can be compared.", _gone(fastest))
     if contests.empty:
         return Answer(
             "Each network has been run with one implementation, so there is nothing to compare; "
-            "the table says how far each got."
+            "the table says how far each got.",
+            f"{_gone(fastest)} {apart_sentence(alike)}".strip(),
         )
     won = sorted(contests.groupby("name", sort=False), key=lambda found: -len(found[1]))
     clauses = [f"in {len(cells)} `{name}`{_range(cells, base)}" for name, cells in won[:WINNERS]]
@@ -62,9 +71,24 @@ def headline(fastest: pd.DataFrame, learning: pd.DataFrame, reference: Mapping[s
     notes += [f"in {tied} none from the next"] if tied else []
     single = int((contests["lead_low"].isna() & contests["lead"].notna()).sum())
     notes += [f"in {single} there is one run each, which shows nothing yet"] if single else []
-    dagger = f" {n.DAGGER} in the table: a suspect run." if contests["suspect"].any() else ""
-    doubts = f" But {' and '.join(notes)}." if notes else ""
-    return Answer(said, f"{doubts}{dagger} {_learnt(learning)}".strip())
+    suspect = contests[["suspect", "reference_suspect", "runner_up_suspect"]].to_numpy().any()
+    dagger = f"{n.DAGGER} in the table: a suspect run." if suspect else ""
+    doubts = f"But {' and '.join(notes)}." if notes else ""
+    parts = (doubts, _gone(fastest), dagger, _learnt(learning), apart_sentence(alike))
+    return Answer(said, " ".join(filter(None, parts)))
+
+
+def _gone(fastest: pd.DataFrame) -> str:
+    """Which cells are in no comparison, and why."""
+    said = []
+    for column, words in (("void", "void, so in no number"), ("left_out", "not compared")):
+        there = fastest[fastest[column] != ""]
+        if len(there):
+            first = there.iloc[0]
+            more = f" and others in {len(there) - 1} more" if len(there) > 1 else ""
+            said.append(f"{words}: {first[column]} for {first['model']} on {first['device']}{more}")
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
@@ -131,8 +155,8 @@ def _groups(reference: Mapping[str, str]) -> list[str]:
 
 
 def _texts(row: Mapping[Any, Any], different: list[bool]) -> tuple[str, ...]:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
-    ratio = f"{n.ratio(row['speedup'])}{dagger}" if row["words"] in COMPARED else str(row["words"])
+    base = f" (reference {n.DAGGER})" if row["reference_suspect"] else ""
+    ratio = f"{n.ratio(row['speedup'])}{base}" if row["words"] in COMPARED else str(row["words"])
     span = n.ratio_span(row["low"], row["high"], row["speedup"])
     if row["words"] == NO_DIFFERENCE:
         span += f", {NO_DIFFERENCE}"
@@ -140,7 +164,11 @@ def _texts(row: Mapping[Any, Any], different: list[bool]) -> tuple[str, ...]:
     if row["tie"]:
         lead += f", {NO_DIFFERENCE}"
     shown = f"{sum(different)} of {len(different)}" if different else n.NOTHING
-    return row["name"], ratio, span, row["runner_up"] or n.NOTHING, lead, shown
+    name, second = (
+        f"{row[name]} {n.DAGGER}" if row[mark] else row[name] or n.NOTHING
+        for name, mark in (("name", "suspect"), ("runner_up", "runner_up_suspect"))
+    )
+    return name, ratio, span, second, lead, shown
 
 
 def _reached_texts(row: Mapping[Any, Any]) -> tuple[str, ...]:

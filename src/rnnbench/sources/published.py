@@ -26,8 +26,9 @@ NEEDED = ("source", "year", "workload", "train_seconds", "caveat")
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One measurement as published. `train_seconds` is of all `epochs` together; accuracies are
-    shares (0 to 1); None or ``""`` where the source does not say."""
+    """One measurement as published. `train_seconds` is of all `epochs` together, and a bound that
+    it stayed `below` where the file says ``<60``; accuracies are shares (0 to 1); None or ``""``
+    where the source does not say."""
 
     source: str
     year: int
@@ -47,6 +48,20 @@ class PublishedRow:
     val_acc: float | None
     price_usd_per_hour: float | None
     caveat: str
+    below: bool = False
+
+    @property
+    def cell(self) -> str:
+        """The cell type that its layer is of; ``""`` where it names no recurrent layer."""
+        layer = self.implementation.upper()
+        return next((cell for cell in ("lstm", "gru") if cell.upper() in layer), "")
+
+    @property
+    def us_per_sample(self) -> float | None:
+        """Microseconds per sample and epoch, with whatever the source timed."""
+        if self.epochs is None or self.train_samples is None:
+            return None
+        return 1e6 * self.train_seconds / self.epochs / self.train_samples
 
     @property
     def model(self) -> str:
@@ -58,7 +73,7 @@ class PublishedRow:
         return f"{self.device}, {self.vcpus} vCPUs" if self.vcpus else self.device or "not said"
 
 
-COLUMNS = tuple(field.name for field in dataclasses.fields(PublishedRow))
+COLUMNS = tuple(field.name for field in dataclasses.fields(PublishedRow) if field.name != "below")
 
 
 def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
@@ -71,11 +86,13 @@ def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
     for name in NEEDED:
         if not values[name]:
             raise _fault(where, f"{name} is missing")
+    values["below"] = values["train_seconds"].startswith("<")
+    values["train_seconds"] = values["train_seconds"].removeprefix("<").strip()
     for name in (*WHOLE, *NUMBERS):
         values[name] = _number(values[name], name, where)
     if not 1990 <= values["year"] <= 2100:
         raise _fault(where, f"year is {values['year']}")
-    if values["train_seconds"] <= 0:
+    if not values["train_seconds"] or values["train_seconds"] <= 0:
         raise _fault(where, "train_seconds is not above 0")
     for name in ("acc", "val_acc"):
         if values[name] is not None and not 0 <= values[name] <= 1:
@@ -110,7 +127,10 @@ def append_row(path: Path, row: PublishedRow) -> None:
             writer = csv.writer(file, lineterminator="\n")
             if new:
                 writer.writerow(COLUMNS)
-            writer.writerow(["" if v is None else v for v in dataclasses.astuple(row)])
+            texts = {name: getattr(row, name) for name in COLUMNS}
+            if row.below:
+                texts["train_seconds"] = f"<{row.train_seconds:g}"
+            writer.writerow(["" if text is None else text for text in texts.values()])
 
 
 def _number(text: str, name: str, where: str) -> float | int | None:

@@ -18,13 +18,13 @@ HOUR = 3600.0
 
 
 def published_frame(rows: Sequence[PublishedRow]) -> pd.DataFrame:
-    """One row per published row, columns as its fields, and `place` (device with vCPUs)."""
+    """One row per published row, columns as its fields, `below` and `place` (device with vCPUs)."""
     import pandas as pd
 
     from rnnbench.sources.published import COLUMNS
 
-    found = [{**{name: getattr(r, name) for name in COLUMNS}, "place": r.place} for r in rows]
-    return pd.DataFrame(found, columns=[*COLUMNS, "place"])
+    names = [*COLUMNS, "below", "place"]
+    return pd.DataFrame([{name: getattr(r, name) for name in names} for r in rows], columns=names)
 
 
 def cudnn_speedups(table: pd.DataFrame) -> pd.DataFrame:
@@ -47,6 +47,15 @@ def step_table(table: pd.DataFrame) -> pd.DataFrame:
     own["us_per_sample"] = 1e6 * seconds / own["train_samples"] / own["epochs"]
     own["speedup_generic"] = own["device"].map(generic) / seconds
     own["speedup_cpu"] = cpu.iloc[0] / seconds if len(cpu) else float("nan")
+    return own
+
+
+def user_table(table: pd.DataFrame) -> pd.DataFrame:
+    """What another answer to the same question tells, without hardware or model: its rows with
+    `speedup` = LSTM's seconds / own, at least that where the own time is a bound (`below`)."""
+    own = table[(table["source"] == STEPS) & table["train_samples"].isna()].copy()
+    generic = own.loc[own["implementation"] == "LSTM", "train_seconds"].iloc[:1]
+    own["speedup"] = generic.iloc[0] / own["train_seconds"] if len(generic) else float("nan")
     return own
 
 

@@ -10,7 +10,7 @@ from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.split import Cells, split
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
-from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, RUN, compare
+from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, RUN, compare, wrong_steps
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _row(
         return {**row, "change": 1.0}
     if certificates.judge(cell, base)[0] == UNEQUAL:
         return {**row, "words": NOT_EQUAL}
+    if wrong := wrong_steps(certificates, cell, base):
+        return {**row, "words": wrong}
     # `compare` gives the speed-up of its first over its second: here the reference build's.
     ratio = compare(other, own, spread)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.price import PriceList
+from rnnbench.tables.certificates import NOT_LEARNING
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval, ratio_interval
-from rnnbench.tables.time import KEY, NOT_EQUAL, RUN
+from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def cost(
     Columns: the task, the place, `implementation`, `runs`, `suspect` (runs); `epochs` of a
     training; `seconds` of all its epochs (95 % `seconds_low`, `seconds_high`; start-up and
     validation apart); `relative` = seconds / the reference place's, with 95 %
-    `relative_low`, `relative_high` (Welch: machines share no block); `reference` (bool);
+    `relative_low`, `relative_high` (places of one machine are compared by their common blocks as in
+    the time table; machines share no block, so theirs is Welch's); `reference` (bool);
     `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price; `relative_usd` and its interval
     (that of the time: a price has none); `break_even_usd_per_hour`: the price at which the place
     costs as much as the reference; `on_front`: no other place is both faster and cheaper.
@@ -48,16 +51,21 @@ def cost(
     """
     import pandas as pd
 
-    runs = split(run_values(frame), KEY, [*RUN, "epochs"])
+    values = run_values(frame)
+    runs, spreads = split(values, KEY, [*RUN, "epochs"]), pooled_spreads(values, KEY)
     wanted = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
-    usable = time_table[time_table["words"] != NOT_EQUAL]
+    usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
     for _, cells in usable.groupby(TASK, sort=False):
         fastest = cells.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         places = fastest.sort_index().to_dict("records")
         build = reference.get("build")
         base = min(places, key=lambda one: (one["device"] != wanted, one["build"] != build))
-        found = [_row(place, base, runs[_key(place)], runs[_key(base)], prices) for place in places]
+        found = [
+            _row(place, base, runs[_key(place)], runs[_key(base)], shared(spreads, place, base),
+                 prices)
+            for place in places
+        ]  # fmt: skip
         _front(found)
         rows += found
     return pd.DataFrame(rows, columns=COST_COLUMNS)
@@ -81,16 +89,22 @@ def _row(
     base: Mapping[Any, Any],
     own: Rows,
     other: Rows,
+    spread: Spread | None,
     prices: PriceList | None,
 ) -> dict[str, Any]:
     epochs, base_epochs = (float(statistics.median(one["epochs"])) for one in (own, other))
-    seconds = mean_interval((own["seconds"] * epochs).tolist())
+    whole, base_whole = (
+        {**one, "seconds": one["seconds"] * count}
+        for one, count in ((own, epochs), (other, base_epochs))
+    )
+    seconds = mean_interval(whole["seconds"].tolist())
     price = prices.of(place["device"]) if prices else None
     base_price = prices.of(base["device"]) if prices else None
     is_base = _key(place) == _key(base)
-    ratio = ratio_interval(
-        (own["seconds"] * epochs).tolist(), (other["seconds"] * base_epochs).tolist()
-    )
+    if place["machine"] == base["machine"]:
+        ratio = compare(base_whole, whole, spread)
+    else:
+        ratio = ratio_interval(whole["seconds"].tolist(), base_whole["seconds"].tolist())
     relative = (1.0, None, None) if is_base else (ratio.estimate, ratio.low, ratio.high)
     share = price.usd_per_hour / base_price.usd_per_hour if price and base_price else None
     usd = seconds.estimate / HOUR * price.usd_per_hour if price else None

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
     from rnnbench.tables.stats import Interval
 
+PROBED = "float32"  # what a probe computes in (rnnworker.probe)
+ABOVE_PEAK = (
+    "the runs reached more than the probe's peak, which therefore was not the device's: probe "
+    "again when nothing else runs"
+)
 INTERVALS = ["us_per_timestep", "gflops", "peak_share", "products_share"]
 EFFICIENCY_COLUMNS = [
     *CELL, "runs", "suspect", "step_seconds",
@@ -34,21 +39,32 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
     Columns: the cell, `runs`, `suspect`; `step_seconds` (of one training step, epoch / steps);
     `us_per_timestep` (`step_seconds` / `timesteps`, the length of the longest sequence); `gflops`
     (GFLOP/s reached: the step's matrix products, forward and back, over its time); `peak_share` of
-    `peak_gflops` (best median of large float32 products); `products_share` (time that the products
-    alone would take, `products_s`, over the step's); `peak_gb_per_s`; `intensity` (FLOP per byte
-    that the products read and write) and `roof_gflops` = min(peak, intensity × bandwidth);
-    `timesteps`, `flops_per_step`, `bytes_per_step`, `complete` (bool: every layer is counted);
-    `foreign_load` (CPU seconds per second that others used on the probe's cores meanwhile).
+    `peak_gflops` (best median of large float32 products, so for runs in float32 alone); missing
+    where the runs reached more than the peak, which then is not one; `products_share` (time that
+    the products alone would take, `products_s`, over the step's); `peak_gb_per_s`; `intensity`
+    (FLOP per byte that the products read and write) and `roof_gflops` = min(peak, intensity ×
+    bandwidth); `timesteps`, `flops_per_step`, `bytes_per_step`, `complete` (bool: every layer is
+    counted); `foreign_load` (CPU seconds per second that others used on the probe's cores
+    meanwhile).
     What a probe cannot tell is missing, and `why` says why (``""`` where nothing is). A model
     that is not complete has its time per timestep and no share: too little work is counted.
     """
     import pandas as pd
 
     found = {(one["machine"], one["key"]): one for one in probes}
-    facts = frame.drop_duplicates("record").set_index("record")[["probe", "config"]]
+    facts = frame.drop_duplicates("record").set_index("record")[["probe", "config", "precision"]]
     values = run_values(frame).join(facts, on="record")
     rows = []
-    columns = ["seconds", "steps", "samples", "suspect", "implementation", "probe", "config"]
+    columns = [
+        "seconds",
+        "steps",
+        "samples",
+        "suspect",
+        "implementation",
+        "probe",
+        "config",
+        "precision",
+    ]
     for key, runs in split(values, KEY, columns).items():
         cell = dict(zip(KEY, key, strict=True))
         probe = found.get((cell["machine"], runs["probe"][0]))
@@ -61,7 +77,9 @@ def _model_of(probe: Mapping[str, Any] | None, config: str) -> Mapping[str, Any]
     return next((model for model in models if model["config"] == config), None)
 
 
-def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None) -> str:
+def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None, precision: str) -> str:
+    if precision != PROBED:
+        return f"the peak is measured in {PROBED}, and these runs compute in {precision}"
     if probe is None:
         return "this device and build were not probed on this machine"
     if probe.get("error"):
@@ -78,13 +96,15 @@ def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None) -> st
 def _row(
     runs: Rows, probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    probe, model, why = probe or {}, model or {}, _why(probe, model)
+    why = _why(probe, model, runs["precision"][0])
+    same = runs["precision"][0] == PROBED
+    probe, model = probe or {}, model or {}
     step = mean_interval((runs["seconds"] / runs["steps"]).tolist())
     timesteps, complete = model.get("timesteps"), bool(model.get("complete"))
     flops = (model.get("flops_per_step") or {}).get("training")
     moved, peak, bandwidth = (
         model.get("bytes_per_step"), probe.get("peak_gflops"), probe.get("peak_gb_per_s")
-    )  # fmt: skip
+    ) if same else (None, None, None)  # fmt: skip
     row: dict[str, Any] = {
         "implementation": runs["implementation"][0],
         "runs": len(runs["seconds"]),
@@ -95,7 +115,7 @@ def _row(
         "timesteps": timesteps,
         "flops_per_step": flops,
         "bytes_per_step": moved,
-        "products_s": model.get("products_s"),
+        "products_s": model.get("products_s") if same else None,
         "foreign_load": probe.get("foreign_load"),
         "complete": complete,
         "why": why,
@@ -106,10 +126,12 @@ def _row(
         return row
     done = flops * _filled(runs, model.get("batch")) / 1e9
     row.update(_over(step, "gflops", done))
+    if peak and done / step.estimate > peak:
+        return {**row, "why": ABOVE_PEAK}
     if peak:
         row.update(_over(step, "peak_share", done / peak))
-    if model.get("products_s") is not None:
-        row.update(_over(step, "products_share", model["products_s"]))
+    if row["products_s"] is not None:
+        row.update(_over(step, "products_share", row["products_s"]))
     if moved:
         row["intensity"] = flops / moved
         if peak and bandwidth:

@@ -22,7 +22,7 @@ CELL = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
-    "why_not_cudnn", "probe", "config",
+    "why_not_cudnn", "probe", "config", "precision",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -47,7 +47,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
       nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
-    - `probe`, `config`: which probe, and which model of it, is about this run.
+    - `probe`, `config`: which probe, and which model of it, is about this run; `precision`: what it
+      was asked to compute in (``float32``, ``tf32``, …).
 
     Of the row:
 
@@ -72,7 +73,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
 
 TEXT = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started", "kernel",
-        "why_not_cudnn", "probe", "config", "phase"}  # fmt: skip
+        "why_not_cudnn", "probe", "config", "precision", "phase"}  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
@@ -130,6 +131,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         **_kernel(record.measured.get("kernel")),
         "probe": probe_key(choices, record.overrides),
         "config": model_digest(record.config),
+        "precision": record.config.get("precision") or "float32",
     }
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.stats import Ratio, student
+from rnnbench.tables.stats import Ratio, dunnett
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,32 +43,45 @@ class Spread:
     freedom: int
 
 
-def pooled_spreads(values: pd.DataFrame, cell: list[str]) -> dict[tuple[Any, ...], Spread]:
-    """(model, device, machine) → its spread, where three cells or more have one run in each of
-    the same 2 to 4 blocks. `values` as from `run_values`, `cell` its columns that name a cell."""
+def pooled_spreads(
+    values: pd.DataFrame, cell: list[str], below: float = POOLED_BELOW
+) -> dict[tuple[Any, ...], Spread]:
+    """(model, device, machine) → its spread, where three cells or more have runs in two blocks or
+    more, of 2 or more but fewer than `below`, and at most one in each. A run that is missing costs
+    its cell nothing but that block. `values` as from `run_values`, `cell` its columns that name
+    a cell."""
     import numpy as np
 
     found = {}
     for key, runs in values.groupby(DEVICE, sort=False):
-        blocks = runs["block"].nunique()
-        if not 2 <= blocks < POOLED_BELOW or runs.duplicated([*cell, "block"]).any():
+        if not 2 <= runs["block"].nunique() < below or runs.duplicated([*cell, "block"]).any():
             continue
-        complete = runs.groupby(cell, sort=False)["block"].transform("count") == blocks
-        whole = runs[complete].sort_values([*cell, "block"])
-        cells = len(whole) // blocks
-        if cells < 3:
-            continue
-        logs = np.log(whole["seconds"].to_numpy(dtype=float)).reshape(cells, blocks)
-        found[key] = spread_of(logs)
+        several = runs[runs.groupby(cell, sort=False)["block"].transform("count") > 1]
+        cells = several.groupby(cell, sort=False).ngroup()
+        if cells.nunique() >= 3:
+            table = several.assign(cell=cells).pivot(
+                index="cell", columns="block", values="seconds"
+            )
+            spread = spread_of(np.log(table.to_numpy(dtype=float)))
+            if spread is not None:
+                found[key] = spread
     return found
 
 
-def spread_of(logs: np.ndarray) -> Spread:
-    """The residual spread of log seconds, an array of cells × blocks."""
-    cells, blocks = logs.shape
-    means = logs.mean(axis=1, keepdims=True) + logs.mean(axis=0, keepdims=True) - logs.mean()
-    freedom = (cells - 1) * (blocks - 1)
-    return Spread(float(((logs - means) ** 2).sum() / freedom), freedom)
+def spread_of(logs: np.ndarray) -> Spread | None:
+    """The residual spread of log seconds, an array of cells × blocks, NaN where a run is missing:
+    least squares of the additive model, and as many degrees of freedom as runs beyond its rank;
+    None where there are none beyond."""
+    import numpy as np
+
+    cells, blocks = np.nonzero(~np.isnan(logs))
+    design = np.hstack([np.eye(logs.shape[0])[cells], np.eye(logs.shape[1])[blocks]])
+    values = logs[cells, blocks]
+    fitted, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
+    freedom = len(values) - int(rank)
+    if freedom < 1:
+        return None
+    return Spread(float(((values - design @ fitted) ** 2).sum() / freedom), freedom)
 
 
 def shared(
@@ -79,20 +92,23 @@ def shared(
     return spreads.get(keys[0]) if keys[0] == keys[1] else None
 
 
-def pooled(ratio: Ratio, pairs: list[float], spread: Spread, confidence: float = 0.95) -> Ratio:
-    """`ratio` (paired) with the pooled interval ± t(ν)·√(2 s²/n), or the wider of the two where
-    the spread of its own `pairs` (log a - log b by block) speaks against pooling."""
-    n, middle = len(pairs), math.log(ratio.estimate)
+def pooled(
+    ratio: Ratio, pairs: list[float], spread: Spread, confidence: float = 0.95, among: int = 1
+) -> Ratio:
+    """The mean of `pairs` (log a - log b by common block) with the pooled interval ± c·√(2 s²/n),
+    or `ratio`, with the interval of their own spread, where that is wider and speaks against
+    pooling. c is Student's t; of one of `among` comparisons with the same cell, Dunnett's."""
+    n, middle = len(pairs), statistics.fmean(pairs)
     variance = 2 * spread.variance
-    half = student(confidence, spread.freedom) * math.sqrt(variance / n)
+    half = dunnett(confidence, among, spread.freedom) * math.sqrt(variance / n)
     own = statistics.variance(pairs)
-    wider = ratio.high is None or math.log(ratio.high) - middle >= half
+    wider = ratio.high is None or math.log(ratio.high / ratio.estimate) >= half
     doubtful = variance == 0 or own / variance > fisher(GUARD, n - 1, spread.freedom)
     if wider and doubtful:
         return ratio
     low, high = math.exp(middle - half), math.exp(middle + half)
     method = f"pooled over cells, {spread.freedom} degrees of freedom"
-    return Ratio(ratio.estimate, low, high, ratio.n_a, ratio.n_b, method, not low <= 1 <= high)
+    return Ratio(math.exp(middle), low, high, n, n, method, not low <= 1 <= high)
 
 
 def fisher(share: float, above: float, below: float) -> float:
