@@ -187,6 +187,14 @@ def test_an_implementation_is_judged_with_its_options():
     assert (word, why) == (UNEQUAL, "not the same function: activation relu against tanh")
     word, why = one.judge(cells("block", options="activation=relu"), cells("keras"))
     assert word == UNEQUAL and "relu against tanh" in why
+    # What one side's certificate calls by its full name is no difference to the other's options.
+    hard = with_options()
+    hard["implementations"]["keras recurrent_activation=hard_sigmoid"] = hard["implementations"][
+        "keras"
+    ] | {"function": {"recurrent_activation": "hard_sigmoid of Keras 3"}}
+    asked = "recurrent_activation=hard_sigmoid"
+    pair = cells("keras", options=asked), cells("keras", "tf_1_15", options=asked)
+    assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
     # Without any certificate the options speak, and the default is no other function.
     assert Certificates().judge(cells("keras", options=relu), cells("keras"))[0] == UNEQUAL
     other = cells("keras", options="activation=tanh")

@@ -109,7 +109,7 @@ class Certificates:
                 return UNEQUAL, f"{_label(cell)} {why}"
         one, other = self.of(a), self.of(b)
         mine, theirs = self.entry(a), self.entry(b)
-        if differing := _differing(_function(a, mine), _function(b, theirs)):
+        if differing := _differing(*_functions(a, b, mine, theirs)):
             return UNEQUAL, f"not the same function: {differing}"
         if _label(a) == _label(b) and a["build"] == b["build"]:
             return CERTIFIED, "the same implementation in the same build"
@@ -173,10 +173,18 @@ def _words(text: Any) -> set[str]:
     return set(filter(None, str(text).split(", ")))
 
 
-def _function(cell: Mapping[str, Any], entry: Mapping[str, Any] | None) -> dict[str, str]:
-    """The options that make the function: as the worker read them, or as the cell has them."""
-    if entry and entry.get("function"):
-        return {name: str(value) for name, value in entry["function"].items()}
+def _functions(
+    a: Mapping[str, Any], b: Mapping[str, Any], mine: Any, theirs: Any
+) -> list[dict[str, str]]:
+    """The options that make the functions of two cells: as the worker read them, where it did for
+    both entries `mine` and `theirs`, else as the cells have them."""
+    read = [entry.get("function") for entry in (mine, theirs) if entry]
+    if len(read) == 2 and all(read):
+        return [{name: str(value) for name, value in one.items()} for one in read]
+    return [_asked(cell) for cell in (a, b)]
+
+
+def _asked(cell: Mapping[str, Any]) -> dict[str, str]:
     asked = dict(part.split("=", 1) for part in _words(cell.get("options") or "") if "=" in part)
     plain = {**PLAIN, "activation": "relu" if cell["cell"] == "rnn_relu" else "tanh"}
     return {name: asked.get(name, value) for name, value in plain.items()}
