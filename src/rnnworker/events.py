@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 
 HOLD_SECONDS = 1.0
@@ -44,6 +45,8 @@ class Events:
         self._answers = answers
         self._held = b""
         self._written = time.monotonic()
+        self._late = None
+        self._lock = threading.Lock()
 
     def emit(self, event, **fields):
         self._hold(event, fields)
@@ -51,19 +54,29 @@ class Events:
 
     def emit_soon(self, event, **fields):
         """As `emit`, at most once a second: whoever reads it wakes up, and that beside what is
-        timed. What is held goes with the next event; an end in native code loses it."""
+        timed. What is held goes with the next event, or alone where none comes for two seconds;
+        an end in native code loses it."""
         self._hold(event, fields)
         if time.monotonic() - self._written >= HOLD_SECONDS:
             self._write()
+        elif self._late is None:
+            self._late = threading.Timer(2 * HOLD_SECONDS, self._write)
+            self._late.daemon = True
+            self._late.start()
 
     def _hold(self, event, fields):
         line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
-        self._held += line.encode("utf-8")
+        with self._lock:
+            self._held += line.encode("utf-8")
 
     def _write(self):
-        while self._held:
-            self._held = self._held[os.write(self._descriptor, self._held) :]
-        self._written = time.monotonic()
+        with self._lock:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+            while self._held:
+                self._held = self._held[os.write(self._descriptor, self._held) :]
+            self._written = time.monotonic()
 
     def handshake(self):
         """Waits until the conductor has done what it does between phases."""

@@ -40,7 +40,7 @@ def reasons(place: Place, run: dict) -> dict[str, str]:
 
 @pytest.mark.fault("a worker that hangs", "ended at the phase's limit, void: its last event", LOG)
 def test_a_worker_that_hangs(place: Place) -> None:
-    found = reasons(place, limited(planned(fault="hang"), train=0.5))
+    found = reasons(place, limited(planned(fault="hang"), train=5))
     assert "phase train was over its limit" in found["over_limit"]
     assert found["over_limit"].endswith("its last event was epoch 1")
 

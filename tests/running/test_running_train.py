@@ -191,7 +191,7 @@ def test_the_newest_of_two_records_is_adopted(place: Place, monkeypatch) -> None
         ("raise", "exception", 1),
         ("memory", "out_of_memory", 1),
     ]
-    # Native code ends it before what it held of the last second was told.
+    # An end in native code loses what waited to be told.
     + [("crash", "died", 0)],
 )
 def test_a_fault_in_the_model_is_a_void_record(

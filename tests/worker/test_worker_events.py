@@ -5,6 +5,7 @@ import gc
 import io
 import json
 import os
+import select
 import threading
 import weakref
 
@@ -90,6 +91,16 @@ def test_what_can_wait_goes_with_the_next_event_or_after_a_second(pipe, monkeypa
     found = lines(reader, writer)
     assert [event.get("epoch") for event in found] == [None, 1, 2, 3, 4, None]
     assert [event["t"] for event in found[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
+
+
+def test_what_waits_is_told_where_nothing_comes_after_it(pipe, monkeypatch) -> None:
+    reader, writer = pipe
+    monkeypatch.setattr("rnnworker.events.HOLD_SECONDS", 0.05)
+    events = Events(writer)
+    events._written += 1000  # as if something had just been written, however slow this host is
+    events.emit_soon("epoch", epoch=1)
+    assert select.select([reader], [], [], 60)[0] == [reader]
+    assert json.loads(os.read(reader, 4096))["epoch"] == 1
 
 
 def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:

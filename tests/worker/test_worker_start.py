@@ -10,6 +10,7 @@ import pytest
 from rnnbench.running import assemble, verdict
 from rnnworker import frameworks, run
 from rnnworker.events import Events
+from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.phases import Phases
 
 KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the device is a CPU"]}
@@ -104,3 +105,43 @@ def test_a_warm_started_run_is_void(monkeypatch, tmp_path, session: type, codes:
     found = [reason.code for reason in judged.reasons if reason.code == "warm_start"]
     assert found == codes
     assert (judged.status == "void") is bool(codes)
+
+
+class Clocked(KerasSession):
+    """Its steps take a known time of a clock that nothing else moves."""
+
+    def __init__(self, step: float, resets_dropout: bool = True) -> None:
+        super().__init__({}, 1)
+        self.step, self.resets_dropout, self.now = step, resets_dropout, 0.0
+        self.called: list[str] = []
+
+    def train_steps(self, steps):
+        self.now += 0.05 + steps * self.step  # a fit has a beginning
+        self.called.append("train")
+
+    def evaluate(self, samples=None):
+        self.now += 0.01
+        self.called.append("evaluate")
+
+    def predict(self):
+        self.now += 0.01
+        self.called.append("predict")
+
+
+@pytest.mark.parametrize(
+    ("step", "resets_dropout", "steps", "least", "most"),
+    [
+        (0.002, True, 20, 60, 250),  # 20 steps take 0.04 s
+        (0.002, False, 20, 20, 20),  # and where training on would draw masks, validation goes on
+        (1.0, True, 20, 20, 20),  # 20 s are enough
+        (0.002, True, 0, 0, 0),
+    ],
+)
+def test_warm_up_lasts_for_a_time_as_well(
+    monkeypatch, step: float, resets_dropout: bool, steps: int, least: int, most: int
+) -> None:
+    session = Clocked(step, resets_dropout)
+    monkeypatch.setattr("rnnworker.frameworks.keras_session.time.monotonic", lambda: session.now)
+    assert least <= session.warm_up(steps, 0.5) <= most
+    assert 0.5 <= session.now < max(1.0, 0.2 + steps * step)
+    assert session.called[: 3 if steps else 2] == [*["train"] * bool(steps), "evaluate", "predict"]

@@ -186,7 +186,8 @@ class KerasSession(KerasProbe):
         Where `reset` cannot bring back dropout's random states, it goes on without training: how
         long a machine takes must not decide which masks are drawn."""
         began = time.monotonic()
-        self.train_steps(steps)
+        if steps:
+            self.train_steps(steps)
         trained, took = steps, time.monotonic() - began
         self.evaluate()
         self.predict()
