@@ -106,6 +106,12 @@ def test_the_reference_is_the_one_without_options_of_its_own() -> None:
     assert unrolled(table, "words") == [NO_REFERENCE]
 
 
+def test_no_other_takes_the_place_of_a_void_reference() -> None:
+    other = runs("keras", 0.4, {"rnn.options.implementation": 2})
+    table = rows([*runs("unrolled", 0.2), *other, *runs("keras", 0.5, verdict="void")])
+    assert table["words"].tolist() == [NO_REFERENCE, NO_REFERENCE]
+
+
 def test_with_a_build_as_reference_an_implementation_stays_what_it_is() -> None:
     ways = {"rnn.options.implementation": 1}
     old = [

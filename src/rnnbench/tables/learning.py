@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.reference import KEY, Key, references
+from rnnbench.tables.reference import KEY, Key, keys_of, references
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import difference_interval
 from rnnbench.tables.usable import usable_epochs
@@ -41,9 +41,8 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     doubted = epochs[epochs["verdict"] == "suspect"]
     suspect = doubted.groupby(KEY)["record"].nunique().to_dict()
     first = epochs.drop_duplicates(KEY)
-    keys = list(first[KEY].itertuples(index=False, name=None))
-    names = dict(zip(keys, first["implementation"], strict=True))
-    against = references(keys, reference)
+    names = dict(zip(keys_of(epochs), first["implementation"], strict=True))
+    against = references(keys_of(frame), reference)
     both = _beside(epochs, against)
     both["val_acc_gap"] = both["val_acc"] - both["val_acc_base"]
     both["loss_gap"] = (both["loss"] - both["loss_base"]).abs()

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What a reference may name, beside which everything else of a cell stays as it is.
 KEY = [name for name in CELL if name != "implementation"]
 Key = tuple[Any, ...]
+
+
+def keys_of(frame: pd.DataFrame) -> list[Key]:
+    """The key of each cell in a frame with the columns `KEY`, in their order."""
+    return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
 
 
 def references(cells: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:

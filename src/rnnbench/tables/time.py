@@ -10,7 +10,7 @@ from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
-from rnnbench.tables.reference import KEY, references
+from rnnbench.tables.reference import KEY, keys_of, references
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import (
     ONE_RUN,
@@ -68,7 +68,8 @@ def time(
     values = run_values(frame)
     spreads = pooled_spreads(values, KEY)
     cells = split(values, KEY, [*RUN, "implementation", *PER_RUN])
-    against = references(cells, reference)
+    # Of void cells too: where the reference is void no other takes its place.
+    against = references(keys_of(frame), reference)
     rows = []
     for key, runs in cells.items():
         cell, wanted = dict(zip(KEY, key, strict=True)), against[key]
