@@ -108,9 +108,11 @@ def expected(config):
     return sorted(names.get(kernel, kernel) for kernel in kernels)
 
 
-def as_expected(kernel):
-    """Whether the label tells the truth."""
-    return kernel["expected"] is None or sorted(kernel["found"]) == sorted(kernel["expected"])
+def contradicts(kernel):
+    """Whether what ran is not what the label says. Nothing seen contradicts nothing."""
+    if kernel["expected"] is None or not kernel["found"]:
+        return False
+    return sorted(kernel["found"]) != sorted(kernel["expected"])
 
 
 def why_not_cudnn(facts):

@@ -17,7 +17,7 @@ import tarfile
 import time
 
 from rnnworker import affinity, carried, certifying, machine
-from rnnworker.bundle_process import environment_of, supervise, write
+from rnnworker.bundle_process import environment_of, lack, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
@@ -25,10 +25,16 @@ GUESS_SECONDS = 30.0
 LIMITS = {"certificates": {"default": 900.0}, "probes": {"default": 600.0}}
 PACK_SECONDS = 20.0
 CUT = "ended by --stop-after; it is to be done again"
+LEFT, LACKING = 1, 3
+EXIT_CODES = (
+    "Exit code 0: every run that this machine can do is done; {}: some are left, start it again; "
+    "{}: the runs of a build were skipped because its Python lacks its framework or its packages "
+    "are not here, which is said.".format(LEFT, LACKING)
+)
 
 
 def main(folder, arguments):
-    """Runs the bundle in `folder`; returns 0 when every run that can run here is done."""
+    """Runs the bundle in `folder`; returns the exit code, see `EXIT_CODES`."""
     options = _options(arguments)
     _check_files(folder)
     session = Session(folder, options)
@@ -36,15 +42,17 @@ def main(folder, arguments):
     certificates = {} if options.no_certificates else _planned(folder, "certificates")
     probes = {} if options.no_probes else _planned(folder, "probes")
     left, ran = 0, {}
+    session.look(runs)
     for place, run in enumerate(runs):
         label = "[{}/{}] {}".format(place + 1, len(runs), run["name"])
         # Every cell of a block has been seen once: a probe explains them, and is not worth more.
         if place and run["block"] != runs[place - 1]["block"]:
             session.make("probes", ran.values())
         why = session.obstacle(run["config"])
-        if why:
+        if why and not session.done(run["name"], run["digest"]):
             session.skip(run["name"], why)
-            print("{}  skipped: {}".format(label, why), flush=True)
+            if run["config"]["build"]["name"] not in session.unfit:
+                print("{}  skipped: {}".format(label, why), flush=True)
             continue
         if run.get("certificate") in certificates:
             session.make("certificates", [certificates[run["certificate"]]])
@@ -65,7 +73,9 @@ def main(folder, arguments):
     for count, what in ((left, "runs"), (len(session.unmade), "certificates and probes")):
         if count:
             print("{} {} are left: start it again.".format(count, what))
-    return 1 if left or session.unmade or session.lacking else 0
+    if session.lacking or session.unfit:
+        return LACKING
+    return LEFT if left or session.unmade else 0
 
 
 def _job(planned):
@@ -95,13 +105,19 @@ class Session:
         self.hardware = machine.fingerprint()
         self.packages = _read(os.path.join(folder, "bundle.json"))["packages"]
         self.sites, self.lacking, self.skipped = {}, {}, {}
+        self.unfit = {}  # build → why its Python cannot run it
         self.seconds = {}  # (build, name without its repeat) → the longest so far
         # Certificates and probes: tried, there or impossible here; and those that did not fit.
         self.settled, self.unmade = set(), set()
         self.packed = time.monotonic()
+        if os.path.exists(self._skipped_file()):  # of an earlier start, perhaps with other Pythons
+            write(self._skipped_file(), self.skipped)
 
     def obstacle(self, config):
         """Why a run with `config` cannot run here, in words, or None."""
+        return self._impossible(config) or self.unfit.get(config["build"]["name"])
+
+    def _impossible(self, config):
         device, build = config["device"], config["build"]
         if device["kind"] == "gpu" and not self.hardware["gpus"]:
             return "no NVIDIA GPU on this machine"
@@ -116,9 +132,33 @@ class Session:
                 self.lacking[entry["name"]] = str(error)
         return self.lacking.get(entry["name"]) if entry else None
 
+    def look(self, runs):
+        """Asks the Python of each build that has something to do here for the build's framework."""
+        todo = [
+            run["config"]["build"]
+            for run in runs
+            if not self._impossible(run["config"]) and not self.done(run["name"], run["digest"])
+        ]
+        for build in {build["name"]: build for build in todo}.values():
+            environment = environment_of(build, self.sites.get(build.get("carry")), 1)
+            self.refuse(build, lack(build, self.python_of(build), environment))
+
+    def refuse(self, build, why):
+        """Says once that the runs of `build` are skipped; nothing where `why` is None."""
+        if why:
+            self.unfit[build["name"]] = why
+            words = "build {0} cannot run: {1}, or name another Python: --python {0}=PATH; its runs"
+            print((words + " are skipped").format(build["name"], why), flush=True)
+
+    def python_of(self, build):
+        return self.pythons.get(build["name"], sys.executable)
+
     def skip(self, name, why):
         self.skipped[name] = why
-        write(os.path.join(self.out, "skipped.json"), self.skipped)
+        write(self._skipped_file(), self.skipped)
+
+    def _skipped_file(self):
+        return os.path.join(self.out, "skipped.json")
 
     def done(self, name, digest):
         """Whether a whole outcome of this very run is there; with ``--again``, one that went
@@ -180,12 +220,14 @@ class Session:
             if found is None:
                 outcome = None
                 continue
-            write(os.path.join(elsewhere, "outcome.json"), dict(found, device=other["device"]))
+            found.update(device=other["device"])
+            write(os.path.join(elsewhere, "outcome.json"), found)
         took = time.monotonic() - begin
         key = _cell(planned, name)
         self.seconds[key] = max(took, self.seconds.get(key, 0.0))
         if outcome is None:
             return None
+        error = outcome.pop("error")
         outcome.update(
             name=name,
             digest=planned["digest"],
@@ -197,7 +239,12 @@ class Session:
         write(os.path.join(place, "outcome.json"), outcome)
         if outcome["over_limit"]:
             return "over the limit of phase {}".format(outcome["over_limit"])
-        return "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
+        if error and outcome["phase"] == "import" and not _kind(name):
+            why = "{} cannot import its framework ({}); mend that there"
+            build = planned["config"]["build"]
+            self.refuse(build, why.format(self.python_of(build), error))
+        words = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
+        return "{}, in phase {}: {}".format(words, outcome["phase"], error) if error else words
 
     def _worker(self, place, job, limits):
         """One process that does `job` and leaves its files in `place`; None where the session's end
@@ -210,9 +257,8 @@ class Session:
         job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
         write(os.path.join(place, "job.json"), job)
         build = config["build"]
-        python = self.pythons.get(build["name"], sys.executable)
         worker = os.path.join(self.folder, "rnnworker")
-        command = [python, worker, os.path.join(place, "job.json")]
+        command = [self.python_of(build), worker, os.path.join(place, "job.json")]
         environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -249,7 +295,7 @@ def _kind(name):
 
 
 def _options(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=EXIT_CODES)
     parser.add_argument(
         "--stop-after",
         "--limit",

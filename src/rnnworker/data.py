@@ -1,14 +1,20 @@
 """Reads a dataset's bytes and prepares a model's arrays from them."""
 
+import contextlib
 import hashlib
+import importlib
 import io
 import os
+import pickle
+import sys
 import zlib
 
 import numpy
 
 from rnnworker import loading
 from rnnworker.readers import cifar10
+
+CONVERT = "convert it once with `rnnbench convert` and name the new file"
 
 
 def arrays(config, path, pinned_md5=None):
@@ -50,21 +56,48 @@ def source(path, pinned_md5=None):
     if path.endswith(".tar.gz"):
         if not trusted:
             raise ValueError("{} holds pickles and is not pinned in data.dvc".format(path))
-        return cifar10.unpickle(path)
+        with _names_of_numpy_2():
+            return cifar10.unpickle(path)
     return os.path.abspath(path)
 
 
 def _npz(path, trusted):
-    with numpy.load(path, allow_pickle=trusted) as file:
+    with numpy.load(path, allow_pickle=trusted) as file, _names_of_numpy_2():
         try:
             return {name: file[name] for name in file.files}
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise
             raise ValueError(
-                "{} holds pickles (allow_pickle) and is not pinned in data.dvc: convert it once "
-                "with `rnnbench convert` and name the new file".format(path)
+                "{} holds pickles (allow_pickle) and is not pinned in data.dvc: {}".format(
+                    path, CONVERT
+                )
             ) from None
+        except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+            raise ValueError(
+                "{} holds pickles that NumPy {} cannot read ({}): {}".format(
+                    path, numpy.__version__, error, CONVERT
+                )
+            ) from error
+
+
+@contextlib.contextmanager
+def _names_of_numpy_2():
+    """Lets NumPy 1 read what NumPy 2 has pickled, where ``numpy.core`` is named ``numpy._core`` and
+    arrays are the same. Afterwards the names are gone: packages tell NumPy 2 by them."""
+    names = {}
+    if numpy.__version__.startswith("1."):
+        names = {"numpy._core": "numpy.core", "numpy._core.multiarray": "numpy.core.multiarray"}
+    before = {name: sys.modules.get(name) for name in names}
+    for name, former in names.items():
+        sys.modules[name] = importlib.import_module(former)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module
 
 
 def _md5(path):

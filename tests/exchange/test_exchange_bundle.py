@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import read_record
+from rnnworker.bundle_process import NEEDED
+from rnnworker.frameworks import FRAMEWORKS
 from tests.conftest import Project, make_project
 
 
@@ -203,3 +205,69 @@ def test_a_wrong_probe_is_refused(probed: tuple[Project, Path], change: dict, wo
         assert refused.returncode == 1 and words in refused.stderr
     finally:
         path.write_text(before)
+
+
+def in_two_builds(folder: Path) -> Path:
+    """A bundle of the fake build and of one with torch, in which the tests' Python has no torch."""
+    project = make_project(folder / "home")
+    (project.conf / "build/lacking.yaml").write_text(
+        "framework: keras3_torch\npython: python3\ncarry: null\nenvironment: {}\n"
+    )
+    (project.conf / "experiment/two.yaml").write_text(
+        "title: x\nprobe: false\ngrids:\n"
+        "- model=digits_rnn rnn=keras build=lacking model.epochs=1 repeat=0,1\n"
+        "- model=fake rnn=fake_fast build=fake\n"
+    )
+    bundle = folder / "bundle"
+    made = project.rnnbench("bundle", "two", "-o", str(bundle), "--conf", str(project.conf))
+    assert made.returncode == 0, made.stderr
+    return bundle
+
+
+def python_without_torch(folder: Path) -> Path:
+    """This interpreter, with NumPy and without torch and Keras."""
+    python = folder / "python"
+    hidden = "import sys; sys.modules.update(torch=None, keras=None)"
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(hidden)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder}/site exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_a_python_without_the_framework_is_said_once_and_first(tmp_path: Path) -> None:
+    folder = in_two_builds(tmp_path)
+    python = python_without_torch(tmp_path)
+    for _ in range(2):  # nothing is settled by having failed once
+        done = run(folder, "--python", f"lacking={python}", "--no-certificates")
+        assert done.returncode == 3, done.stdout + done.stderr
+        first, *others = done.stdout.splitlines()
+        assert first.startswith(f"build lacking cannot run: {python} has no torch and no keras;")
+        assert "--python lacking=PATH" in first
+        assert not any("lacking" in line for line in others), done.stdout
+        assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1
+        assert not list(folder.glob("out/*lacking*/*/outcome.json"))
+    skipped = json.loads((folder / "out/skipped.json").read_text())
+    assert len(skipped) == 2 and "has no torch" in next(iter(skipped.values()))
+    gone = run(folder, "--python", "lacking=/no/such/python", "--no-certificates")
+    assert gone.returncode == 3 and "/no/such/python cannot be started" in gone.stdout
+
+
+def test_a_framework_that_cannot_be_imported_ends_its_build_alone(tmp_path: Path) -> None:
+    folder = in_two_builds(tmp_path)
+    python = python_without_torch(tmp_path)
+    (tmp_path / "site" / "sitecustomize.py").unlink()
+    for name in ("torch", "keras"):
+        (tmp_path / "site" / f"{name}.py").write_text("raise OSError('libcudart is not here')")
+    done = run(folder, "--python", f"lacking={python}", "--no-certificates")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stdout.count("build lacking cannot run") == 1
+    assert "in phase import: OSError: libcudart is not here" in done.stdout
+    assert len(list(folder.glob("out/*lacking*/*/outcome.json"))) == 1
+    assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1
+
+
+def test_the_exit_codes_are_told(bundled: tuple[Project, Path]) -> None:
+    told = run(bundled[1], "--help")
+    assert told.returncode == 0 and "3: the runs of a build were skipped" in told.stdout
+    assert set(NEEDED) == set(FRAMEWORKS)

@@ -21,7 +21,7 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
     wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
     home = ROOT
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = temporary.mktemp("environment")
+        home = temporary.getbasetemp()  # made once for all tests of this session
         made_or_skipped(wanted, home)
     return wanted.folder(home) / "bin" / "python"
 

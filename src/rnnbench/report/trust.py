@@ -69,7 +69,7 @@ def warmup_words(table: pd.DataFrame) -> str:
     return (
         f"Warm-up: in {int(late['still_warm'].sum())} of {n.counted(looked, 'run')} the first "
         f"timed epochs (up to {int(late['epochs'].max())}) are slower than the rest ({where}"
-        f"{more}): raise `measure.warmup_steps`. A run counts with the median of its epochs, "
+        f"{more}): raise `measure.warmup_seconds`. A run counts with the median of its epochs, "
         "which a few slow ones hardly move."
     )
 

@@ -83,10 +83,10 @@ def _row(
     }
     if cell["build"] == base["build"]:
         return {**row, "change": 1.0}
-    if certificates.judge(cell, base)[0] == UNEQUAL:
-        return {**row, "words": NOT_EQUAL}
     if wrong := wrong_steps(certificates, cell, base):
         return {**row, "words": wrong}
+    if certificates.judge(cell, base)[0] == UNEQUAL:
+        return {**row, "words": NOT_EQUAL}
     # `compare` gives the speed-up of its first over its second: here the reference build's.
     ratio = compare(other, own, spread)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE

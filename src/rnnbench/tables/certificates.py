@@ -185,7 +185,8 @@ def _functions(
 
 
 def _asked(cell: Mapping[str, Any]) -> dict[str, str]:
-    asked = dict(part.split("=", 1) for part in _words(cell.get("options") or "") if "=" in part)
+    words = _words(cell.get("options") or "") | _words(cell.get("variant") or "")
+    asked = dict(part.split("=", 1) for part in words if "=" in part)
     plain = {**PLAIN, "activation": "relu" if cell["cell"] == "rnn_relu" else "tanh"}
     return {name: asked.get(name, value) for name, value in plain.items()}
 

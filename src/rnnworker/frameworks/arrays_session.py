@@ -111,6 +111,8 @@ class ArraysSession(KerasSession):
         x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
         batch = self.config["model"]["batch"]
         values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
+        # Keras 2.0.6 gives a loss without metrics as a bare number.
+        values = values if isinstance(values, list) else [values]
         names = self.model.metrics_names
         return {short_name(name): value for name, value in zip(names, values)}
 

@@ -4,14 +4,17 @@ The file holds lists of different lengths: either as NumPy object arrays (pickle
 where the file's md5 is pinned) or, after ``rnnbench convert``, as ``x_train_values`` and
 ``x_train_offsets``: review i is ``values[offsets[i]:offsets[i + 1]]``.
 
-What is done with them is what Keras's ``imdb.load_data`` and ``pad_sequences`` do, with their
-defaults: samples shuffled with seed 113, ranks moved up by 3, 1 put in front as the start, 2 for
-words of rank `words` and more; 0 fills up short reviews in front, long ones lose their beginning.
+What is done with them is what ``imdb.load_data`` and ``pad_sequences`` of Keras 2.0.6 do, with
+their defaults: training samples shuffled with seed 113 and test samples with 226, ranks moved up
+by 3, 1 put in front as the start, 2 for words of rank `words` and more; 0 fills up short reviews
+in front, long ones lose their beginning. Later versions (``tf.keras`` of TensorFlow 1.15 to
+Keras 3) differ in the order of the test samples alone: they go on with the stream of 113.
+Source: keras/datasets/imdb.py and keras/preprocessing/sequence.py of 2.0.6.
 """
 
 import numpy
 
-SHUFFLE_SEED = 113
+SEEDS = {"train": 113, "test": 226}
 START, UNKNOWN, FIRST_RANK = 1, 2, 3
 
 
@@ -26,12 +29,11 @@ def reviews(source, words, limits):
 
     **Returns:** a dict ``x_train, y_train, x_val, y_val``.
     """
-    stream = numpy.random.RandomState(SHUFFLE_SEED)
     result = {}
     for part, name, limit in (("train", "train", limits[0]), ("test", "val", limits[1])):
         values, offsets = _ragged(source, "x_" + part)
         order = numpy.arange(len(offsets) - 1)
-        stream.shuffle(order)
+        numpy.random.RandomState(SEEDS[part]).shuffle(order)
         order = order[:limit]
         values = values.astype("int32") + FIRST_RANK
         values[values >= words] = UNKNOWN

@@ -5,6 +5,8 @@ Keras's ``Bidirectional`` makes its inner layers anew from their configs, which 
 layers that Keras cannot make anew stand side by side in a layer of ours that does the same.
 """
 
+from rnnworker.recurrent.cells import accepts
+
 WAYS = ("forward_", "backward_")
 KEPT = ("use_cudnn", "_could_use_gpu_kernel")
 
@@ -18,7 +20,10 @@ def make(keras, forward, backward, name=None):
     """
     settings = {"name": name} if name else {}
     if not type(forward).__module__.startswith("rnnworker") and not _holds_ours(forward):
-        layer = keras.layers.Bidirectional(forward, backward_layer=backward, **settings)
+        if accepts(keras.layers.Bidirectional, "backward_layer"):
+            settings["backward_layer"] = backward
+        # Keras 2.0.6 has no such argument: it makes the backward layer from the forward one itself.
+        layer = keras.layers.Bidirectional(forward, **settings)
         for inner, meant in ((layer.forward_layer, forward), (layer.backward_layer, backward)):
             for setting in KEPT:
                 if hasattr(meant, setting):
