@@ -2,7 +2,7 @@
 others when a grid is read, the worker before it makes a layer.
 
 What a model gives its layer itself (``dropout``, ``return_sequences``, …) is no option here, nor is
-what the canonical weights take the place of (initializers) or have no form for (``use_bias``).
+what the canonical weights take the place of (initializers).
 """
 
 GATED = ("lstm", "gru", "gru_reset_before")
@@ -15,7 +15,7 @@ _LAYER = ("activation",) + _WEIGHTS
 # Keras 3's SimpleRNN forgets the second.
 _GATED_LAYER = ("recurrent_activation", "activity_regularizer")
 # The options that make another function of the layer; the others choose how it is computed.
-OF_THE_FUNCTION = _GATED_LAYER + _LAYER
+OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
 
 HONOURED = {
     "keras": _LAYER,
@@ -49,6 +49,7 @@ def honoured(config):
     framework = (config.get("build") or {}).get("framework")
     found = list(HONOURED[name])
     if name in _GENERIC:
+        found.append("use_bias")
         if cell in GATED:
             found += [
                 one for one in _GATED_LAYER if name != "cell" or one != "activity_regularizer"

@@ -28,7 +28,7 @@ RELU = " +rnn.options.activation=relu"
             r"did you mean activation",
         ),
         ("rnn=keras cell=rnn_tanh +rnn.options.recurrent_activation=relu", "does not honour"),
-        ("rnn=keras +rnn.options={use_bias:false}", "rnn.options.use_bias"),
+        ("rnn=cudnn device=gpu +rnn.options={use_bias:false}", "rnn.options.use_bias"),
         ("rnn=unrolled +rnn.options.unroll=true", "rnn.options.unroll"),
         ("rnn=keras rnn.implementation=block" + RELU, r"rnn=keras \(rnn.implementation block\)"),
         ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write rnn.options="),
@@ -41,7 +41,7 @@ RELU = " +rnn.options.activation=relu"
 )
 def test_an_option_without_effect_is_refused(conf, ask, grid: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        expand(ask(GRID + grid), conf)
+        expand(ask((GRID if "device" not in grid else "model=digits_rnn ") + grid), conf)
     assert "\n" not in str(caught.value)
 
 
@@ -50,6 +50,7 @@ def test_an_option_without_effect_is_refused(conf, ask, grid: str, message: str)
     [
         "rnn=keras,unrolled,cell" + RELU,
         "rnn=keras +rnn.options.implementation=1",
+        "rnn=keras +rnn.options.use_bias=false",
         "rnn=keras cell=gru +rnn.options.recurrent_activation=hard_sigmoid",
         # Not of this cell: it is skipped, so nobody ignores the option.
         "rnn=keras,block cell=gru" + RELU,

@@ -80,7 +80,7 @@ def certificates(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
             rnn = {"implementation": "contrib", "options": {"class": name}, "kernels": KERNELS}
             entries.append({"name": name, "rnn": rnn})
         job = {"mode": "certify", "config": {**config, "cell": {"name": cell}}, "threads": 1}
-        job.update(implementations=entries, dataset=str(folder / "d.npz"))
+        job.update(device="cpu_1", implementations=entries, dataset=str(folder / "d.npz"))
         (folder / "job.json").write_text(json.dumps(job))
         events = worker(python, folder / "job.json")
         found[cell] = {}

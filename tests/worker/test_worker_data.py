@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy
@@ -143,3 +145,15 @@ def test_digits_rnn_is_one_recurrent_layer_over_the_rows() -> None:
 def test_digits_are_taken_as_they_are() -> None:
     source = arrays()
     assert digits_rnn.prepare(source, CONFIG) is source
+
+
+def test_pinned_pickles_that_cannot_be_read_are_told_with_the_way_out(tmp_path: Path) -> None:
+    """Such as those of another NumPy that keeps its modules elsewhere."""
+    path = tmp_path / "far.npz"
+    module = sys.modules["made_up_for_pickles"] = types.ModuleType("made_up_for_pickles")
+    module.Thing = type("Thing", (), {"__module__": "made_up_for_pickles"})
+    numpy.savez(path, x_train=numpy.array([module.Thing()], dtype=object))
+    del sys.modules["made_up_for_pickles"]
+    pinned = hashlib.md5(path.read_bytes()).hexdigest()
+    with pytest.raises(ValueError, match=r"NumPy 2.* cannot read .*: .*`rnnbench convert`"):
+        data.source(str(path), pinned)

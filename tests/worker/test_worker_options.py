@@ -17,7 +17,7 @@ from tests.worker.building import build_python
 
 # What stands in Keras's layers beside what is honoured, what others honour, and what nobody knows.
 OTHERS = (
-    *("use_bias", "dropout", "kernel_initializer", "unit_forget_bias", "unroll", "use_cudnn"),
+    *("dropout", "kernel_initializer", "unit_forget_bias", "unroll", "use_cudnn"),
     *("reset_after", "stateful", "go_backwards", "activaton", "op", "class", "implementation"),
     *options.OF_THE_FUNCTION,
 )
@@ -41,6 +41,7 @@ from rnnworker.options import honoured
 from rnnworker.recurrent import Recurrent
 
 VALUES = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "implementation": 1}
+VALUES["use_bias"] = False
 if framework == "keras2_tensorflow1":
     VALUES["implementation"] = 2  # its default is 1; Keras 3's is 2, that of Keras 2.0.6 is 0
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from rnnbench.cells.cell import Cell
+from rnnbench.tables.optimizers import ROWS_APART, TO_THE_ROOT
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 from tests.worker.seeds import SAMPLES, cells, cpu_builds, write_data
@@ -34,7 +35,7 @@ SCRIPT = """
 import functools, json, os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy
-from rnnworker import data, run
+from rnnworker import data, optimizers, run
 from rnnworker.frameworks import arrays_session
 from rnnworker.readers import imdb
 
@@ -68,8 +69,33 @@ told = [
     {name: [numpy.ravel(row).tolist() for row in rows] for name, rows in one.items()}
     for one in (theirs, ours)
 ]
+# One step of one weight: with a gradient of 1e-6, small beside epsilon's root, and of an
+# embedding's row that the batch holds twice, with gradients of 1.
+layers, moved = keras.layers, {}
+adam = {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-7}
+rmsprop = {"name": "rmsprop", "learning_rate": 1e-3, "rho": 0.9, "epsilon": 1e-8}
+for case, stated in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
+    if case == "rows":
+        x, y = numpy.zeros((1, 2), "int32"), numpy.full((1, 1), -1.0, "f4")
+        inputs = layers.Input(shape=(2,), dtype="int32")
+        outputs = layers.GlobalAveragePooling1D()(layers.Embedding(1, 1)(inputs))
+    else:
+        x, y = numpy.full((1, 1), 1e-3, "f4"), numpy.full((1, 1), -5e-4, "f4")
+        inputs = layers.Input(shape=(1,))
+        outputs = layers.Dense(1, use_bias=False)(inputs)
+    model = keras.models.Model(inputs, outputs)
+    if "tensorflow1" in job["config"]["build"]["framework"]:
+        name, settings = optimizers.for_keras_2(stated)
+        optimizer = keras.optimizers.get({"class_name": name, "config": settings})
+    else:
+        optimizer = optimizers.for_keras_3(keras, stated)
+    model.compile(loss="mse", optimizer=optimizer)
+    model.set_weights([numpy.zeros((1, 1), "f4")])
+    model.train_on_batch(x, y)
+    moved[case] = -float(model.get_weights()[0][0, 0])
+
 with open(sys.argv[2], "w") as file:
-    json.dump(told, file)
+    json.dump({"reviews": told, "moved": moved}, file)
 """
 
 
@@ -107,8 +133,8 @@ def processes(
 
 
 def _runs(chosen: list[Cell], data: dict, temporary: pytest.TempPathFactory) -> dict[Any, list]:
-    """The events of each run, by (build, model), and the film reviews as the build's Keras and as
-    the worker reads them, under ``reviews``."""
+    """The events of each run, by (build, model); the film reviews as the build's Keras and as the
+    worker reads them, under ``reviews``; how far one step took a weight, under ``moved``."""
     build = chosen[0].config["build"]
     version, python = build["python"], sys.executable
     if build.get("lock"):
@@ -125,12 +151,12 @@ def _runs(chosen: list[Cell], data: dict, temporary: pytest.TempPathFactory) -> 
     with (folder / "log").open("wb") as log:
         subprocess.run(
             [python, "-W", "ignore", "-c", SCRIPT,
-             str(ROOT / "src"), str(folder / "reviews"), *map(str, files.values())],
+             str(ROOT / "src"), str(folder / "beside"), *map(str, files.values())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=900,
             env={**os.environ, "PYTHONPATH": "", **variables},
         )  # fmt: skip
-    reviews = json.loads((folder / "reviews").read_text())
-    return {**{key: events(path) for key, path in files.items()}, "reviews": reviews}
+    beside = json.loads((folder / "beside").read_text())
+    return {**beside, **{key: events(path) for key, path in files.items()}}
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -203,3 +229,26 @@ def test_reviews_come_in_the_order_of_keras_2_0_6(build: str, processes: dict[st
     tests = [list(zip(one["x_val"], one["y_val"], strict=True)) for one in (theirs, ours)]
     assert (tests[0] == tests[1]) == (build == "tf_1_2")
     assert sorted(tests[0]) == sorted(tests[1])
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_what_one_step_of_the_optimizers_does(
+    build: str, asked: list[Cell], processes: dict[str, Future]
+) -> None:
+    """By hand, for a first step: Adam as Keras has it in every build (torch's own would move
+    9.1e-4), RMSprop and repeated rows by what the report takes its words from. Keras 2.0.6 may
+    read the count of steps after it was raised: its bias correction is then the second step's."""
+    (framework,) = {one.config["build"]["framework"] for one in asked if build_of(one) == build}
+    moved = processes[build].result()["moved"]
+    gradient, m, v = 1e-6, 0.1 * 1e-6, 0.001 * 1e-12
+    counts = (1, 2) if build == "tf_1_2" else (1,)
+    corrections = [(1 - 0.999**t) ** 0.5 / (1 - 0.9**t) for t in counts]
+    adam = [1e-3 * one * m / (v**0.5 + 1e-7) for one in corrections]
+    assert any(moved["adam"] == pytest.approx(one, rel=1e-3) for one in adam), adam
+    v = 0.1 * gradient**2
+    over = v**0.5 + 1e-8 if framework in TO_THE_ROOT else (v + 1e-8) ** 0.5
+    assert moved["rmsprop"] == pytest.approx(1e-3 * gradient / over, rel=1e-3)
+    # A row's gradient is 2 · 1/2 at each place: v is 1 + 1 or (1 + 1)², and m 2.
+    v = 2.0 if framework in ROWS_APART else 4.0
+    rows = [1e-3 * one * 0.2 / (0.001 * v) ** 0.5 for one in corrections]
+    assert any(moved["rows"] == pytest.approx(one, rel=1e-3) for one in rows), rows

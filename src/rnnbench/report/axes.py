@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -14,6 +14,7 @@ from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.report.sheets import marked
+from rnnbench.tables.optimizers import Parted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +23,8 @@ ACROSS = 4  # devices beside each other, so that a phone shows their numbers
 DRAWN = 12  # figures of a section; its table holds all
 
 
-def builds_section(table: pd.DataFrame) -> Section:
-    """`table` as from `tables.builds`."""
+def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Section:
+    """`table` as from `tables.builds`, `optimizers` as from `tables.optimizers`."""
     if table.empty:
         return Section("builds", "Builds")
     words = [
@@ -35,8 +36,27 @@ def builds_section(table: pd.DataFrame) -> Section:
     words += [_regression(row) for row in worse.head(5).to_dict("records")]
     if worse.empty:
         words.append("No regression of 2 % or more is shown.")
+    words += map(_parted, optimizers)
     return Section("builds", "Builds", tuple(words), tuple(_heatmaps(table)),
                    (builds_sheet(table),))  # fmt: skip
+
+
+PARTED = {
+    "epsilon": (
+        "`{model}` is trained with RMSprop, which adds epsilon to the square root in {some} and "
+        "under it in {others}"
+    ),
+    "rows": (
+        "`{model}` has an embedding: where a batch holds a row of it several times, its optimizer "
+        "adds up the squares of their gradients in {some} and squares their sum in {others}"
+    ),
+}
+
+
+def _parted(one: Parted) -> str:
+    some, others = (", ".join(f"`{name}`" for name in side) for side in (one.some, one.others))
+    words = PARTED[one.why].format(model=one.model, some=some, others=others)
+    return f"{words}. So their losses differ by more than rounding (`benchmarks/README.md`)."
 
 
 def _regression(row: dict[Any, Any]) -> str:

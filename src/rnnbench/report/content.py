@@ -46,6 +46,7 @@ from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.gaps import skipped as skipped_table
 from rnnbench.tables.learning import learning
+from rnnbench.tables.optimizers import parted
 from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.ranked import ranked
@@ -174,7 +175,7 @@ def content(
     ink = colours(speed["implementation"])
     sections = [
         money_section(money, beside, ink),
-        builds_section(compared),
+        builds_section(compared, parted(records)),
         threads_section(counts, ink),
         efficiency_section(reached, ink),
         equal_section(frame, beside.certificates),

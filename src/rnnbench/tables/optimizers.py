@@ -1,0 +1,75 @@
+"""Where one optimizer's name is not one update in all builds, so that losses part beyond rounding.
+
+- RMSprop divides by √v + ε in Keras 2.0.6 and in TensorFlow 1's ``tf.keras``, as torch does, and
+  by √(v + ε) in Keras from 2.11 on, where ε weighs as its root: 1e-8 as 1e-4.
+- Keras 3 on TensorFlow squares the gradients of an embedding's row that a batch holds several times
+  one by one and adds the squares; all others square the sum. It concerns every optimizer that
+  divides by a mean of squares.
+
+Adam's epsilon is in one place in all builds: they train with Keras's own optimizers, on torch and
+jax too, α·m / (√v + ε) with both bias corrections in α (ε̂ of Kingma & Ba 2015, section 2).
+``tests/worker/test_worker_seeds.py`` holds all three against each build.
+
+Source: keras/optimizers.py of 2.0.6, optimizer_v2/{rmsprop,adam}.py of TensorFlow 1.15,
+keras/src/optimizers/{rmsprop,adam,optimizer}.py of 2.15 and 3 (2.15 adds up repeated rows in
+``_deduplicate_sparse_grad``, 3 does not), keras/src/backend/torch/optimizers of 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rnnbench.records.record import Record
+
+TO_THE_ROOT = ("keras206_tensorflow1", "keras2_tensorflow1")
+ROWS_APART = ("keras3_tensorflow",)
+OF_SQUARES = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A `model` whose optimizer is one update in the builds `some` and another in `others`; `why`
+    is a key of `CAUSES`."""
+
+    model: str
+    why: str
+    some: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def _has_rmsprop(model: Mapping[str, Any]) -> bool:
+    return _name(model) == "rmsprop"
+
+
+def _has_embedding(model: Mapping[str, Any]) -> bool:
+    return "embedding" in model and _name(model) in OF_SQUARES
+
+
+# Why → which models it concerns (by their config), and the frameworks of `Parted.some`.
+CAUSES: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], tuple[str, ...]]] = {
+    "epsilon": (_has_rmsprop, TO_THE_ROOT),
+    "rows": (_has_embedding, ROWS_APART),
+}
+
+
+def parted(records: Iterable[Record]) -> list[Parted]:
+    """The models of `records` that were trained in builds of both kinds, for each cause. A model's
+    embedding is known by its setting ``model.embedding``."""
+    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for record in records:
+        model, build = record.config.get("model", {}), record.config.get("build", {})
+        for why, (concerned, frameworks) in CAUSES.items():
+            if concerned(model):
+                sides = found.setdefault((str(model.get("name")), why), ({}, {}))
+                sides[build.get("framework") not in frameworks][str(build.get("name"))] = None
+    return [
+        Parted(model, why, tuple(some), tuple(others))
+        for (model, why), (some, others) in found.items()
+        if some and others
+    ]
+
+
+def _name(model: Mapping[str, Any]) -> str:
+    return str((model.get("optimizer") or {}).get("name")).lower()
