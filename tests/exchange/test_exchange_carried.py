@@ -164,4 +164,4 @@ def test_a_bundle_with_a_carried_keras_measures_where_keras_is_not(tmp_path: Pat
     written = (project.folder / "reports" / "away" / "report.md").read_text()
     efficiency = written[written.index("Per timestep, and of the measured peak") :]
     assert re.search(r"\d %", efficiency.partition("\n## ")[0]), efficiency[:2000]
-    assert "No share of the peak" not in written
+    assert "No share of the peak: the peak is measured in float32" in written

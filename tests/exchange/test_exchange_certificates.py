@@ -33,7 +33,12 @@ def device(name: str, threads: int) -> dict:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
-    config = {"device": device("cpu_1", 1), "build": {"name": "b"}, "dataset": {}, "limits": {}}
+    config = {
+        "device": device("cpu_1", 1),
+        "build": {"name": "b", "framework": "fake"},
+        "dataset": {},
+        "limits": {},
+    }
     certificate = {
         "key": "m-lstm-b", "digest": "d", "choices": {}, "overrides": {}, "config": config,
         "device": "cpu_1",

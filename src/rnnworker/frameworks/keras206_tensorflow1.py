@@ -4,8 +4,9 @@ Variables are references in this TensorFlow, and nothing in the training step of
 one variable's update from running before another's gradient has read the old value: a step may
 apply another gradient than the one it computes, most often on one thread. So every gradient is
 computed here before the first update: with this, and nothing else changed, no step differs
-(``benchmarks/README.md`` has the counts of both). ``build.as_published: true`` leaves the step as
-Keras 2.0.6 published it.
+(``benchmarks/README.md`` has the counts of both). Nor does anything keep the count of steps from
+being raised before Adam's bias correction or a decay reads it: here it is read first.
+``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 
 import os
@@ -24,6 +25,7 @@ class Session(ArraysSession):
         optimizer = super().optimizer(stated)
         if not self.config["build"].get("as_published"):
             _compute_before_updating(self.tensorflow, optimizer)
+            _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
         return optimizer
 
     def layer_shapes(self, layer):
@@ -42,3 +44,29 @@ def _compute_before_updating(tensorflow, optimizer):
             return [tensorflow.identity(one) for one in gradients]
 
     optimizer.get_gradients = all_computed
+
+
+def _count_after_reading(tensorflow, backend, optimizer):
+    """Makes `optimizer` raise its count of steps only after it has read it, and read it once."""
+    get_updates, raised = optimizer.get_updates, backend.update_add
+
+    def updates(*arguments, **settings):
+        count = optimizer.iterations
+        read = count + 0  # a copy: the identity of a reference may share its memory
+
+        def raise_later(variable, increment):
+            if variable is not read:
+                return raised(variable, increment)
+            with tensorflow.control_dependencies([read]):
+                return raised(count, increment)
+
+        optimizer.iterations, backend.update_add = read, raise_later
+        try:
+            made = get_updates(*arguments, **settings)
+        finally:
+            optimizer.iterations, backend.update_add = count, raised
+        if hasattr(optimizer, "weights"):
+            optimizer.weights = [count if one is read else one for one in optimizer.weights]
+        return made
+
+    optimizer.get_updates = updates

@@ -6,7 +6,7 @@ from rnnworker.recurrent.cells import cell_class, from_canonical, to_canonical
 __all__ = ["from_canonical", "make", "to_canonical"]
 # Every other option is the layer's.
 _OF_THE_CELL = ("dropout", "recurrent_dropout", "recurrent_activation", "implementation")
-OF_THE_CELL = _OF_THE_CELL + HONOURED["cell"]
+OF_THE_CELL = _OF_THE_CELL + ("use_bias",) + HONOURED["cell"]
 
 
 def make(keras, cell, units, options):
