@@ -3,11 +3,12 @@
     .venv/bin/python benchmarks/epoch_position.py RESULTS [--experiment quick]
 
 Model: log seconds of an epoch = its run + its position + noise, each run a block. The effect of a
-position is the mean, over the runs, of its log seconds less the mean of the run's other epochs,
-with Student's t-interval on the runs. Runs are grouped by how many epochs they have; void ones are
-left out. Where nothing depends on the position, one of twenty intervals leaves out 0; whether any
-position differs is Friedman's test (J. Am. Stat. Assoc. 32, 1937), which ranks the epochs within
-each run.
+position is the mean, over the runs, of its log seconds less the mean of the run's other epochs
+after the first, with Student's t-interval on the runs. A run does not count with its first epoch
+(``records.record.run_value``), whose effect is shown beside the others'. Runs are grouped by how
+many epochs they have; void ones are left out. Where nothing depends on the position, one of twenty
+intervals leaves out 0; whether any position from the second on differs is Friedman's test (J. Am.
+Stat. Assoc. 32, 1937), which ranks the epochs within each run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from rnnbench.records.store import records_of
 from rnnbench.tables.stats import difference_interval
 
-LEAST_EPOCHS = 3  # Friedman's test compares three or more
+LEAST_EPOCHS = 4  # Friedman's test compares three or more, and the first is not among them
 
 
 def main() -> int:
@@ -49,13 +50,14 @@ def main() -> int:
 
 
 def effects(runs: Sequence[Sequence[float]]) -> list[list[float]]:
-    """For each position, what each run has: log seconds less the mean of the run's others."""
+    """For each position, what each run has: log seconds less the mean of the run's others after
+    the first."""
     found = []
     for position in range(len(runs[0])):
         own = []
         for seconds in runs:
             logs = [math.log(one) for one in seconds]
-            others = logs[:position] + logs[position + 1 :]
+            others = [one for at, one in enumerate(logs) if at not in (0, position)]
             own.append(logs[position] - statistics.fmean(others))
         found.append(own)
     return found
@@ -73,12 +75,13 @@ def table(runs: Sequence[Sequence[float]]) -> str:
             continue
         low, high = math.expm1(found.low), math.expm1(found.high)
         apart = "" if low <= 0 <= high else "apart from 0"
+        apart += " (does not count)" if position == 1 else ""
         effect = math.expm1(found.estimate)
         lines.append(f"| {position} | {effect:+.2%} | {low:+.2%} to {high:+.2%} | {apart} |")
     told = f"\n{len(runs)} runs of {len(runs[0])} epochs."
     if len(runs) > 1:
-        chance = friedmanchisquare(*zip(*runs, strict=True)).pvalue
-        told += f" Friedman's test over all positions: p = {chance:.2g}."
+        chance = friedmanchisquare(*list(zip(*runs, strict=True))[1:]).pvalue
+        told += f" Friedman's test over all positions from the second on: p = {chance:.2g}."
     return "\n".join([*lines, told, ""])
 
 

@@ -25,10 +25,9 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from rnnbench.forecast import repeats_for  # noqa: E402
-from rnnbench.records.record import Record  # noqa: E402
+from rnnbench.records.record import Record, run_value  # noqa: E402
 from rnnbench.records.store import records_of  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
-from rnnbench.tables.stats import run_value  # noqa: E402
 from rnnbench.tables.versus import versus  # noqa: E402
 
 ROOT = Path(__file__).parents[1]

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rnnbench.records.record import run_value
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
-from rnnbench.tables.stats import block_differences, ratio_interval, run_value
+from rnnbench.tables.stats import block_differences, ratio_interval
 from rnnbench.tables.time import compare
 
 TRIES = 2000

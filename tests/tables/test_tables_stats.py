@@ -9,19 +9,20 @@ import pytest
 from scipy.stats import dunnett as dunnett_of_scipy
 from scipy.stats import ttest_ind, ttest_rel
 
+from rnnbench.records.record import run_value
 from rnnbench.tables.stats import (
     ONE_RUN,
     difference_interval,
     dunnett,
     mean_interval,
     ratio_interval,
-    run_value,
 )
 
 
 def test_a_run_counts_with_the_median_of_its_epochs():
-    assert run_value([0.5, 9.0, 0.4]) == 0.5
-    assert run_value([0.4, 0.6]) == 0.5
+    assert run_value([9.0, 0.5, 0.7, 0.4]) == 0.5
+    assert run_value([0.4, 0.6]) == 0.6
+    assert run_value([0.4]) == 0.4
 
 
 def test_mean_interval_by_hand():

@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
-from rnnbench.tables.stats import mean_interval, run_value
+from rnnbench.tables.stats import mean_interval
 from tests.conftest import Project, make_project
 
 EPOCH_SECONDS = {"fake_slow": 0.30, "fake_middle": 0.20, "fake_fast": 0.10}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from rnnbench.errors import RecordError
 from rnnbench.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
 from rnnbench.planning import Plan, Run, make_plan
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.running.progress import duration
 from rnnworker import machine
@@ -106,7 +105,7 @@ def _as_past(record: Record, path: Path) -> Past:
         name=record.name,
         wall_seconds=float(wall) if isinstance(wall, int | float) else None,
         bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
-        epoch_seconds=statistics.median(seconds) if usable else None,
+        epoch_seconds=run_value(seconds) if usable else None,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rnnbench.commands.planned import still_planned
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import write_json
 from rnnbench.running import live, slurm
 from rnnbench.running.needed import pointer_without_record, rule_of, why_not_needed
@@ -88,7 +88,7 @@ def _summary(record: Record) -> str:
         words = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
     if record.epochs and verdict.status != "void":
         last = record.epochs[-1]
-        seconds = sorted(epoch.seconds for epoch in record.epochs)[len(record.epochs) // 2]
+        seconds = run_value([epoch.seconds for epoch in record.epochs])
         words.append(f"{seconds:.3g} s per epoch")
         if last.val_acc is not None:
             words.append(f"val_acc {last.val_acc:.3f}")

@@ -14,7 +14,8 @@ N wrote it; it is never edited, and read for ever. Schema 1 is the first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,13 @@ class Epoch:
     val_loss: float | None = None
     val_acc: float | None = None
     val_seconds: float | None = None
+
+
+def run_value(seconds: Sequence[float]) -> float:
+    """The one number that a run counts with: the median of its epochs' `seconds` after the first;
+    of a single epoch, that one. In the first epoch threads and clocks still settle: on two threads
+    of a virtual machine it took 12 % longer (``benchmarks/epoch_position.py``)."""
+    return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rnnbench.cells.cell import cell_of
-from rnnbench.records.record import Epoch, Reason, Record
+from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
-from rnnbench.tables.stats import run_value
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
 MANY = 300  # runs: beyond, raw epochs are in tables/epochs.csv and the page has a line per run

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.stats import run_value
 
 if TYPE_CHECKING:
     import pandas as pd

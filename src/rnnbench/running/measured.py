@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records.record import run_value
 from rnnbench.records.store import read_json, record_behind
-from rnnbench.tables.stats import run_value
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 CACHE = "measured.jsonl"
-SCHEMA = 1  # another one where `Measured.value` comes to mean something else
+SCHEMA = 2  # another one where `Measured.value` comes to mean something else
 # How a line of the plan begins (`planning.Run`): the rest, most of it, need not be parsed.
 HEAD = re.compile(r'\{"name": "([^"\\]+)", "order": \d+, "block": \d+, "digest": "(\w+)"')
 

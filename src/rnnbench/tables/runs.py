@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rnnbench.tables.usable import counted
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -15,10 +17,10 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per record, in the order they were started.
 
     Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`,
-    `repeat`; `epochs`, `epoch_seconds` (median); seconds of the phases `import`, `data`,
-    `build`, `first_step`, `warmup`; `evaluate`, `predict` (median later call, or the whole
-    phase where calls were not counted); `wall_seconds`; `peak_memory_bytes`; `loss`, `acc`,
-    `val_acc` of the last epoch; `record`. Source: the records.
+    `repeat`; `epochs`, `epoch_seconds` (median of those that count); seconds of the phases
+    `import`, `data`, `build`, `first_step`, `warmup`; `evaluate`, `predict` (median later call, or
+    the whole phase where calls were not counted); `wall_seconds`; `peak_memory_bytes`; `loss`,
+    `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """
     whole = frame[frame["phase"] == "run"].set_index("record")
     table = whole[FACTS].copy()
@@ -26,7 +28,7 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     by_run = epochs.groupby("record")
     table["epochs"] = by_run["epoch"].count()
     table["epochs"] = table["epochs"].fillna(0).astype(int)
-    table["epoch_seconds"] = by_run["seconds"].median()
+    table["epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
     for phase in PHASES:
         rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])

@@ -1,7 +1,7 @@
 """Intervals for a handful of runs. The run is the unit, never the epoch.
 
 Epochs of one run share its process, its memory layout and its minute of the machine's day,
-so they are not independent; a run counts once, with the median of its epoch times. Times
+so they are not independent; a run counts once (``records.record.run_value``). Times
 are positive and their errors multiply, so everything is done on logarithms.
 """
 
@@ -43,11 +43,6 @@ class Ratio:
     n_b: int
     method: str
     shown_different: bool
-
-
-def run_value(seconds: Sequence[float]) -> float:
-    """The one number a run counts with: the median of its timed epochs, in their unit."""
-    return statistics.median(seconds)
 
 
 @lru_cache(maxsize=4096)

@@ -19,10 +19,17 @@ def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["phase"] == "epoch") & (frame["verdict"] != "void")]
 
 
+def counted(epochs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `epochs` whose seconds a run counts with (``records.record.run_value``): all but
+    its first, and that where it is the only one."""
+    alone = epochs.groupby("record", sort=False)["epoch"].transform("count") == 1
+    return epochs[alone | (epochs["epoch"] > 1)]
+
+
 def run_values(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run that is not void and has a timed epoch, in the order of `frame`.
 
-    Columns: `record` and the run's facts; `seconds` (median of its timed epochs), `epochs`,
+    Columns: `record` and the run's facts; `seconds` (median of its `counted` epochs), `epochs`,
     `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch;
     `evaluate`, `predict` (median later call, seconds, missing where not measured);
     `suspect` (bool); `not_learning` (bool: its certificate says that its steps apply another
@@ -34,7 +41,7 @@ def run_values(frame: pd.DataFrame) -> pd.DataFrame:
     values = by_run[FACTS].first()
     parts = by_run[BLOCK].first().astype({"block": "Int64"}).astype(str)
     values["block"] = parts[BLOCK[0]].str.cat(parts[BLOCK[1:]], sep="/")
-    values["seconds"] = by_run["seconds"].median()
+    values["seconds"] = counted(epochs).groupby("record", sort=False)["seconds"].median()
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     # Not .last(): that would step back to an earlier epoch where the last loss is missing.

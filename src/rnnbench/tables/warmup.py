@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.usable import usable_epochs
+from rnnbench.tables.usable import counted, usable_epochs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +39,12 @@ def change_point(seconds: Sequence[float]) -> int:
 
 
 def warmup(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: the cell, `runs` (with five timed epochs or more), `still_warm` (runs
-    whose first timed epochs are warm-up), `epochs` (most epochs found so in a run). Source:
+    """One row per cell: the cell, `runs` (with five epochs that count or more), `still_warm`
+    (runs whose first of these are warm-up), `epochs` (most epochs found so in a run). Source:
     timed epochs of runs that are not void; the configured warm-up lies before them."""
     import pandas as pd
 
-    by_run = usable_epochs(frame).groupby([*CELL, "record"], sort=False)["seconds"]
+    by_run = counted(usable_epochs(frame)).groupby([*CELL, "record"], sort=False)["seconds"]
     found = by_run.agg(list).reset_index()
     found = found[found["seconds"].map(len) >= LEAST_EPOCHS]
     found["epochs"] = [change_point(seconds) for seconds in found["seconds"]]

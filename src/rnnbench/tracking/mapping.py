@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Record, Verdict
+from rnnbench.records.record import Record, Verdict, run_value
 from rnnbench.tracking.numbers import is_number, mlflow_key
 
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 6000, 5000, 36
@@ -91,7 +90,7 @@ def note(record: Record) -> str:
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
     facts = [f"{' '.join(map(str, record.choices.values()))} on {record.machine}"]
     if seconds:
-        facts.append(f"{statistics.median(seconds):.4g} s per epoch (median of {len(seconds)})")
+        facts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
     if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
         facts.append(f"validation accuracy {acc:.4g}")
     return f"{', '.join(facts)}; {_verdict(record.verdict)}"

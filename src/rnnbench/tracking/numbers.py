@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.records.record import Epoch, Phase, Record, run_value
 from rnnbench.records.stamp import milliseconds
 
 KEY_LENGTH = 250
@@ -35,7 +35,7 @@ def metrics(record: Record) -> list[Point]:
     points = live_metrics(record.started, record.phases, record.epochs)
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
     if seconds:
-        points.append(Point("median_epoch_seconds", statistics.median(seconds), end, 0))
+        points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
     taken = {point.key for point in points}
     points += [
         Point(mlflow_key(key), float(value), end, 0)
