@@ -24,7 +24,7 @@ class Seconds(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.seconds.append(time.monotonic() - self.start)
-        # The worker validates here too; what that leaves in the processor's caches is not its doing.
+        # The worker validates here too, and what that leaves in the caches is not its doing.
         self.model.evaluate(*few, batch_size=16, verbose=0)
 
 
