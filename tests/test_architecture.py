@@ -105,4 +105,5 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker.certifying",
         "rnnworker.options",
         "rnnworker.precision",
+        "rnnworker.rounds",
     }

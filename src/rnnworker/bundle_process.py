@@ -5,12 +5,9 @@ Standard library only, Python 3.6 syntax.
 
 import json
 import os
-import select
-import signal
 import subprocess
-import time
 
-from rnnworker import carried
+from rnnworker import carried, rounds
 
 # Framework → what is imported in it; packages have the same names.
 NEEDED = {
@@ -55,53 +52,18 @@ def lack(build, python, environment):
 def supervise(command, environment, place, limits, end=None):
     """Starts the worker, keeps its events, ends it when a phase is over its limit; None where
     `end` (monotonic) came first. ``error`` is the one that the worker told, in words, or None."""
-    usual = limits.get("default", 600)
-    reader, writer = os.pipe()
-    environment["RNNWORKER_EVENTS"] = str(writer)
-    with open(os.path.join(place, "log"), "wb") as log:
-        worker = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-            pass_fds=(writer,), start_new_session=True,
-        )  # fmt: skip
-    os.close(writer)
-    phase, over_limit, rest, told = "start", None, b"", None
-    deadline = time.monotonic() + limits.get(phase, usual)
-    with open(os.path.join(place, "events.jsonl"), "wb") as kept:
-        while True:
-            until = deadline if end is None else min(deadline, end)
-            ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                over_limit = phase
-                break
-            data = os.read(reader, 65536)
-            if not data:
-                break
-            kept.write(data)
-            lines = (rest + data).split(b"\n")
-            rest = lines.pop()
-            for event in map(_parsed, lines):
-                if event.get("event") == "error":
-                    told = "{type}: {message}".format(**event)
-                if event.get("event") in ("phase_begin", "phase_end"):
-                    phase = event["phase"] if event["event"] == "phase_begin" else "end"
-                    deadline = time.monotonic() + limits.get(phase, usual)
-    os.close(reader)
-    if over_limit:
-        os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
-        if end is not None and time.monotonic() >= end:
-            return None
+    log, events = (os.path.join(place, name) for name in ("log", "events.jsonl"))
+    member = rounds.Member("worker", command, environment, log, events, limits)
+    outcome = rounds.supervise([member], end=end)["worker"]
+    if outcome.cut:
+        return None
+    errors = [event for event in outcome.events if event["event"] == "error"]
     return {
-        "exit_code": worker.wait(), "over_limit": over_limit, "phase": phase, "error": told,
-    }  # fmt: skip
-
-
-def _parsed(line):
-    try:
-        event = json.loads(line.decode("utf-8", "replace"))
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
+        "exit_code": outcome.exit_code,
+        "over_limit": outcome.over_limit,
+        "phase": outcome.phase,
+        "error": "{type}: {message}".format(**errors[-1]) if errors else None,
+    }
 
 
 def environment_of(build, site, threads):

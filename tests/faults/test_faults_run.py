@@ -13,8 +13,8 @@ import pytest
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running import memory
-from rnnbench.running import supervise as supervising
 from rnnbench.running.train import Place, train
+from rnnworker import rounds as supervising
 from tests.running.test_running_train import NAME, files, planned
 
 SAME = "the same command"

@@ -15,10 +15,10 @@ from rnnbench.commands import retry
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
-from rnnbench.running import supervise as supervising
 from rnnbench.running import train as room
 from rnnbench.running import worker
 from rnnbench.running.train import Place, main_label, read_plan_line, train
+from rnnworker import rounds as supervising
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 

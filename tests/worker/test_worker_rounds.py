@@ -1,0 +1,199 @@
+"""Rounds of real processes: they take turns, and what one does is no harm to another."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rnnworker import rounds
+from rnnworker.rounds import Member, supervise
+
+PROTOCOL = """
+import json, os, sys, time, threading
+events = int(os.environ["RNNWORKER_EVENTS"])
+def emit(event, **fields):
+    os.write(events, (json.dumps(dict(fields, event=event, t=time.monotonic())) + "\\n").encode())
+def gate():
+    emit("gate")
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(7)
+    return line.split()
+def turn(seconds=0.01):
+    gate()
+    start = time.monotonic()
+    time.sleep(seconds)
+    emit("turn", start=start, end=time.monotonic())
+"""
+TURNS = "for _ in range(8): turn()"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A round of workers made of the protocol and a few lines each, by name."""
+    monkeypatch.setattr(rounds, "GRACE_SECONDS", 0.3)
+
+    def start(scripts: dict[str, str], limits: dict | None = None, **options):
+        members = [
+            Member(
+                name,
+                [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)],
+                {"FOLDER": str(tmp_path)},
+                tmp_path / f"{name}.log",
+                tmp_path / f"{name}.events.jsonl",
+                {"default": 30, **(limits or {})},
+            )
+            for name, script in scripts.items()
+        ]
+        return supervise(members, **options)
+
+    return start
+
+
+def spans(outcomes) -> list[tuple[float, float, str]]:
+    """(start, end, member) of all turns, in the order of time."""
+    return sorted(
+        (event["start"], event["end"], name)
+        for name, outcome in outcomes.items()
+        for event in outcome.events
+        if event["event"] == "turn"
+    )
+
+
+def test_turns_never_overlap_and_each_cycle_has_each_member_once(run) -> None:
+    outcomes = run({"a": TURNS, "b": "time.sleep(0.3)\n" + TURNS, "c": TURNS, "d": TURNS})
+    taken = spans(outcomes)
+    assert len(taken) == 32
+    assert all(one[1] <= next_[0] for one, next_ in itertools.pairwise(taken))
+    for cycle in range(8):
+        assert {name for _, _, name in taken[4 * cycle : 4 * cycle + 4]} == set("abcd")
+    for name, outcome in outcomes.items():
+        assert outcome.exit_code == 0
+        assert [turn["cycle"] for turn in outcome.turns] == list(range(8))
+        mine = [number for number, (_, _, who) in enumerate(taken) if who == name]
+        assert [turn["turn"] for turn in outcome.turns] == mine
+        before = [taken[number - 1][2] if number else None for number in mine]
+        assert [turn["after"] for turn in outcome.turns] == before
+
+
+def test_the_order_is_the_seeds(run) -> None:
+    scripts = {"a": TURNS, "b": TURNS, "c": TURNS}
+    orders = [[name for *_, name in spans(run(scripts, seed=seed))] for seed in (3, 3, 4)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("size", range(2, 9))
+def test_everyone_follows_every_other_equally_often(size: int) -> None:
+    rows = rounds.williams(size)
+    assert all(sorted(row) == list(range(size)) for row in rows)
+    follows = Counter(pair for row in rows for pair in itertools.pairwise(row))
+    assert len(follows) == size * (size - 1)
+    assert len(set(follows.values())) == 1
+
+
+def test_cycles_are_squares_drawn_anew() -> None:
+    drawn = list(itertools.islice(rounds.cycles("abcd", random.Random(0)), 8))
+    for square in (drawn[:4], drawn[4:]):
+        follows = Counter(pair for row in square for pair in itertools.pairwise(row))
+        assert set(follows.values()) == {1} and len(follows) == 12
+    assert drawn[:4] != drawn[4:]
+
+
+def test_a_member_alone_has_all_turns(run) -> None:
+    outcomes = run({"a": TURNS})
+    assert len(spans(outcomes)) == 8
+    assert [turn["asleep"] for turn in outcomes["a"].turns] == [{}] * 8
+
+
+@pytest.mark.parametrize(
+    ("end", "exit_code"),
+    [
+        ("os.kill(os.getpid(), 9)", -9),
+        ("os.kill(os.getpid(), 11)", -11),
+        ("sys.exit(3)", 3),
+        ("gate(); os.kill(os.getpid(), 9)", -9),
+    ],
+)
+def test_the_end_of_one_member_is_no_harm_to_the_others(run, end: str, exit_code: int) -> None:
+    outcomes = run({"a": TURNS, "b": f"turn(); turn(); {end}", "c": TURNS})
+    assert {name: one.exit_code for name, one in outcomes.items()} == {
+        "a": 0,
+        "b": exit_code,
+        "c": 0,
+    }
+    counted = Counter(name for *_, name in spans(outcomes))
+    assert counted == {"a": 8, "b": 2, "c": 8}
+
+
+def test_a_member_that_hangs_in_its_turn_is_ended_and_the_others_go_on(run) -> None:
+    outcomes = run(
+        {"a": TURNS, "b": 'emit("phase_begin", phase="train")\nturn()\ngate()\ntime.sleep(60)'},
+        limits={"train": 0.5},
+    )
+    assert (outcomes["b"].over_limit, outcomes["a"].over_limit) == ("train", None)
+    assert outcomes["a"].exit_code == 0
+    assert Counter(name for *_, name in spans(outcomes)) == {"a": 8, "b": 1}
+
+
+def test_waiting_for_a_turn_is_not_work(run) -> None:
+    short = 'emit("phase_begin", phase="train")\nfor _ in range(4): turn(0.05)'
+    outcomes = run(
+        {"a": short, "b": "for _ in range(4): turn(0.5)"}, limits={"train": 1.2, "start": 30}
+    )
+    assert [one.over_limit for one in outcomes.values()] == [None, None]
+    assert len(spans(outcomes)) == 8
+
+
+def test_a_member_that_works_while_it_waits_is_seen(run) -> None:
+    spinning = """
+    def spin():
+        while True:
+            pass
+    threading.Thread(target=spin, daemon=True).start()
+    for _ in range(4): turn(0.2)
+    """
+    outcomes = run({"busy": spinning, "idle": "for _ in range(4): turn(0.2)"})
+    used = {
+        name: sum(turn["asleep"].get(name, 0.0) for turn in outcomes[other].turns)
+        for name, other in (("busy", "idle"), ("idle", "busy"))
+    }
+    assert used["busy"] > 0.05
+    assert used["idle"] <= 0.02
+
+
+def test_the_end_of_the_time_ends_all(run) -> None:
+    import time
+
+    scripts = {"a": TURNS + "\nturn()\ntime.sleep(60)", "b": "turn()\nturn(60)"}
+    began = time.monotonic()
+    outcomes = run(scripts, end=began + 1.0)
+    assert time.monotonic() - began < 20
+    assert [one.cut for one in outcomes.values()] == [True, True]
+
+
+def test_a_process_that_cannot_start_leaves_no_other(run, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        supervise(
+            [
+                Member(
+                    "a", [sys.executable, "-c", "input()"], {}, tmp_path / "1", tmp_path / "2", {}
+                ),
+                Member("b", ["/no/such/python"], {}, tmp_path / "3", tmp_path / "4", {}),
+            ]
+        )
+
+
+def test_events_are_kept_as_they_came(run, tmp_path: Path) -> None:
+    outcomes = run({"a": TURNS, "b": "emit('hello')\nos.write(events, b'nonsense\\n')"})
+    for name, outcome in outcomes.items():
+        lines = (tmp_path / f"{name}.events.jsonl").read_text().splitlines()
+        kept = [json.loads(line) for line in lines if line != "nonsense"]
+        assert kept == outcome.events
+    assert outcomes["b"].garbage == 1
