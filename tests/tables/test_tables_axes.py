@@ -145,7 +145,7 @@ def test_time_to_target_by_hand():
 def test_warmup_is_a_change_point(seconds, found):
     assert change_point(seconds) == found
     if len(seconds) > 4:
-        table = warmup(tidy([make_record(epoch_seconds=seconds)]))
+        table = warmup(tidy([make_record(epoch_seconds=[9.0, *seconds])]))
         assert table["still_warm"].tolist() == [int(found > 0)]
 
 
