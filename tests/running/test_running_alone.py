@@ -31,7 +31,7 @@ def test_a_processor_hog_started_in_mid_run_makes_the_run_suspect(tmp_path: Path
     beside.start()
     try:
         line = planned(epoch_seconds=0.4)
-        line["config"]["model"]["epochs"] = 5
+        line["config"]["model"]["epochs"] = 12
         record = train(line, place, label="")
     finally:
         beside.join()
@@ -43,7 +43,9 @@ def test_a_processor_hog_started_in_mid_run_makes_the_run_suspect(tmp_path: Path
     assert "of a core during train" in told["foreign_load"].text
     assert "measure the run again" in told["foreign_load"].remedy
     (phase,) = (phase for phase in record.phases if phase.name == "train")
-    assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, "the hog had four of five epochs"
+    assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, (
+        "the hog had more than half of them"
+    )
 
 
 def has_trained_an_epoch(place: Place) -> bool:
