@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ def locked(
     try:
         if not try_lock(descriptor):
             if on_wait is not None:
-                on_wait(os.pread(descriptor, 400, 0).decode("utf-8", "replace").strip())
+                on_wait(_holder_of(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if holder:
             os.ftruncate(descriptor, 0)
@@ -42,7 +43,7 @@ def take(path: Path, holder: str) -> tuple[int | None, str]:
     present holder's words) at once where somebody has it."""
     descriptor = _open(path)
     if not try_lock(descriptor):
-        words = os.pread(descriptor, 400, 0).decode("utf-8", "replace").strip()
+        words = _holder_of(descriptor)
         os.close(descriptor)
         return None, words
     os.ftruncate(descriptor, 0)
@@ -56,6 +57,17 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _holder_of(descriptor: int) -> str:
+    """The words of who has the lock, which are written right after it was taken: ``""`` where
+    there are none after a second."""
+    deadline = time.monotonic() + 1.0
+    while True:
+        words = os.pread(descriptor, 400, 0).decode("utf-8", "replace").strip()
+        if words or time.monotonic() > deadline:
+            return words
+        time.sleep(0.01)
 
 
 def _open(path: Path) -> int:
