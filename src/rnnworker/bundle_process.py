@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 
-from rnnworker import carried, rounds
+from rnnworker import carried, members, rounds
 
 # Framework → what is imported in it; packages have the same names.
 NEEDED = {
@@ -53,7 +53,7 @@ def supervise(command, environment, place, limits, end=None):
     """Starts the worker, keeps its events, ends it when a phase is over its limit; None where
     `end` (monotonic) came first. ``error`` is the one that the worker told, in words, or None."""
     log, events = (os.path.join(place, name) for name in ("log", "events.jsonl"))
-    member = rounds.Member("worker", command, environment, log, events, limits)
+    member = members.Member("worker", command, environment, log, events, limits)
     outcome = rounds.supervise([member], end=end)["worker"]
     if outcome.cut:
         return None

@@ -14,7 +14,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running import memory
 from rnnbench.running.train import Place, train
-from rnnworker import rounds as supervising
+from rnnworker import members
 from tests.running.test_running_train import NAME, files, planned
 
 SAME = "the same command"
@@ -23,7 +23,7 @@ LOG = "what the reason says; the log has the rest"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(supervising, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 

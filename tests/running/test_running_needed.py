@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import statistics
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.cells.repeats import Repeats
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.running.measured import CACHE, measured
 from rnnbench.running.needed import pointer_without_record, why_not_needed
@@ -108,7 +107,7 @@ def test_what_is_known_is_what_the_records_say(place: Place) -> None:
         assert set(found) == {record.name for record in records}
         for record in records:
             one = found[record.name]
-            assert one.value == statistics.median(epoch.seconds for epoch in record.epochs)
+            assert one.value == run_value([epoch.seconds for epoch in record.epochs])
             assert one.device == record.choices["device"]
             assert one.wall_seconds == record.measured["wall_seconds"]
 

@@ -16,7 +16,7 @@ import pytest
 
 from rnnbench.running import supervise as room
 from rnnbench.running.supervise import Outcome, supervise
-from rnnworker import rounds
+from rnnworker import members
 from tests.conftest import wait_until
 
 PROTOCOL = """
@@ -33,7 +33,7 @@ def handshake():
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Supervises a worker made of the protocol and a few lines."""
-    monkeypatch.setattr(rounds, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(script: str, limits: dict | None = None, **options) -> Outcome:
         return supervise(

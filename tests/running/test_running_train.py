@@ -18,7 +18,7 @@ from rnnbench.records.store import read_pointer, read_record, write_json
 from rnnbench.running import train as room
 from rnnbench.running import worker
 from rnnbench.running.train import Place, main_label, read_plan_line, train
-from rnnworker import rounds as supervising
+from rnnworker import members
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
@@ -60,7 +60,7 @@ def planned(name: str = NAME, **fake: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(supervising, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 

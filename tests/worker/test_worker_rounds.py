@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import sys
 import textwrap
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from rnnworker import rounds
-from rnnworker.rounds import Member, supervise
+from rnnworker import members, turn_order
+from rnnworker.members import Member
+from rnnworker.rounds import supervise
+from tests.running.test_running_supervise import PROTOCOL
 
-PROTOCOL = """
-import json, os, sys, time, threading
-events = int(os.environ["RNNWORKER_EVENTS"])
-def emit(event, **fields):
-    os.write(events, (json.dumps(dict(fields, event=event, t=time.monotonic())) + "\\n").encode())
+GATE = """
+import threading
 def gate():
     emit("gate")
     line = sys.stdin.readline()
@@ -38,13 +39,13 @@ TURNS = "for _ in range(8): turn()"
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A round of workers made of the protocol and a few lines each, by name."""
-    monkeypatch.setattr(rounds, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(scripts: dict[str, str], limits: dict | None = None, **options):
         members = [
             Member(
                 name,
-                [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)],
+                [sys.executable, "-S", "-c", PROTOCOL + GATE + textwrap.dedent(script)],
                 {"FOLDER": str(tmp_path)},
                 tmp_path / f"{name}.log",
                 tmp_path / f"{name}.events.jsonl",
@@ -91,7 +92,7 @@ def test_the_order_is_the_seeds(run) -> None:
 
 @pytest.mark.parametrize("size", range(2, 9))
 def test_everyone_follows_every_other_equally_often(size: int) -> None:
-    rows = rounds.williams(size)
+    rows = turn_order.williams(size)
     assert all(sorted(row) == list(range(size)) for row in rows)
     follows = Counter(pair for row in rows for pair in itertools.pairwise(row))
     assert len(follows) == size * (size - 1)
@@ -99,7 +100,7 @@ def test_everyone_follows_every_other_equally_often(size: int) -> None:
 
 
 def test_cycles_are_squares_drawn_anew() -> None:
-    drawn = list(itertools.islice(rounds.cycles("abcd", random.Random(0)), 8))
+    drawn = list(itertools.islice(turn_order.cycles("abcd", random.Random(0)), 8))
     for square in (drawn[:4], drawn[4:]):
         follows = Counter(pair for row in square for pair in itertools.pairwise(row))
         assert set(follows.values()) == {1} and len(follows) == 12
@@ -169,8 +170,6 @@ def test_a_member_that_works_while_it_waits_is_seen(run) -> None:
 
 
 def test_the_end_of_the_time_ends_all(run) -> None:
-    import time
-
     scripts = {"a": TURNS + "\nturn()\ntime.sleep(60)", "b": "turn()\nturn(60)"}
     began = time.monotonic()
     outcomes = run(scripts, end=began + 1.0)
@@ -178,16 +177,26 @@ def test_the_end_of_the_time_ends_all(run) -> None:
     assert [one.cut for one in outcomes.values()] == [True, True]
 
 
-def test_a_process_that_cannot_start_leaves_no_other(run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["command", "events"])
+def test_a_process_that_cannot_start_leaves_no_other(tmp_path: Path, fault: str) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    mine, left = [sys.executable, "-c", "input()"], children()
+    command = ["/no/such/python"] if fault == "command" else mine
+    events = tmp_path / ("no/folder" if fault == "events" else "4")
     with pytest.raises(FileNotFoundError):
         supervise(
             [
-                Member(
-                    "a", [sys.executable, "-c", "input()"], {}, tmp_path / "1", tmp_path / "2", {}
-                ),
-                Member("b", ["/no/such/python"], {}, tmp_path / "3", tmp_path / "4", {}),
+                Member("a", mine, {}, tmp_path / "1", tmp_path / "2", {}),
+                Member("b", command, {}, tmp_path / "3", events, {}),
             ]
         )
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert children() == left
+
+
+def children() -> set[str]:
+    """The processes that this one has started and that live, or were not waited for."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 def test_events_are_kept_as_they_came(run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rnnbench.records import strict
 from rnnworker import rounds
-from rnnworker.rounds import SIGKILLED, Outcome
+from rnnworker.members import SIGKILLED, Member, Outcome
 
 __all__ = ["SIGKILLED", "Event", "Outcome", "parse", "supervise"]
 
@@ -31,8 +31,8 @@ def supervise(
     on_handshake: Callable[[list[Event]], None] = lambda events: None,
 ) -> Outcome:
     """Starts `command` and returns when it and its children are gone; the arguments are those of
-    `rounds.Member`."""
-    member = rounds.Member(
+    `Member`."""
+    member = Member(
         ALONE,
         list(command),
         environment,
