@@ -80,8 +80,8 @@ def _void_in_all(plan: Plan, void: int, whys: Counter[str], all_void: bool) -> s
     why, times = whys.most_common(1)[0]
     words = f"{void} of {len(plan.runs)} runs are void and in no number"
     if all_void:
-        words = f"all {void} runs are void, so there is no number (exit code {ALL_VOID})"
-        words = words.replace("all 1 runs are", "the only run is")
+        which = f"all {void} runs are" if void > 1 else "the only run is"
+        words = f"{which} void, so there is no number (exit code {ALL_VOID})"
     often = "" if times == void else f" ({times} of them)"
     return (
         f"{words}: {why}{often}. Remedy: mend that, say `rnnbench retry {plan.experiment.name}` "

@@ -24,12 +24,12 @@ def preflight(
     place: Place,
     job: Mapping[str, Any],
     limits: Mapping[str, float],
-    assembled: Callable[..., dict[str, Any]],
+    assembled: Callable[[Outcome, str, Mapping[str, Outcome]], dict[str, Any]],
     others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Has a worker do `job`, and then each of the `others` (by name), while nothing on this host is
-    timed, and writes what `assembled` makes of the outcome and the end of the log, and of name →
-    outcome of the others where there are any, as the ``certificate`` or ``probe`` (`what`) `key`.
+    timed, and writes what `assembled` makes of the outcome, of the end of the log, and of name →
+    outcome of the others, as the ``certificate`` or ``probe`` (`what`) `key`.
     Raises `RunError` where nothing could be tried or written."""
     folder = place.folder / f"{what}s"
     files = folder / "work" / key
@@ -57,8 +57,7 @@ def preflight(
                 name: done(other, f"{what} {key} on {name}", Path(f"{files}.{number}"))
                 for number, (name, other) in enumerate(others.items(), 1)
             }
-        arguments = (outcome, memory.tail(Path(f"{files}.log")))
-        found = assembled(*arguments, beside) if others else assembled(*arguments)
+        found = assembled(outcome, memory.tail(Path(f"{files}.log")), beside)
         write_json(folder / f"{key}.json", found)
     except OSError as error:
         raise RunError(

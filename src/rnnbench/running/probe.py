@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from rnnbench.running import assemble, verdict
@@ -34,7 +33,11 @@ def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:
     where it failed: then with its ``error``. Nothing else on this host is timed meanwhile. Raises
     `RunError` where nothing could be tried or written."""
     job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
-    made = partial(assembled, planned, job["threads"], machine.fingerprint())
+    hardware = machine.fingerprint()
+
+    def made(outcome: Outcome, log_tail: str, others: Mapping[str, Outcome]) -> dict[str, Any]:
+        return assembled(planned, job["threads"], hardware, outcome, log_tail)
+
     return preflight("probe", planned["key"], place, job, LIMITS, made)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.reference import key_of
 from rnnbench.tables.split import Cells, split
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
 from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, RUN, compare, wrong_steps
@@ -66,7 +67,7 @@ def _row(
     certificates: Certificates,
     spread: Spread | None,
 ) -> dict[str, Any]:
-    own, other = (cells[tuple(one[name] for name in KEY)] for one in (cell, base))
+    own, other = (cells[key_of(one)] for one in (cell, base))
     seconds = mean_interval(own["seconds"].tolist())
     row = {
         **cell,

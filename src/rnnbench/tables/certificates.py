@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.records.labels import in_words, labelled, of_section
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.tables.frame import DOES_NOT_LEARN
+from rnnworker.options import OF_THE_FUNCTION
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 WHERE = ["model", "cell", "build", "variant"]
-PLAIN = {"recurrent_activation": "sigmoid", "use_bias": "True"}
+PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 NOT_LEARNING = "does not learn what it computes"
 NOT_LEARNING_REMEDY = (
@@ -72,22 +75,9 @@ class Certificates:
     def marked(self, records: Iterable[Record]) -> list[Record]:
         """`records`, those that do not learn what they compute with that as a reason, and none of
         these clean: a run cannot see it, its certificate does."""
-        return [self._marked(record) for record in records]
-
-    def _marked(self, record: Record) -> Record:
-        facts = {
-            **{axis: record.choices.get(axis, "") for axis in (*WHERE[:3], "rnn", "device")},
-            "variant": in_words(record.overrides),
-            "options": in_words(of_section(record.overrides, "rnn")),
-            "machine": record.machine,
-        }
-        why = self.why_not_learning(facts)
-        if why is None:
-            return record
-        status = "suspect" if record.verdict.status == "clean" else record.verdict.status
-        reason = Reason("not_learning", why, NOT_LEARNING_REMEDY)
-        verdict = Verdict(status, (*record.verdict.reasons, reason))
-        return dataclasses.replace(record, verdict=verdict)
+        # Thousands of runs are of some cells.
+        why = cache(lambda cell: self.why_not_learning(dict(cell)))
+        return [_marked(record, why(_cell_of(record))) for record in records]
 
     def judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
         """As `_judge`, but what is certified on one machine is not on another: a failure
@@ -138,6 +128,25 @@ class Certificates:
         return CERTIFIED, "both agree with the float64 reference"
 
 
+def _cell_of(record: Record) -> tuple[tuple[str, str], ...]:
+    """What tells a run's cell from others to a certificate: (name, value) of each."""
+    return (
+        *((axis, record.choices.get(axis, "")) for axis in (*WHERE[:3], "rnn", "device")),
+        ("variant", in_words(record.overrides)),
+        ("options", in_words(of_section(record.overrides, "rnn"))),
+        ("machine", record.machine),
+    )
+
+
+def _marked(record: Record, why: str | None) -> Record:
+    if why is None:
+        return record
+    status = "suspect" if record.verdict.status == "clean" else record.verdict.status
+    reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
+    verdict = Verdict(status, (*record.verdict.reasons, reason))
+    return dataclasses.replace(record, verdict=verdict)
+
+
 def _pair(one: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
     """What the certificate `one` says of the pair of two cells, or None."""
     pairs = (pair for pair in one["pairs"] if {pair["a"], pair["b"]} == {_label(a), _label(b)})
@@ -176,26 +185,28 @@ def _words(text: Any) -> set[str]:
 def _functions(
     a: Mapping[str, Any], b: Mapping[str, Any], mine: Any, theirs: Any
 ) -> list[dict[str, str]]:
-    """The options that make the functions of two cells: as the worker read them, where it did for
-    both entries `mine` and `theirs`, else as the cells have them."""
+    """The options that make the functions of two cells: as the cells have them, and where the
+    worker read some for both entries `mine` and `theirs`, these as it read them."""
+    asked = [_asked(cell) for cell in (a, b)]
     read = [entry.get("function") for entry in (mine, theirs) if entry]
     if len(read) == 2 and all(read):
-        return [{name: str(value) for name, value in one.items()} for one in read]
-    return [_asked(cell) for cell in (a, b)]
+        for one, function in zip(asked, read, strict=True):
+            one.update({name: str(value) for name, value in function.items()})
+    return asked
 
 
 def _asked(cell: Mapping[str, Any]) -> dict[str, str]:
     words = _words(cell.get("options") or "") | _words(cell.get("variant") or "")
-    asked = dict(part.split("=", 1) for part in words if "=" in part)
-    plain = {**PLAIN, "activation": "relu" if cell["cell"] == "rnn_relu" else "tanh"}
-    return {name: asked.get(name, value) for name, value in plain.items()}
+    pairs = sorted(word.split("=", 1) for word in words if "=" in word)
+    asked = {name: value for name, value in pairs if name in OF_THE_FUNCTION}
+    return {**PLAIN, "activation": "relu" if cell["cell"] == "rnn_relu" else "tanh", **asked}
 
 
 def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     return ", ".join(
-        f"{name.replace('_', ' ')} {ours[name]} against {theirs[name]}"
-        for name in ours
-        if ours[name] != theirs.get(name, ours[name])
+        f"{name.replace('_', ' ')} {ours.get(name, 'none')} against {theirs.get(name, 'none')}"
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.sources.price import PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.reference import key_of
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval, ratio_interval
 from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare
@@ -62,7 +63,7 @@ def cost(
         build = reference.get("build")
         base = min(places, key=lambda one: (one["device"] != wanted, one["build"] != build))
         found = [
-            _row(place, base, runs[_key(place)], runs[_key(base)], shared(spreads, place, base),
+            _row(place, base, runs[key_of(place)], runs[key_of(base)], shared(spreads, place, base),
                  prices)
             for place in places
         ]  # fmt: skip
@@ -100,7 +101,7 @@ def _row(
     seconds = mean_interval(whole["seconds"].tolist())
     price = prices.of(place["device"]) if prices else None
     base_price = prices.of(base["device"]) if prices else None
-    is_base = _key(place) == _key(base)
+    is_base = key_of(place) == key_of(base)
     if place["machine"] == base["machine"]:
         ratio = compare(base_whole, whole, spread)
     else:
@@ -140,10 +141,6 @@ def _front(rows: list[dict[str, Any]]) -> None:
             and (other["seconds"], other["usd"]) != (row["seconds"], row["usd"])
             for other in rows
         )
-
-
-def _key(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in KEY)
 
 
 def _times(value: float | None, factor: float | None) -> float | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
-from rnnbench.tables.reference import references
+from rnnbench.tables.reference import key_of, references
 from rnnbench.tables.split import Cells, split
 from rnnbench.tables.time import (
     COMPARED,
@@ -64,7 +64,7 @@ def fastest(
     usable = run_values(frame)
     values, spreads = split(usable, KEY, RUN), pooled_spreads(usable, KEY, below=math.inf)
     void = void_cells(frame, usable)
-    against = references([*values, *map(_key, void)], reference)
+    against = references([*values, *map(key_of, void)], reference)
     told_by = {*OF_THE_IMPLEMENTATION, *reference}
     same = [name for name in KEY if name not in told_by]
     measured = _contests(time_table.to_dict("records"), same)
@@ -83,8 +83,8 @@ def fastest(
             for row in ordered
             if row not in ranked
         )
-        base = against[_key((ranked or every)[0])]
-        reasons = {_key(row): row["why"] for row in gone}
+        base = against[key_of((ranked or every)[0])]
+        reasons = {key_of(row): row["why"] for row in gone}
         contest = _contest(ranked, base, values, axes, spreads) if ranked else _none(every[0])
         rows.append(
             {
@@ -154,7 +154,7 @@ def _contest(
     }
     if not among:
         return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}
-    own, second = values[_key(first)], ranked[1]
+    own, second = values[key_of(first)], ranked[1]
     if first["words"] in COMPARED:
         spread = shared(spreads, first, dict(zip(KEY, base, strict=True)))
         ratio = compare(own, values[base], spread, among)
@@ -162,7 +162,7 @@ def _contest(
             "speedup": ratio.estimate, "low": ratio.low, "high": ratio.high,
             "words": in_words(ratio),
         }  # fmt: skip
-    lead = compare(own, values[_key(second)], shared(spreads, first, second), among)
+    lead = compare(own, values[key_of(second)], shared(spreads, first, second), among)
     return {
         **row,
         "runner_up_suspect": bool(second["suspect"]),
@@ -178,10 +178,6 @@ def _contest(
 def extra_ratios(table: pd.DataFrame) -> int:
     """Leads over a runner-up that are not already a ratio of the time table."""
     return int((table["lead_low"].notna() & ~table["lead_is_speedup"].eq(True)).sum())
-
-
-def _key(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in KEY)
 
 
 def _name(cell: Mapping[Any, Any], axes: list[str]) -> str:

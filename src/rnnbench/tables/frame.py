@@ -14,6 +14,7 @@ from rnnworker.options import OF_THE_FUNCTION
 if TYPE_CHECKING:
     import pandas as pd
 
+DOES_NOT_LEARN = "not_learning"  # code of a reason that no run can know, but its certificate
 # A comparison is made inside one group only; a device on one machine is a column of it.
 GROUP = ["model", "cell", "build", "dataset", "variant"]
 COLUMN = ["device", "machine"]
@@ -22,7 +23,7 @@ CELL = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
-    "why_not_cudnn", "probe", "config", "precision",
+    "why_not_cudnn", "probe", "config", "precision", "not_learning",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -49,6 +50,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
     - `probe`, `config`: which probe, and which model of it, is about this run; `precision`: what it
       was asked to compute in (``float32``, ``tf32``, …).
+    - `not_learning`: 1 where its certificate says that its steps apply another gradient than the
+      one that they compute (``Certificates.marked``), else 0.
 
     Of the row:
 
@@ -132,6 +135,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         "probe": probe_key(choices, record.overrides),
         "config": model_digest(record.config),
         "precision": record.config.get("precision") or "float32",
+        "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
     }
 
 

@@ -15,6 +15,11 @@ KEY = [name for name in CELL if name != "implementation"]
 Key = tuple[Any, ...]
 
 
+def key_of(cell: Mapping[Any, Any]) -> Key:
+    """The key of one cell, a row of any table of cells."""
+    return tuple(cell[name] for name in KEY)
+
+
 def keys_of(frame: pd.DataFrame) -> list[Key]:
     """The key of each cell in a frame with the columns `KEY`, in their order."""
     return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
@@ -40,7 +45,7 @@ def references(cells: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, 
         wanted = {**cell, "alias": "", **reference}
         if "rnn" in reference:
             wanted["options"] = _options(cell, alike.get(_without_options(wanted), []))
-        found[key] = tuple(wanted[name] for name in KEY)
+        found[key] = key_of(wanted)
     return found
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.frame import CELL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = [*CELL, "name", "seed", "repeat", "order", "started", "verdict", "reasons"]
+FACTS = [*CELL, "name", "seed", "repeat", "order", "started", "verdict", "not_learning"]
 BLOCK = ["machine", "site", "experiment", "block"]
 
 
@@ -52,5 +51,5 @@ def run_values(frame: pd.DataFrame) -> pd.DataFrame:
         rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
         values[phase] = rows["call_seconds"].reindex(values.index)
     values["suspect"] = values["verdict"] == "suspect"
-    values["not_learning"] = [NOT_LEARNING in text for text in values.pop("reasons")]
+    values["not_learning"] = values["not_learning"] == 1
     return values.reset_index()

@@ -59,7 +59,7 @@ def versus(
             found = others.get(key)
             for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
                 first, second = ({name: side[name].iat[0] for name in KEY} for side in (one, other))
-                equal, why = _judged(first, second, certificates)
+                equal, why = certificates.judge(first, second)
                 left, right = (
                     {name: side[name].to_numpy() for name in RUN} for side in (one, other)
                 )
@@ -102,15 +102,6 @@ def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
     options = [word for word in str(cell["options"]).split(", ") if word not in function]
     texts = {**cell, "options": ", ".join(options)}
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
-
-
-def _judged(
-    a: Mapping[str, Any], b: Mapping[str, Any], certificates: Certificates
-) -> tuple[str, str]:
-    ours, theirs = (", ".join(function_words(cell)) or "no such option" for cell in (a, b))
-    if ours != theirs:
-        return UNEQUAL, f"rnn.options make another function: {ours} against {theirs}"
-    return certificates.judge(a, b)
 
 
 def _ratio(ratio: Ratio, equal: str) -> dict[str, object]:
