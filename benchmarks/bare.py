@@ -1,8 +1,8 @@
 """What the planning is compared with: Snakefiles of trivial jobs and nothing else.
 
 `trivial`: as many jobs as runs, one output each. `same_graph`: the jobs, inputs and outputs of the
-experiment (``workflow/rules``), as trivial: each run needs a store and a dataset, batches of runs
-are tracked, a report takes all batches; no parameters, functions, priorities or logs.
+experiment (``workflow/rules``), as trivial: each round needs a store and a dataset, batches of
+rounds are tracked, a report takes all batches; no parameters, functions, priorities or logs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def trivial(folder: Path, count: int) -> list[str]:
 
 
 def same_graph(folder: Path, count: int, batch: int) -> list[str]:
-    """The same with the experiment's graph. `batch`: runs that are tracked together."""
+    """The same with the experiment's graph. `count`: rounds; `batch`: how many of them are
+    tracked together."""
     _write(folder, SAME_GRAPH.format(count=count, batch=batch))
     batches = -(-count // batch)
     made = ["prepared/store", "prepared/dataset", *(f"out/{number}" for number in range(count))]

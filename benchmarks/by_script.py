@@ -46,7 +46,8 @@ from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning import Run, make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.running import affinity  # noqa: E402
-from rnnbench.running.train import Place, timing_lock, train  # noqa: E402
+from rnnbench.running.round import measure  # noqa: E402
+from rnnbench.running.train import Place, timing_lock  # noqa: E402
 from rnnbench.running.worker import worker_environment  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 
@@ -139,8 +140,9 @@ class Training:
     def __init__(self, run: Run, place: Place, turns: Path) -> None:
         os.environ["BY_SCRIPT_TURNS"] = str(turns)
         self.name, self.records = run.name, list[Record]()
+        planned = run.as_dict()
         self.thread = threading.Thread(
-            target=lambda: self.records.append(train(run.as_dict(), place, label=run.name))
+            target=lambda: self.records.extend(measure([planned], place, label=run.name).values())
         )
         self.thread.start()
 

@@ -39,10 +39,21 @@ def claims(logs, together=True):
     order = np.argsort(logs.mean(axis=1))
     first, other = int(order[0]), int(order[1]) if order[0] == 0 else 0
     blocks = np.arange(logs.shape[1])
-    own, base = ({"seconds": np.exp(logs[cell]), "block": blocks} for cell in (first, other))
+    own, base = (alone(np.exp(logs[cell]), blocks) for cell in (first, other))
     pool = len(logs) > 2 and (together or logs.shape[1] < POOLED_BELOW)
     among = len(logs) - 1 if together else 1
     return compare(own, base, spread_of(logs) if pool else None, among).shown_different
+
+
+def alone(seconds, blocks):
+    """What `compare` takes, of runs that were measured alone."""
+    count = len(seconds)
+    return {
+        "seconds": seconds,
+        "sitting": blocks,
+        "effect": np.full(count, np.nan),
+        "companion": np.zeros(count, bool),
+    }
 
 
 def share(tries, cells, repeats, low, high, together=True, **how):

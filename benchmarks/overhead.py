@@ -62,7 +62,7 @@ def measured(runs: int, epochs: int, seconds: float) -> list[str]:
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20
-    parts = [spent["store"], spent["track"], spent["report"], spent["train"] - workers]
+    parts = [spent["store"], spent["track"], spent["report"], spent["round"] - workers]
     left = wall - sum(spent.values())
     return [
         f"{len(records)}",

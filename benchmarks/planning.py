@@ -4,7 +4,8 @@
 
 Three rows: a dry run of a grid nobody has run, `rnnbench cells`, and a real start with nothing to
 do; all print to /dev/null. What is asked for is the ratio to `trivial`, as many jobs of one output
-each and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`).
+each and nothing else; `same graph` has the jobs (rounds of two runs), inputs and outputs of the
+experiment (`bare.py`).
 The three are measured in turn, `times` rounds: wall seconds and peak memory are medians, ratios
 the median of the rounds' own ratios with the smallest and the largest.
 """
@@ -27,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
 from rnnbench.planning import Plan, make_plan, write_plan  # noqa: E402
-from rnnbench.records.store import pointer_to, write_json  # noqa: E402
+from rnnbench.records.store import pointer_to, read_json, write_json  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402
 
@@ -59,7 +60,7 @@ def main() -> int:
 def dry(folder: Path, count: int, times: int) -> None:
     project = grid(folder / "dry", count)
     bare.trivial(folder / "trivial", count)
-    bare.same_graph(folder / "same", count, batch_size(project))
+    bare.same_graph(folder / "same", *graph(project))
     theirs = [*snakemake(), "-n", "--cores", "2"]
     ours = Command([*project.command("-n", experiment="many")], project.folder)
     others = [Command(theirs, folder / name) for name in ("trivial", "same")]
@@ -75,7 +76,7 @@ def nothing_to_do(folder: Path, count: int, times: int) -> None:
     finish(project)
     made = {
         "trivial_done": bare.trivial(folder / "trivial_done", count),
-        "same_done": bare.same_graph(folder / "same_done", count, batch_size(project)),
+        "same_done": bare.same_graph(folder / "same_done", *graph(project)),
     }
     for name, files in made.items():
         for path in (folder / name / file for file in files):
@@ -116,8 +117,10 @@ def planned(project: Project) -> Plan:
     return make_plan("many", [project.folder / "conf", project.conf], project.folder)
 
 
-def batch_size(project: Project) -> int:
-    return len(planned(project).batches()[0])
+def graph(project: Project) -> tuple[int, int]:
+    """How many rounds there are, and how many are tracked together."""
+    plan = planned(project)
+    return len(plan.rounds), len(plan.batches()[0])
 
 
 def finish(project: Project) -> None:
@@ -129,7 +132,10 @@ def finish(project: Project) -> None:
             name=name, machine=plan.site, experiment="many", digest=run.digest, epochs=2
         )
         write_json(root / f"results/records/{record.key}.json", record.to_json())
-        write_json(root / job.pointer(name), pointer_to(record))
+        write_json(root / job.folder / f"{name}.json", pointer_to(record))
+    for name in job.rounds:
+        members = [read_json(root / path) for path in job.pointers_of(name)]
+        write_json(root / name, {"members": dict(enumerate(members))})
     reports = [
         "report.html",
         "report.md",

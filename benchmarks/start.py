@@ -37,7 +37,7 @@ def main() -> int:
         project = make_project(Path(folder))
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
         (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
-        done = project.snakemake("--until", "train", experiment="start")
+        done = project.snakemake("--until", "round", experiment="start")
         if done.returncode:
             raise SystemExit(done.stdout[-1500:] + done.stderr[-1500:])
         rows = [parts(path) for path in project.records()]

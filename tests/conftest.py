@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -81,6 +83,18 @@ class Project:
 
     def pointers(self, experiment: str = "selftest") -> list[Path]:
         return sorted((self.folder / "results").glob(f"*/{experiment}/*-s*-r*.json"))
+
+
+def turns(project: Project) -> list[tuple[float, float, str]]:
+    """Every turn that a worker had: from when to when (monotonic seconds), and whose it was."""
+    found = []
+    for path in (project.folder / "results").glob("records/*/*/*.events.jsonl"):
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(ValueError):  # cut short by a kill
+                event = json.loads(line)
+                if event["event"] == "turn":
+                    found.append((event["begin"], event["t"], path.parent.name))
+    return sorted(found)
 
 
 @pytest.fixture

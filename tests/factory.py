@@ -106,6 +106,22 @@ def make_record(
     return dataclasses.replace(record, **changes)
 
 
+def make_late(**same: Any) -> tuple[Record, Record, Record]:
+    """A reference, a run that was measured an hour later, and its companion: the reference once
+    more, in one round with it. `same`: keywords of `make_record` for all."""
+    later = BEGINNING + timedelta(hours=1)
+    first, again = make_record(**same), make_record(**same, started=later)
+    late = make_record(**{**same, "rnn": "block"}, started=later)
+    about = {
+        "id": f"{late.machine}/a_round/{late.started}",
+        "members": [again.name, late.name],
+        "cycles": 9,
+    }
+    late = dataclasses.replace(late, round={**about, "companion": False, "effect": 0.1})
+    again = dataclasses.replace(again, round={**about, "companion": True, "effect": -0.1})
+    return first, late, again
+
+
 def make_config(
     choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int, epochs: int
 ) -> dict[str, Any]:

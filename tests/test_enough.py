@@ -19,7 +19,7 @@ def test_the_least_is_always_measured() -> None:
 
 def test_a_known_cell_and_a_used_budget_are_told_with_their_figures() -> None:
     why = why_enough(RULE, 3, ALIKE, [ALIKE], 50)
-    assert why == "its time is known to ± 0.25% after 3 runs, asked was ± 2.50%"
+    assert why == "it is known to ± 0.25% after 3 runs, asked was ± 2.50%"
     assert why_enough(RULE, 3, ALIKE, [[1.0, 1.3, 0.8]], 50) is None, "the others are noisy"
     assert why_enough(RULE, 3, ALIKE, [], 50) is None, "alone: five runs at least"
     assert why_enough(RULE, 5, ALIKE + ALIKE, [], 50)

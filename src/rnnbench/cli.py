@@ -23,7 +23,7 @@ COMMANDS = {
     "lock": "resolve the builds' packages to lock files with hashes",
     "certify": "compare a model's implementations (Snakemake calls this)",
     "probe": "measure what a device can do in a build (Snakemake calls this)",
-    "train": "measure one run of a plan (Snakemake calls this)",
+    "round": "measure the runs of a round, in turns (Snakemake calls this)",
     "retry": "measure chosen runs again at the next snakemake",
     "track": "log records to MLflow (Snakemake calls this)",
     "export": "write an experiment's records to one file, for another machine",

@@ -34,7 +34,7 @@ def closing(plan: Plan, root: Path, results: str) -> Closing:
     void: list[str] = []
     whys: Counter[str] = Counter()
     missing: list[str] = []
-    failures: list[str] = []
+    logs: dict[str, Path] = {}
     unneeded = 0
     for run in sorted(plan.runs.values(), key=lambda run: run.order):
         pointer = folder / f"{run.name}.json"
@@ -42,13 +42,14 @@ def closing(plan: Plan, root: Path, results: str) -> Closing:
             data = read_json(pointer)
         except RecordError:
             missing.append(run.name)
-            failures += _last_word(folder / "logs" / "train" / f"{run.name}.log")
+            logs[run.round] = folder / "logs" / "round" / f"{run.round}.log"
             continue
         unneeded += not_needed(data) is not None
         if isinstance(data, dict) and data.get("verdict") == "void":
             why, remedy = _void_reason(root / results, data)
             whys[why] += 1
             void.append(f"{run.name} is void: {why}. Remedy: {remedy}")
+    failures = [line for log in logs.values() for line in _last_word(log)]
     all_void = bool(void) and len(void) + unneeded == len(plan.runs)
     lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
     if unneeded:

@@ -46,7 +46,7 @@ def why_enough(
     half = half_width(own, others)
     if half > rule.until:
         return None
-    return f"its time is known to ± {half:.2%} after {len(own)} runs, asked was ± {rule.until:.2%}"
+    return f"it is known to ± {half:.2%} after {len(own)} runs, asked was ± {rule.until:.2%}"
 
 
 def half_width(own: Sequence[float], others: Sequence[Sequence[float]]) -> float:

@@ -23,13 +23,13 @@ MOST_REPEATS = 10_000
 
 @dataclass(frozen=True)
 class Past:
-    """A finished run: its worker's wall time, its files' size, and the median of its epochs
-    (seconds), None where it is void."""
+    """A finished run: its worker's wall time at work, its files' size, and the number that repeats
+    are compared by (`running.measured.value_of`), None where it is void."""
 
     name: str
     wall_seconds: float | None
     bytes: int
-    epoch_seconds: float | None
+    value: float | None
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def run_spread(runs: Iterable[Past]) -> tuple[float, int]:
     degrees of freedom."""
     cells: Mapping[str, list[float]] = defaultdict(list)
     for run in runs:
-        if run.epoch_seconds:
-            cells[cell_of(run.name)].append(math.log(run.epoch_seconds))
+        if run.value:
+            cells[cell_of(run.name)].append(math.log(run.value))
     freedom = sum(len(values) - 1 for values in cells.values())
     squares = sum(
         statistics.variance(values) * (len(values) - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.here import obstacles
 from rnnbench.cells.identity import Identifier
 from rnnbench.cells.plan import plan_order
+from rnnbench.cells.rounds import digest_of_round, round_of
 from rnnbench.cells.shared import Shared
 from rnnbench.certificates import Certificate, certifiable, certificates_of, key_of
 from rnnbench.datasets.own import own_file_md5
@@ -44,6 +46,7 @@ class Run:
     order: int
     block: int
     digest: str
+    round: str
     identity: Mapping[str, Any]
     choices: Mapping[str, str]
     overrides: Mapping[str, Any]
@@ -62,6 +65,27 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Round:
+    """Runs that are measured together: one job. `order`: of the first of them."""
+
+    name: str
+    order: int
+    runs: tuple[Run, ...]
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {run.name: run.digest for run in self.runs}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(run.config for run in self.runs)
+
+
+@dataclass(frozen=True)
 class Plan:
     """An experiment on this site. `datasets`: the path of each pinned file that is needed →
     the name of the choice. `certificates` and `probes`: by key. `environments`: by key, those to
@@ -76,11 +100,26 @@ class Plan:
     probes: Mapping[str, Probe]
     environments: Mapping[str, Pins]
 
+    @cached_property
+    def rounds(self) -> Mapping[str, Round]:
+        """By name, in the order of measuring."""
+        found: dict[str, list[Run]] = {}
+        for run in sorted(self.runs.values(), key=lambda run: run.order):
+            found.setdefault(run.round, []).append(run)
+        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in found.items()}
+
     def batches(self) -> list[list[str]]:
-        """The runs in the order of measuring, in the groups that are logged together."""
-        names = [run.name for run in sorted(self.runs.values(), key=lambda run: run.order)]
-        size = max(BATCH_RUNS, -(-len(names) // MOST_BATCHES))
-        return [names[i : i + size] for i in range(0, len(names), size)]
+        """The rounds in the order of measuring, in the groups that are logged together."""
+        size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
+        batches: list[list[str]] = [[]]
+        count = 0
+        for one in self.rounds.values():
+            if count >= size:
+                batches.append([])
+                count = 0
+            batches[-1].append(one.name)
+            count += len(one.runs)
+        return batches
 
 
 def make_plan(
@@ -130,6 +169,7 @@ def make_plan(
             order=planned.order,
             block=planned.block,
             digest=digest,
+            round=round_of(cell, experiment.reference, bool(site)),
             identity=identity,
             choices=dict(cell.choices),
             overrides=dict(cell.overrides),

@@ -1,7 +1,8 @@
 """Which logical processors a run is pinned to. Standard library only; pure but for
-`read_topology`."""
+`read_topology` and `move`."""
 
 import collections
+import contextlib
 import os
 
 Processor = collections.namedtuple("Processor", "number socket core")
@@ -25,6 +26,28 @@ def choose(topology, threads):
         ranked.append((seen[place], processor.socket, processor.number))
         seen[place] += 1
     return tuple(sorted(number for _, _, number in sorted(ranked)[:threads]))
+
+
+def start_cores(topology, cores, place):
+    """As many processors as `cores`, another set for each `place` (from 0) in a round, where these
+    sockets have others: there a run of the round starts, beside the others."""
+    sockets = {one.socket for one in topology if one.number in cores}
+    there = sorted(one.number for one in topology if one.socket in sockets)
+    first = there.index(min(cores)) + place * len(cores)
+    return tuple(sorted(there[(first + i) % len(there)] for i in range(len(cores))))
+
+
+def move(cores):
+    """Moves this process, with all the threads that it has, to the processors `cores`."""
+    moved = set()
+    while True:
+        threads = {int(name) for name in os.listdir("/proc/self/task")} - moved
+        if not threads:
+            return
+        for thread in threads:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
+        moved |= threads
 
 
 def read_topology(base="/sys/devices/system/cpu"):

@@ -64,6 +64,10 @@ class Events:
             self._late.daemon = True
             self._late.start()
 
+    def emit_later(self, event, **fields):
+        """Keeps an event for the next one that is written."""
+        self._hold(event, fields)
+
     def _hold(self, event, fields):
         line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
         with self._lock:
@@ -80,11 +84,21 @@ class Events:
 
     def handshake(self):
         """Waits until the conductor has done what it does between phases."""
+        self._ask("handshake")
+
+    def gate(self, **fields):
+        """Waits until the supervisor gives this process a turn. Returns its answer; None where
+        nobody listens."""
+        return self._ask("gate", **fields)
+
+    def _ask(self, event, **fields):
         if self._answers is None:
-            return
-        self.emit("handshake")
-        if not self._answers.readline():
+            return None
+        self.emit(event, **fields)
+        answer = self._answers.readline()
+        if not answer:
             sys.exit("The conductor is gone; nobody would keep what this run measures.")
+        return answer
 
 
 def from_environment():

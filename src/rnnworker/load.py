@@ -41,6 +41,15 @@ def difference(before, after):
     return result
 
 
+def total(one, other):
+    """The sum of two differences. What is foreign comes from the sums: the kernel counts what is
+    busy in ticks of 10 ms, and in a short time has often counted one too many or too few."""
+    found = {name: one.get(name, 0) + value for name, value in other.items()}
+    if "busy" in found:
+        found["foreign"] = max(0.0, found["busy"] - found["own"])
+    return found
+
+
 def _processors():
     ticks_per_second = float(os.sysconf("SC_CLK_TCK"))
     processors = {}

@@ -38,6 +38,7 @@ class Outcome:
     - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: numbers of the turn and of
       its cycle from 0, who had the turn before it (None: nobody), and the CPU seconds that each
       member which waited used meanwhile, by name.
+    - `companions`: who else was in its round, by name.
     """
 
     def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start"):
@@ -46,6 +47,7 @@ class Outcome:
         self.over_limit, self.phase = over_limit, phase
         self.cut = False
         self.turns = []
+        self.companions = []
 
 
 class Member:
@@ -96,6 +98,8 @@ class Running:
         self.member, self.name, self.parse = member, member.name, parse
         self.outcome = Outcome()
         self.works, self.waits = True, False
+        self.told = {}  # what it said at the gate
+        self.step_seconds = None  # of its training, by the turns so far
         self.deadline = self.left = 0.0  # of its phase; what is left of it while it waits
         self.buffer = b""
         self.pidfd = None
@@ -159,19 +163,22 @@ class Running:
         if kind in ("phase_begin", "phase_end"):
             self._begin(LAST_PHASE if kind == "phase_end" else str(event.get("phase")))
         self.member.on_event(event)
+        if kind == "turn" and event.get("steps") and event.get("seconds"):
+            self.step_seconds = event["seconds"] / event["steps"]
         if kind == "gate":
-            self.left = self.deadline - time.monotonic()
+            self.told, self.left = event, self.deadline - time.monotonic()
             self.works, self.waits = False, True
         elif kind == "handshake":
             self.member.on_handshake(self.outcome.events)
             self._say("go")
             self._begin(self.outcome.phase)
 
-    def take_turn(self, turn):
+    def take_turn(self, turn, words=""):
+        """Gives it a `turn`; `words` say how long (`turn_length.words`)."""
         self.outcome.turns.append(turn)
         self.works, self.waits = True, False
         self.deadline = time.monotonic() + self.left
-        self._say("turn {}".format(turn["turn"]))
+        self._say("turn {}{}".format(turn["turn"], words))
 
     def check_limit(self, selector):
         """Ends a member that is over its limit, also one that writes without end, and one whose

@@ -10,26 +10,33 @@ from rnnworker.settled import settle
 class Phases:
     """Opens and closes phases and reports them; one at a time, in order."""
 
-    def __init__(self, events):
-        self._events = events
+    def __init__(self, events, turns):
+        self._events, self._turns = events, turns
         self.current = None
 
     @contextlib.contextmanager
     def phase(self, name, timed=False):
         """One phase. Yields a dict for details that belong to it. Between phases the
-        conductor may work; inside a timed one nothing of ours runs beside it."""
+        conductor may work; what is timed in a timed one is done in turns, during which nothing of
+        ours runs beside it. `second_clock` is without what passed between them (`waited`)."""
         details = {}
         self.current = name
         self._events.emit("phase_begin", phase=name, timed=timed)
         if timed:
             settle()
+            self._turns.begin(name)
         before = load.snapshot()
         start, second_start = time.monotonic(), second_clock()
         yield details
+        if timed:
+            self._turns.end()
         end, second_end = time.monotonic(), second_clock()
-        details["load"] = load.difference(before, load.snapshot())
-        if timed and second_start is not None:
-            details["second_clock"] = second_end - second_start
+        used = self._turns.load if timed else {}
+        details["load"] = used or load.difference(before, load.snapshot())
+        if timed:
+            details["waited"] = self._turns.waited
+            if second_start is not None:
+                details["second_clock"] = second_end - second_start - self._turns.waited_second
         self._events.emit(
             "phase_end", phase=name, start=start, end=end, timed=timed, details=details
         )

@@ -1,10 +1,10 @@
 """Supervises the worker processes of a round: reads their events, answers their handshakes, gives
 them turns, and ends each one that takes too long.
 
-A round has one member or several. What a member does outside its turns is not timed, so members do
-it side by side. A member that has come to something timed says ``gate`` and waits; once no member
-is at work, one of those that wait gets a turn, and the others sleep until it waits again or has
-ended.
+A round has one member or several. What a member does before its first turn is not timed, so some
+do it side by side. A member that has come to something timed says ``gate`` and waits; once no
+member is at work, one of those that wait gets a turn, and the others sleep until it waits again or
+has ended. One that is alone has a single turn for each thing it times.
 
 Standard library only, Python 3.6 syntax: the conductor and bundles use it.
 """
@@ -14,6 +14,7 @@ import random
 import selectors
 import time
 
+from rnnworker import turn_length
 from rnnworker.members import Running, event_of
 from rnnworker.turn_order import cycles
 
@@ -21,12 +22,13 @@ from rnnworker.turn_order import cycles
 LOOK_SECONDS = 1.0
 
 
-def supervise(members, seed=0, end=None, parse=None):
+def supervise(members, seed=0, end=None, parse=None, at_once=None):
     """Starts `members` and returns {name: `Outcome`} when they and their children are gone.
 
     **Arguments:**
 
     - `seed`: of the order of turns.
+    - `at_once`: how many may start side by side; None: all.
     - `end`: when (monotonic seconds) all that still live are killed; None: never.
     - `parse`: makes an event of a line of bytes, None where the line is not one.
 
@@ -34,22 +36,24 @@ def supervise(members, seed=0, end=None, parse=None):
     """
     running = []
     try:
-        for member in members:
-            running.append(Running(member, parse or event_of))
-        _Round(running, seed, end).attend()
+        _Round(members, running, seed, end, parse or event_of, at_once).attend()
     finally:
         for one in running:
             one.hang_up()
         for one in running:
             one.finish()
+    for one in running:
+        one.outcome.companions = [each.name for each in members if each.name != one.name]
     return {one.name: one.outcome for one in running}
 
 
 class _Round:
-    """The loop over all members of a round."""
+    """The loop over all members of a round; those that were started are put into `running`."""
 
-    def __init__(self, running, seed, end):
-        self.running, self.end = running, end
+    def __init__(self, members, running, seed, end, parse, at_once):
+        self.planned, self.running, self.end = list(members), running, end
+        self.parse, self.at_once = parse, at_once or len(self.planned)
+        self.alone, self.length = len(self.planned) == 1, None
         self.stream = random.Random(seed)
         self.members, self.orders, self.order = [], None, []
         self.turn = self.cycle = 0
@@ -58,9 +62,7 @@ class _Round:
 
     def attend(self):
         with selectors.DefaultSelector() as selector:
-            for one in self.running:
-                one.watch(selector)
-            while any(one.lives for one in self.running):
+            while self._start(selector):
                 now = time.monotonic()
                 if self.end is not None and now >= self.end:
                     for one in self.running:
@@ -71,6 +73,14 @@ class _Round:
                     key.data.read(selector)
                 for one in self.running:
                     one.check_limit(selector)
+
+    def _start(self, selector):
+        """Starts those for whom there is room; returns whether anybody lives."""
+        while self.planned and sum(one.works for one in self.running) < self.at_once:
+            one = Running(self.planned.pop(0), self.parse)
+            self.running.append(one)
+            one.watch(selector)
+        return any(one.lives for one in self.running)
 
     def _patience(self, now):
         """Seconds until something may be over its limit."""
@@ -83,7 +93,7 @@ class _Round:
 
     def _give_turn(self):
         """Where nobody is at work: completes the turn that has ended and gives the next one."""
-        if any(one.works for one in self.running):
+        if self.planned or any(one.works for one in self.running):
             return
         waiting = {one.name: one for one in self.running if one.waits}
         if self.asleep:
@@ -106,5 +116,14 @@ class _Round:
         self.asleep = {name: one.cpu_seconds() for name, one in waiting.items()}
         after = self.last.name if self.last else None
         turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
-        chosen.take_turn(turn)
+        chosen.take_turn(turn, turn_length.words(self.alone, self._length(waiting, chosen)))
         self.turn, self.last = self.turn + 1, chosen
+
+    def _length(self, others, chosen):
+        """The length of turns, decided once, when all that train have had a first one."""
+        if self.length is None:
+            train = [one for one in [chosen, *others.values()] if one.told.get("left")]
+            if train and all(one.step_seconds for one in train):
+                left = max(one.told["left"] for one in train)
+                self.length = turn_length.length([one.step_seconds for one in train], left)
+        return self.length

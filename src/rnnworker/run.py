@@ -10,9 +10,10 @@ import sys
 import time
 import traceback
 
+from rnnworker import affinity, machine
 from rnnworker import events as events_module
-from rnnworker import machine
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
 
 FAILED_IN_RUN = 3
 
@@ -25,14 +26,15 @@ def main(arguments):
     with open(arguments[0]) as file:
         job = json.load(file)
     _die_with_parent(job.get("parent"))
-    phases = Phases(events)
+    turns = Turns(events)
+    phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
     _limit_memory(job.get("memory_bytes"))
     events.emit("facts", hardware=machine.fingerprint())
     events.handshake()
     try:
-        _work(job, events, phases)
+        _work(job, events, phases, turns)
     except Exception as error:  # whatever a model or framework raises ends this run, told in full
         traceback.print_exc()
         events.emit(
@@ -45,16 +47,16 @@ def main(arguments):
     return 0
 
 
-def _work(job, events, phases):
+def _work(job, events, phases, turns):
     mode = job.get("mode")
     if mode:
         # By its name: what certifies or probes is no part of a run's identity.
         getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
     else:
-        _run(job, events, phases)
+        _run(job, events, phases, turns)
 
 
-def _run(job, events, phases):
+def _run(job, events, phases, turns):
     from rnnworker import canonical, frameworks
 
     config = job["config"]
@@ -80,12 +82,14 @@ def _run(job, events, phases):
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
     started = []
+    turns.before_the_first(lambda: _on_its_cores(job, events, session))
     with phases.phase("train", timed=True) as details:
         # What came before trained, too; what is reported starts from the canonical weights.
         details.update(
             session.fit(
                 lambda epoch: events.emit_soon("epoch", **epoch),
                 lambda: started.append(canonical.digest(session.dump_weights())),
+                turns,
             )
         )
     events.emit("facts", measured={"started_weights_sha256": started[0]})
@@ -94,6 +98,7 @@ def _run(job, events, phases):
     for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
         with phases.phase(name, timed=True) as details:
             details["samples"] = session.validation_samples
+            turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
 
@@ -113,8 +118,18 @@ def _timed(call):
 
 
 def _pin(job):
-    if job.get("cores") and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, job["cores"])
+    """Until its first turn a run is on `start_cores`, as many as its own: those of a round start
+    side by side."""
+    cores = job.get("start_cores") or job.get("cores")
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def _on_its_cores(job, events, session):
+    if job.get("start_cores", job.get("cores")) == job.get("cores"):
+        return
+    affinity.move(job["cores"])
+    events.emit("facts", measured=session.device_facts())
 
 
 def _limit_memory(limit):

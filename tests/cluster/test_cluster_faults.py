@@ -1,8 +1,9 @@
 """What goes wrong on a cluster: reported by name, others go on, nothing hangs, nothing is measured
 twice, and the same command completes the grid.
 
-The runs are short. Two are kept from beginning by an attempt that this process pretends to
-make: one until its job is over its time limit, one until its node is lost.
+The rounds are short, of two runs each. Two are kept from beginning by an attempt at one of their
+runs that this process pretends to make: one until its job is over its time limit, one until its
+node is lost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 from rnnbench.records.store import read_record
@@ -23,14 +25,23 @@ from tests.conftest import kill_everything, wait_until
 
 AWAY = 60
 FOLDER = "results/slurm/cluster_faults"
-RUN = "fake-lstm-fake_fast-{}-fake-epoch_seconds1.0-s0-r{}"
-CANCELLED, UNHARMED, LOST = (RUN.format("cpu_1", repeat) for repeat in range(3))
-LIMITED = RUN.format("pretend_slow", 0)
+ROUND = "fake-lstm-{}-fake-s0-r{}"
+CANCELLED, UNHARMED, LOST = (ROUND.format("cpu_1", repeat) for repeat in range(3))
+LIMITED = ROUND.format("pretend_slow", 0)
 ALL = {CANCELLED, UNHARMED, LOST, LIMITED}
 
 
+def runs(*rounds: str) -> set[str]:
+    found = set()
+    for name in rounds:
+        start, end = name.replace("lstm-", "lstm-{}-").split("-s0")
+        for rnn in ("fake_fast", "fake_middle"):
+            found.add(f"{start.format(rnn)}-epoch_seconds1.0-s0{end}")
+    return found
+
+
 def running(slurm: Slurm) -> dict[str, tuple[str, str]]:
-    """Run → job and node, of the jobs that run now."""
+    """Round → job and node, of the jobs that run now."""
     told = slurm.call("squeue", "-h", "-t", "RUNNING", "-o", "%k|%i|%N").splitlines()
     jobs = [line.split("|") for line in told]
     return {Path(comment).stem: (job, node) for comment, job, node in jobs}
@@ -43,7 +54,7 @@ def queued(slurm: Slurm) -> list[str]:
 
 def planned(project: ClusterProject) -> list[str]:
     lines = (project.folder / FOLDER / "plan.jsonl").read_text().splitlines()
-    return [json.loads(line)["name"] for line in lines]
+    return list(dict.fromkeys(json.loads(line)["round"] for line in lines))
 
 
 def names(project: ClusterProject) -> Counter[str]:
@@ -55,20 +66,20 @@ def test_a_day_on_which_everything_goes_wrong(slurm: Slurm, tmp_path: Path) -> N
     devices.write_text((Path(__file__).parent / "devices.yaml").read_text())
     project = cluster_project(tmp_path / "project", slurm, devices)
     attempts = project.folder / FOLDER / "attempts"
-    with attempt.held(attempts / LIMITED), ExitStack() as until_lost:
-        until_lost.enter_context(attempt.held(attempts / LOST))
+    with attempt.held(attempts / max(runs(LIMITED))), ExitStack() as until_lost:
+        until_lost.enter_context(attempt.held(attempts / max(runs(LOST))))
         node = first_day(project, slurm)
-        assert set(names(project)) == {UNHARMED}
-        # The lost run is out of Slurm's sight only, and takes its turn.
+        assert set(names(project)) == runs(UNHARMED)
+        # The lost round is out of Slurm's sight only, and takes its turn.
         until_lost.close()
-        wait_until(lambda: LOST in names(project), 60, "the lost run's record")
+        wait_until(lambda: runs(LOST) <= set(names(project)), 60, "the lost round's records")
     slurm.start_node(node)
     slurm.wait_for_nodes(60)
     before = {path: path.read_bytes() for path in project.records()}
 
     devices.write_text(devices.read_text().replace("{time: 1}", "{time: 5}"))
     second_day(project, slurm)
-    assert names(project) == dict.fromkeys(ALL, 1)
+    assert names(project) == dict.fromkeys(runs(*ALL), 1)
     assert all(path.read_bytes() == content for path, content in before.items())
     not_beside_one_another(project)
 
@@ -86,9 +97,9 @@ def first_day(project: ClusterProject, slurm: Slurm) -> str:
         time.sleep(AWAY)
         assert process.poll() is None, process.communicate()[0]
         slurm.start_controller()
-        wait_until(lambda: LOST in running(slurm), 120, "the run that is to lose its node")
+        wait_until(lambda: LOST in running(slurm), 120, "the round that is to lose its node")
         node = running(slurm)[LOST][1]
-        conductor = project.folder / FOLDER / "logs/train" / f"{LOST}.log"
+        conductor = project.folder / FOLDER / "logs/round" / f"{LOST}.log"
         wait_until(lambda: conductor.exists() and "waiting" in conductor.read_text(), 60, "waits")
         slurm.kill(f"slurmd.{node}", signal.SIGKILL)
         out, _ = process.communicate(timeout=SECONDS)
@@ -97,8 +108,8 @@ def first_day(project: ClusterProject, slurm: Slurm) -> str:
     assert process.returncode == 1, out
     faults = {CANCELLED: "CANCELLED", LIMITED: "TIMEOUT", LOST: "NODE_FAIL"}
     for name, state in faults.items():
-        assert f": {state} {FOLDER}/{name}.json" in out, out
-    assert "3 of 4 runs have no record" in out and "Traceback" not in out, out
+        assert f": {state} {FOLDER}/rounds/{name}.json" in out, out
+    assert "6 of 8 runs have no record" in out and "Traceback" not in out, out
     return node
 
 
@@ -127,11 +138,11 @@ def end(process: subprocess.Popen) -> None:
 
 
 def not_beside_one_another(project: ClusterProject) -> None:
+    times: dict[tuple[str, str], list[float]] = {}
+    for record in map(read_record, project.records()):
+        assert record.round and len(record.round["members"]) == 2
+        moments = times.setdefault((record.measured["job"]["node"], record.round["id"]), [])
+        moments += [at for phase in record.phases if phase.timed for at in (phase.start, phase.end)]
     for node in ("n1", "n2"):
-        spans = sorted(
-            (phase.start, phase.end)
-            for record in map(read_record, project.records())
-            for phase in record.phases
-            if phase.timed and record.measured["job"]["node"] == node
-        )
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        spans = sorted((min(own), max(own)) for (where, _), own in times.items() if where == node)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def records(finished: Project) -> list[Record]:
     return [read_record(path) for path in finished.records()]
 
 
+ROUNDS = {
+    "fake-lstm-cpu_1-fake-s0-r0": 2,
+    "fake-lstm-cpu_1-fake-s0-r1": 2,
+    "fake-lstm-pretend_gpu-fake-s0-r0": 1,
+    "fake-lstm-pretend_gpu-fake-s0-r1": 1,
+}
+
+
 def timed(record: Record) -> list[tuple[float, float]]:
     return [(phase.start, phase.end) for phase in record.phases if phase.timed]
 
@@ -37,22 +46,41 @@ def overlap(one: Record, other: Record) -> bool:
     return any(a < d and c < b for a, b in timed(one) for c, d in timed(other))
 
 
-def test_every_run_was_a_job_of_slurm_and_says_which(slurm: Slurm, finished, records) -> None:
-    assert len(records) == 6
+def turns(record: Record) -> list[tuple[float, float]]:
+    columns = (record.turns["start"], record.turns["seconds"])
+    return [(start, start + seconds) for start, seconds in zip(*columns, strict=True)]
+
+
+def round_of(record: Record) -> str:
+    return record.round["id"].split("/")[1]
+
+
+def test_every_round_was_a_job_of_slurm_and_its_runs_say_which(
+    slurm: Slurm, finished, records
+) -> None:
+    assert Counter(map(round_of, records)) == ROUNDS
     comments = {job: comment for job, _, comment in slurm.jobs()}
+    ours = [one for one in comments.values() if one.startswith("results/slurm/cluster/")]
+    assert sorted(ours) == [f"results/slurm/cluster/rounds/{name}.json" for name in ROUNDS]
     for record in records:
         job = record.measured["job"]
-        assert comments[job["id"]] == f"results/slurm/cluster/{record.name}.json"
+        file = finished.folder / comments[job["id"]]
+        assert file.stem == round_of(record)
+        assert record.name in json.loads(file.read_text())["members"]
         assert job["cluster"] == "pretend" and job["node"] in ("n1", "n2")
         assert (finished.folder / "results" / job["log"]).is_file()
         assert (finished.folder / "results/slurm/cluster/logs/slurm" / f"{job['id']}.log").is_file()
     assert {record.site for record in records} == {"slurm"}
 
 
-def test_timed_runs_are_never_together_on_a_node(records) -> None:
+def test_rounds_are_never_together_on_a_node_and_runs_of_a_round_take_turns(records) -> None:
     assert {record.measured["job"]["node"] for record in records} == {"n1", "n2"}
     for one, other in combinations(records, 2):
-        if one.measured["job"]["node"] == other.measured["job"]["node"]:
+        if round_of(one) == round_of(other):
+            assert overlap(one, other), "they live at the same time"
+            taken = sorted([*turns(one), *turns(other)])
+            assert all(a[1] <= b[0] for a, b in pairwise(taken)), (one.name, other.name)
+        elif one.measured["job"]["node"] == other.measured["job"]["node"]:
             assert not overlap(one, other), (one.name, other.name)
 
 

@@ -13,7 +13,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import pointer_to, write_json
 from rnnworker import machine
 from tests.conftest import Project
-from tests.factory import make_record
+from tests.factory import make_late, make_record
 
 
 def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) -> None:
@@ -21,7 +21,7 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
     arguments = ["small", "--conf", str(project.conf)]
     assert plan.main(arguments) == 0
     told = capsys.readouterr().out
-    assert "4 runs, 0 done, 4 to do" in told and "a guess" in told
+    assert "4 runs in 2 rounds, 0 done, 4 to do" in told and "a guess" in told
 
     name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
     here = machine.fingerprint()["machine"]
@@ -91,6 +91,20 @@ def test_gc_leaves_what_is_young_and_what_a_plan_uses(results: Path, monkeypatch
     (results / "box/quick/plan.jsonl").write_text(json.dumps({"config": {"build": {}}}) + "\n")
     (results.parent / "mlflow.db.corrupt-20200101T000000_000000Z").unlink()
     assert list(gc.unused(results.parent, results)) == []
+
+
+def test_gc_keeps_companions(tmp_path: Path) -> None:
+    """Also one that no pointer names: a record is never removed, nor what lies beside it."""
+    results = tmp_path / "results"
+    for record in make_late():
+        file = results / f"records/{record.key}.json"
+        write_json(file, record.to_json())
+        for end in (".log", ".events.jsonl"):
+            file.with_suffix(end).write_text("x")
+    long_ago = time.time() - 10 * gc.YOUNG_SECONDS
+    for path in results.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+    assert list(gc.unused(tmp_path, results)) == []
 
 
 def test_gc_waits_for_nobody(results: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange import archive, pack
 from rnnbench.locks import take
-from rnnbench.records.store import pointer_to, read_record, write_json
-from tests.factory import make_record
+from rnnbench.records.store import pointer_to, read_record, records_of, write_json
+from tests.factory import make_late, make_record
 
 EXPERIMENT = "quick"
 
@@ -86,6 +86,65 @@ def test_measured_twice_is_kept_twice_and_the_newer_is_pointed_to(here: Path, tm
     assert len(list((here / "results/records/away").glob("*/*.json"))) == 2
     pointer = here / "results/away" / EXPERIMENT / f"{first.name}.json"
     assert second.started in pointer.read_text()
+
+
+def with_companion(folder: Path) -> tuple[Path, list]:
+    """An export of a reference and a run that names its companion; and their records."""
+    first, late, again = make_late(machine="away", experiment=EXPERIMENT)
+    results = folder / "results"
+    lay_down(results, first, late)
+    companion = results / f"records/{again.key}.json"
+    write_json(companion, again.to_json())
+    companion.with_suffix(".log").write_text("said\n")
+    pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
+    write_json(pointer, pointer_to(late, [f"records/{again.key}.json"]))
+    return folder, [first, late, again]
+
+
+def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, monkeypatch) -> None:
+    away, records = with_companion(tmp_path / "away")
+    monkeypatch.chdir(away)
+    assert run("export", EXPERIMENT, "-o", str(away / "x.tar.gz")) == 0
+    monkeypatch.chdir(here)
+    assert run("import", str(away / "x.tar.gz")) == 0
+    there, arrived = everything(away / "results"), everything(here / "results")
+    assert {name: arrived[name] for name in there} == there
+    pointers = sorted((here / "results/away" / EXPERIMENT).glob("*-s*-r*.json"))
+    found, faults = records_of(here / "results", pointers)
+    assert {record.key for record in found} == {record.key for record in records} and not faults
+
+
+def without_file(files: dict[str, bytes], name: str) -> None:
+    del files[name]
+
+
+def outside_of_records(files: dict[str, bytes], name: str) -> None:
+    """The pointer names a file of the archive that is no record in place of its companion."""
+    for pointer, content in files.items():
+        if pointer.endswith("-s0-r0.json") and b"companions" in content:
+            other = f"away/{EXPERIMENT}/experiment.json"
+            files[pointer] = content.replace(name.encode(), other.encode())
+
+
+@pytest.mark.parametrize("change", [without_file, outside_of_records])
+def test_a_companion_that_is_not_there_is_refused(here, tmp_path, change, capsys) -> None:
+    away, (*_, again) = with_companion(tmp_path / "away")
+    files = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    change(files, f"records/{again.key}.json")
+    before = everything(here)
+    assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 1
+    assert "names a companion whose record is not there" in capsys.readouterr().err
+    assert everything(here) == before
+
+
+def test_a_pointer_that_lacks_companions_replaces_none_that_has_them(here, tmp_path) -> None:
+    away, (_, late, _) = with_companion(tmp_path / "away")
+    whole = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    name = f"away/{EXPERIMENT}/{late.name}.json"
+    poor = {**whole, name: json.dumps(pointer_to(late)).encode()}
+    for files in (poor, whole, poor):
+        assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 0
+    assert (here / "results" / name).read_bytes() == whole[name]
 
 
 def test_the_plan_that_was_made_here_stays(here: Path, tmp_path: Path, capsys) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from rnnbench import cli
 from rnnbench.locks import take
-from rnnbench.records.store import pointer_to, write_json
+from rnnbench.records.store import pointer_to, read_json, write_json
 from rnnbench.tracking.track import track
-from tests.factory import BEGINNING, make_record
+from tests.factory import BEGINNING, make_late, make_record
 
 RECORDS = 3
 
@@ -60,6 +60,38 @@ def test_records_come_back_with_log_and_events(here: Path, tmp_path, monkeypatch
     assert "3 known already, 0 files written" in capsys.readouterr().out
     assert everything(here) == before
     assert cli.main(["report", "quick", "--site", "away"]) == 0
+
+
+def test_companions_stay_companions(here: Path, tmp_path: Path, monkeypatch) -> None:
+    """The reference's companion is later than its own run and takes no pointer."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
+    first, late, again = make_late(machine="away")
+    told = []
+    for record in (first, late, again):
+        file = tmp_path / "away/results/records" / f"{record.key}.json"
+        write_json(file, record.to_json())
+        told.append((record, file))
+    track(told, tmp_path / "away")
+    assert cli.main(["pull", "quick"]) == 0
+    folder = here / "results/away/quick"
+    assert read_json(folder / f"{first.name}.json") == pointer_to(first)
+    companion = f"records/{again.key}.json"
+    assert read_json(folder / f"{late.name}.json") == pointer_to(late, [companion])
+    assert (here / "results" / companion).is_file()
+    assert cli.main(["report", "quick", "--site", "away"]) == 0
+
+
+def test_a_server_without_companions_takes_none_away(here: Path, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
+    first, late, again = make_late(machine="away")
+    for record in (first, late, again):
+        write_json(here / f"results/records/{record.key}.json", record.to_json())
+    pointer = here / f"results/away/quick/{late.name}.json"
+    write_json(pointer, pointer_to(late, [f"records/{again.key}.json"]))
+    before = pointer.read_bytes()
+    track([(late, here / f"results/records/{late.key}.json")], tmp_path / "away")
+    assert cli.main(["pull", "quick"]) == 0
+    assert pointer.read_bytes() == before
 
 
 def test_nothing_is_pulled_while_somebody_is_at_work(here, tmp_path, monkeypatch, capsys) -> None:

@@ -21,7 +21,7 @@ MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 RUNS = MOMENTS + 1
 ROWS = {
     "worker": ("kill -9 of the worker", "this run has no record; the others go on"),
-    "conductor": ("kill -9 of `rnnbench train`", "its worker dies with it; the others go on"),
+    "conductor": ("kill -9 of `rnnbench round`", "its worker dies with it; the others go on"),
     "snakemake": ("kill -9 of Snakemake", "conductor and worker die with it"),
 }
 
@@ -30,7 +30,7 @@ def start(project: Project) -> subprocess.Popen:
     """With its output in a file: nobody reads a pipe meanwhile."""
     with (project.folder / "out").open("ab") as out:
         return subprocess.Popen(
-            project.command("--until", "train", experiment="killed"),
+            project.command("--until", "round", experiment="killed"),
             cwd=project.folder,
             env=project.environment,
             stdout=out,
@@ -46,7 +46,7 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        role = {"worker": b".job.json", "conductor": b"\0train\0", "snakemake": b"snakemake"}
+        role = {"worker": b".job.json", "conductor": b"\0round\0", "snakemake": b"snakemake"}
         if role[kind] in command and pid not in known:
             return pid
     return None
@@ -89,7 +89,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     finally:
         kill(process.pid)
         process.wait()
-    done = project.snakemake("--until", "train", experiment="killed")
+    done = project.snakemake("--until", "round", experiment="killed")
     assert done.returncode == 0, done.stdout + done.stderr
     intact(project, kept)
     assert len(project.pointers("killed")) == RUNS

@@ -1,4 +1,4 @@
-"""A worker that misbehaves, a disk that is full, files cut short: through `rnnbench train`."""
+"""A worker that misbehaves, a disk that is full, files cut short: as `rnnbench round` sees them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running import memory
-from rnnbench.running.train import Place, train
+from rnnbench.running.train import Place
 from rnnworker import members
+from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned
 
 SAME = "the same command"
@@ -132,7 +133,7 @@ def test_record_cut_short(place: Place, share: float, capsys: pytest.CaptureFixt
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(RecordError):
         read_record(path)
-    place.pointer(NAME).unlink()  # rnnbench.commands.train has it made again
+    place.pointer(NAME).unlink()  # `damaged` has it made again
     record = train(planned(), place, label="[1/1]")
     assert "It is set aside as" in capsys.readouterr().err
     assert record.verdict.status != "void"

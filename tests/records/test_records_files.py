@@ -9,7 +9,7 @@ import pytest
 from rnnbench import cli, workflow
 from rnnbench.records.store import is_record, record_files, write_json
 from tests.conftest import Project
-from tests.factory import make_record
+from tests.factory import make_late, make_record
 
 LEFT = ("job.json", "events.jsonl", "log", "unreadable")
 
@@ -37,6 +37,14 @@ def test_the_name_says_what_is_a_record(record: Path) -> None:
 def test_what_an_interrupted_run_left_is_not_shown(record: Path, capsys) -> None:
     assert cli.main(["show", record.parent.name]) == 0
     assert record.stem in capsys.readouterr().out
+
+
+def test_a_companion_is_shown_where_there_is_nothing_else(tmp_path: Path, capsys) -> None:
+    first, _, again = make_late()
+    for record in (again, first):
+        write_json(tmp_path / f"records/{record.key}.json", record.to_json())
+        assert cli.main(["show", record.name, "--results", str(tmp_path)]) == 0
+        assert record.started in capsys.readouterr().out
 
 
 def test_what_an_interrupted_run_left_is_not_tracked(record: Path, capsys, monkeypatch) -> None:

@@ -66,6 +66,10 @@ def test_missing_and_unknown_fields_are_named() -> None:
         {"phases": [{"name": "train"}]},
         {"epochs": [{"epoch": 1, "colour": "red"}]},
         {"verdict": {"status": "clean"}},
+        {"round": {"id": "x"}},
+        {"round": {"id": "x", "members": [], "companion": False, "effect": "much"}},
+        {"turns": {"turn": [1], "cycle": []}},
+        {"turns": {"turn": 1}},
         {"verdict": {"status": "splendid", "reasons": []}},
         {"verdict": None},
     ],
@@ -97,7 +101,7 @@ def test_older_schemas_are_lifted_one_after_the_other(monkeypatch: pytest.Monkey
         return {**rest, "name": data["title"], "schema": 0}
 
     def with_alias(data: dict) -> dict:
-        return {**data, "alias": None, "schema": 1}
+        return {**data, "alias": None, "schema": SCHEMA}
 
     monkeypatch.setattr(room, "LIFTS", {-1: renamed, 0: with_alias})
     record = make_record()

@@ -13,7 +13,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records import store
 from rnnbench.records.record import Record
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import make_late, make_record
 
 
 @pytest.fixture
@@ -98,6 +98,24 @@ def test_what_can_be_read_is_read_and_the_rest_is_told(results: Path) -> None:
     assert [record.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
+
+
+@pytest.mark.parametrize("damage", ["none", "gone", "cut short"])
+def test_a_pointer_stands_with_its_companions(results: Path, damage: str) -> None:
+    first, late, again = make_late()
+    put(results, first)
+    pointer, companion = put(results, late), results / f"records/{again.key}.json"
+    store.write_json(companion, again.to_json())
+    store.write_json(pointer, store.pointer_to(late, [f"records/{again.key}.json"]))
+    if damage == "gone":
+        companion.unlink()
+    elif damage == "cut short":
+        companion.write_bytes(companion.read_bytes()[:100])
+    assert store.stands(results, pointer) == (damage == "none")
+    found, faults = store.records_of(results, [pointer])
+    assert late in found and (again in found, len(faults)) == (
+        (True, 0) if damage == "none" else (False, 1)
+    )
 
 
 @pytest.mark.parametrize("bad", [float("nan"), object()])

@@ -8,11 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
+from rnnbench.cells.rounds import digest_of_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.running import affinity
-from rnnbench.running.train import Place, train
+from rnnbench.running.train import Place
 from tests.conftest import make_project, wait_until
+from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned
 
 HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
@@ -63,7 +65,8 @@ def test_two_experiments_started_at_once_do_not_time_at_once(tmp_path: Path) -> 
         folder.mkdir(parents=True)
         (folder / "plan.jsonl").write_text(json.dumps(line) + "\n")
         project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
-        arguments = ["train", str(folder / f"{NAME}.json"), "--digest", line["digest"]]
+        digest = digest_of_round({NAME: line["digest"]})
+        arguments = ["round", str(folder / f"rounds/{line['round']}.json"), "--digest", digest]
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "rnnbench", *arguments],
@@ -75,7 +78,7 @@ def test_two_experiments_started_at_once_do_not_time_at_once(tmp_path: Path) -> 
     waited = [text for text in told if "waiting for this host to finish timing (process " in text]
     assert len(waited) == 1, told
     other = tmp_path / ("two" if waited[0] is told[0] else "one")
-    assert f"{NAME} of {other}" in waited[0], "who is waited for is named"
+    assert f"{line['round']} of {other}" in waited[0], "who is waited for is named"
     first, second = sorted(map(span, (tmp_path / "one", tmp_path / "two")))
     assert first[1] <= second[0], "their timed phases overlap"
 

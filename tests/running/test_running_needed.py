@@ -87,7 +87,7 @@ def test_a_grid_of_hundreds_reads_each_record_once(place: Place, opened: list[Pa
     for record, line in zip(records, lines, strict=True):
         if record.repeat >= RULE.least:
             decisions += 1
-            assert why_not_needed(line, place, RULE) is None
+            assert why_not_needed([line], place, RULE) == {}
         finish(place, record)
     read = [path for path in opened if path.name != CACHE]
     in_records = [path for path in read if "records" in path.parts]
@@ -172,3 +172,30 @@ def test_a_garbled_cache_is_no_fault(place: Place, garbage: bytes) -> None:
     (place.folder / CACHE).write_bytes(garbage)
     assert measured(place) == found
     assert measured(place) == found
+
+
+def in_turns(cell: int, repeat: int, effect: float) -> Record:
+    """A run of a round with that effect; the machine's minute makes its seconds."""
+    record = run_of(cell, repeat, 1.0 + 0.5 * repeat)
+    round_ = {"id": f"round-{repeat}", "members": ["a", "b"], "companion": False}
+    about = {**round_, "effect": effect, "cycles": 20}
+    return dataclasses.replace(record, choices={**record.choices, "device": "cpu_1"}, round=about)
+
+
+@pytest.mark.parametrize(("spread", "enough"), [(0.0005, True), (0.02, False)])
+def test_of_a_round_it_is_asked_how_its_runs_compare(
+    place: Place, spread: float, enough: bool
+) -> None:
+    """Its runs go up and down together: that is the round's, and none of theirs."""
+    effects = [(cell, r, 0.3 * r + cell * (0.1 + spread * (-1) ** r))
+               for r in range(4) for cell in (1, 2, 3)]  # fmt: skip
+    records = [in_turns(*one) for one in effects]
+    lines = plan(place, records)
+    for record in records[:9]:
+        finish(place, record)
+    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
+    last = [line for line in lines if line["repeat"] == 3]
+    found = why_not_needed(last, place, rule, reference=last[0]["name"])
+    assert set(found) == ({line["name"] for line in last} if enough else set())
+    alone = why_not_needed(last, place, rule)
+    assert alone == {}, "against nothing they are known badly"

@@ -4,9 +4,6 @@ import pytest
 
 from rnnbench.running import progress
 
-EPOCH = {"event": "epoch", "epoch": 3, "start": 0.0, "seconds": 10.0, "samples": 1, "steps": 1}
-EPOCH |= {"loss": 0.25, "val_acc": 0.875, "val_seconds": 2.0}
-
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
@@ -22,16 +19,38 @@ def test_what_is_left_is_estimated_from_what_is_done() -> None:
     assert progress.remaining([10.0], 0) == ""
 
 
-def test_a_long_run_says_where_it_is(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
-    say = progress.Epochs("[1/9] name", epochs=5)
-    say({"event": "handshake"})
-    say({"event": "epoch", "epoch": 4})
-    say(EPOCH)
+def test_a_long_round_says_how_far_it_is(monkeypatch, capsys) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    told = progress.Progress("[1/9] name", {"a": 4, "b": 4})
+    first, second = told.of("a"), told.of("b")
+    first({"event": "handshake"})
+    for each in (first, second):
+        each({"event": "gate", "phase": "train", "left": 100})
+    now[0] += 9
+    first({"event": "gate", "left": 80})
+    assert capsys.readouterr().err == "", "it is quiet for ten seconds"
+    now[0] += 11
+    second({"event": "gate", "left": 20})
+    second({"event": "gate", "left": "few"})
+    second({"event": "gate"})
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "[1/9] name  epoch 3/5  loss 0.25  val_acc 0.875  (24 s of training left)"
+    assert line == (
+        "[1/9] name  ▕██████████          ▏ 50% of 2 runs, 4 turns (20 s of training left)"
+    )
+
+
+def test_a_run_alone_is_as_far_as_its_epochs(monkeypatch, capsys) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    on_event = progress.Progress("name", {"a": 4}).of("a")
+    on_event({"event": "gate", "left": 400})
+    now[0] += 20
+    on_event({"event": "epoch", "epoch": 1})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "name  ▕█████               ▏ 25% of 1 run (60 s of training left)"
 
 
 def test_a_short_run_says_nothing(capsys) -> None:
-    progress.Epochs("name", epochs=5)(EPOCH)
+    progress.Progress("name", {"a": 5}).of("a")({"event": "epoch", "epoch": 3})
     assert capsys.readouterr().err == ""

@@ -17,6 +17,7 @@ import pytest
 from rnnbench.running import supervise as room
 from rnnbench.running.supervise import Outcome, supervise
 from rnnworker import members
+from rnnworker.members import Member
 from tests.conftest import wait_until
 
 PROTOCOL = """
@@ -36,14 +37,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(script: str, limits: dict | None = None, **options) -> Outcome:
-        return supervise(
+        member = Member(
+            "worker",
             [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)],
-            environment={"MARK": "here", "FOLDER": str(tmp_path)},
-            log=tmp_path / "log",
-            events_file=tmp_path / "events.jsonl",
-            limits={"default": 20, **(limits or {})},
+            {"MARK": "here", "FOLDER": str(tmp_path)},
+            tmp_path / "log",
+            tmp_path / "events.jsonl",
+            {"default": 20, **(limits or {})},
             **options,
         )
+        return supervise([member])["worker"]
 
     return start
 
@@ -280,11 +283,7 @@ def test_descriptors_are_given_back_also_when_nothing_starts(tmp_path: Path) -> 
     before = sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
         supervise(
-            ["/no/such/python"],
-            environment={},
-            log=tmp_path / "log",
-            events_file=tmp_path / "events",
-            limits={},
+            [Member("worker", ["/no/such/python"], {}, tmp_path / "log", tmp_path / "events", {})]
         )
     assert sorted(os.listdir("/proc/self/fd")) == before
 
@@ -310,7 +309,7 @@ def test_the_conductor_burns_nothing_while_the_worker_is_timed(run) -> None:
 
 def test_the_waiting_process_holds_nothing_heavy() -> None:
     heavy = ("numpy", "pandas", "mlflow", "hydra", "omegaconf", "dvc", "snakemake", "tensorflow")
-    script = "import sys, rnnbench.running.train, rnnbench.running.live; " + (
+    script = "import sys, rnnbench.commands.round, rnnbench.running.live; " + (
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     output = subprocess.check_output(

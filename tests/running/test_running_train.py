@@ -15,10 +15,11 @@ from rnnbench.commands import retry
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
+from rnnbench.running import round as measuring
 from rnnbench.running import train as room
-from rnnbench.running import worker
-from rnnbench.running.train import Place, main_label, read_plan_line, train
+from rnnbench.running.train import Place, main_label, read_round
 from rnnworker import members
+from tests.running.alone import train
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
@@ -32,6 +33,7 @@ def planned(name: str = NAME, **fake: Any) -> dict[str, Any]:
         "order": 4,
         "block": 1,
         "digest": "d" * 64,
+        "round": "fake-lstm-cpu_1-fake-s0-r0",
         "identity": {"config": {}, "worker": "w"},
         "choices": {"model": "fake", "rnn": "fake_fast"},
         "overrides": {},
@@ -72,7 +74,7 @@ def the_worker_must_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments, **options):
         pytest.fail("a worker was started")
 
-    monkeypatch.setattr(worker, "supervise", refuse)
+    monkeypatch.setattr(measuring, "supervise", refuse)
 
 
 def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
@@ -168,7 +170,7 @@ def test_starts_are_unique_and_in_order_when_the_clock_is_set_back(
     place: Place, monkeypatch
 ) -> None:
     first = train(planned(), place, label="")
-    monkeypatch.setattr(room.stamp, "now", lambda: "20200101T000000_000000Z")
+    monkeypatch.setattr(measuring.stamp, "now", lambda: "20200101T000000_000000Z")
     second = train({**planned(), "digest": "e" * 64}, place, label="")
     third = train({**planned(), "digest": "f" * 64}, place, label="")
     assert first.started < second.started < third.started
@@ -313,16 +315,19 @@ def test_the_threads_snakemake_exports_do_not_reach_the_worker(
     assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(told)
 
 
-def test_a_line_of_the_plan(tmp_path: Path) -> None:
+def test_the_lines_of_a_round(tmp_path: Path) -> None:
     plan = tmp_path / "plan.jsonl"
-    lines = [{"name": name, "order": order} for order, name in enumerate(["a-r1", "a-r10", "b"])]
+    lines = [
+        {"name": name, "order": order, "block": 0, "digest": "d0", "round": name[:-2]}
+        for order, name in enumerate(["a-r1-k", "a-r10-k", "b-k", "a-r1-l"])
+    ]
     plan.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_plan_line(plan, "a-r1") == (lines[0], 3)
-    assert read_plan_line(plan, "a-r10") == (lines[1], 3)
-    with pytest.raises(RunError, match="has no run a-r\\."):
-        read_plan_line(plan, "a-r")
+    assert read_round(plan, "a-r1") == ([lines[0], lines[3]], 0, 3)
+    assert read_round(plan, "a-r10") == ([lines[1]], 1, 3)
+    with pytest.raises(RunError, match="has no round a-r\\."):
+        read_round(plan, "a-r")
     with pytest.raises(RunError, match="cannot be read"):
-        read_plan_line(tmp_path / "absent", "b")
+        read_round(tmp_path / "absent", "b")
 
 
 def test_labels_are_aligned() -> None:

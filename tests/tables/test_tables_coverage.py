@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.headline import alone
 from rnnbench.records.record import run_value
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
 from rnnbench.tables.ranks import bootstrap_interval, rank_p
@@ -39,10 +40,7 @@ def used(logs, pool=True):
 def used_of_some(logs):
     """As `used` of logs with NaN where a run is missing."""
     sides = [np.flatnonzero(~np.isnan(side)) for side in logs[:2]]
-    rows = [
-        {"seconds": np.exp(side[blocks]), "block": blocks}
-        for side, blocks in zip(logs, sides, strict=False)
-    ]
+    rows = [alone(np.exp(side[blocks]), blocks) for side, blocks in zip(logs, sides, strict=False)]
     several = logs[(~np.isnan(logs)).sum(axis=1) > 1]
     pool = logs.shape[1] < POOLED_BELOW and len(several) >= 3
     return compare(rows[1], rows[0], spread_of(several) if pool else None)
@@ -117,8 +115,8 @@ def test_pooled_by_hand():
 def test_the_table_and_the_matrix_pool_alike_and_a_gap_costs_one_freedom():
     logs = np.random.default_rng(1).normal(0, 0.02, (3, 3))
     rows = [
-        {"model": "m", "device": "d", "machine": "x", "rnn": r, "block": b,
-         "seconds": float(np.exp(logs[r, b]))}
+        {"model": "m", "device": "d", "machine": "x", "rnn": r, "sitting": b,
+         "effect": np.nan, "seconds": float(np.exp(logs[r, b]))}
         for r in range(3) for b in range(3)
     ]  # fmt: skip
     found = pooled_spreads(pd.DataFrame(rows), ["model", "device", "machine", "rnn"])

@@ -12,7 +12,7 @@ from rnnbench.records.record import Epoch
 from rnnbench.tracking import mapping, numbers
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
 from rnnbench.tracking.matching import Found, dead, own
-from tests.factory import DIGITS_MD5, make_record
+from tests.factory import DIGITS_MD5, make_late, make_record
 
 
 def test_every_axis_and_hyperparameter_is_a_param():
@@ -36,6 +36,14 @@ def test_tags_hold_verdict_machine_versions_and_dataset():
     assert tags["environment.tensorflow"] == "2.21.0" and tags["hardware.cores"] == "2"
     assert tags["dataset.md5"] == DIGITS_MD5 and "void" in tags["mlflow.note.content"]
     assert "rnnbench.alias" not in tags and "environment.packages" not in tags
+
+
+def test_tags_name_the_round_and_who_is_only_a_companion():
+    first, late, again = make_late()
+    assert mapping.tags(again)["rnnbench.companion"] == "true"
+    assert mapping.tags(late)["rnnbench.round"] == late.round["id"]
+    assert "rnnbench.companion" not in mapping.tags(late)
+    assert "rnnbench.round" not in mapping.tags(first)
 
 
 def test_points_are_at_the_moment_they_describe():

@@ -13,11 +13,12 @@ import pytest
 
 from rnnbench.errors import TrackingError
 from rnnbench.records.stamp import written
+from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
-from tests.factory import BEGINNING, DIGITS_MD5, make_record
+from tests.factory import BEGINNING, DIGITS_MD5, make_late, make_record
 from tests.tracking.conftest import free_port, lay_down, pointer_of, start_track
 
 LATER = BEGINNING + timedelta(hours=1)
@@ -223,6 +224,40 @@ def test_a_broken_pointer_does_not_keep_the_others_out(tmp_path):
     _, error = process.communicate(timeout=60)
     assert process.returncode == 1 and "broken.json" in error and not output.exists()
     assert [run.info.run_name for run in runs_of(tmp_path, "quick")] == [record.name]
+
+
+def test_a_rounds_file_and_its_companions(tmp_path):
+    """A companion is mirrored live as all are: nothing ends it but its record."""
+    first, late, again = make_late()
+    for record in (first, late, again):
+        lay_down(tmp_path, record)
+    mirror(partial_of(again), tmp_path)
+    members = {
+        first.name: pointer_to(first),
+        late.name: pointer_to(late, [f"records/{again.key}.json"]),
+        "other": {"record": None, "digest": "d", "not_needed": "enough", "repeats": {}},
+    }
+    file, output = tmp_path / "results/site/quick/rounds/a_round.json", tmp_path / "tracked.json"
+    write_json(file, {"members": members})
+    process = start_track("--root", tmp_path, "--output", output, file)
+    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
+    assert {name: one["record"] for name, one in json.loads(output.read_text()).items()} == {
+        first.name: first.key,
+        late.name: late.key,
+        again.key: again.key,
+    }
+    runs = runs_of(tmp_path, "quick")
+    assert [run.info.status for run in runs] == ["FINISHED"] * 3
+    tagged = {run.data.tags.get("rnnbench.companion"): run.data.tags for run in runs}
+    assert tagged["true"]["rnnbench.record"] == again.key
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"members": [1]}', '{"members": {"a": 1}}'])
+def test_what_is_no_round_is_one_line(tmp_path, text):
+    file = tmp_path / "round.json"
+    file.write_text(text)
+    _, error = (process := start_track("--root", tmp_path, file)).communicate(timeout=60)
+    assert process.returncode == 1 and len(error.splitlines()) == 1 and "round.json" in error
 
 
 def test_live_by_command(tmp_path):

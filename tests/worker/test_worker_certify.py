@@ -43,6 +43,7 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3")
 import numpy
 from rnnworker import certify, recurrent
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
 from rnnworker.recurrent import block, block_cell, cells
 from rnnworker.recurrent import keras as generic
 
@@ -210,7 +211,7 @@ def certificate(cell, names, both, only=False):
     job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
     job.update(device="cpu_1", applied_only=only)
     events = Events()
-    certify.certify(job, events, Phases(events))
+    certify.certify(job, events, Phases(events, Turns(events)))
     return events.certificate
 
 

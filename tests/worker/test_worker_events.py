@@ -15,6 +15,11 @@ import pytest
 from rnnworker import load
 from rnnworker.events import Events, from_environment, plain
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
+
+
+def phases_of(events: Events) -> Phases:
+    return Phases(events, Turns(events))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_the_environment_says_where_events_go(pipe, monkeypatch: pytest.MonkeyPa
 
 def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
     reader, writer = pipe
-    phases = Phases(Events(writer))
+    phases = phases_of(Events(writer))
     with phases.phase("train", timed=True) as details:
         details["steps"] = 3
         assert phases.current == "train"
@@ -166,7 +171,7 @@ class Knot:
 
 
 def test_no_garbage_of_ours_is_left_to_a_timed_phase(pipe) -> None:
-    phases = Phases(Events(pipe[1]))
+    phases = phases_of(Events(pipe[1]))
     gc.disable()
     try:
         left = weakref.ref(Knot())
@@ -184,7 +189,7 @@ def test_no_garbage_of_ours_is_left_to_a_timed_phase(pipe) -> None:
 
 def test_a_phase_that_fails_has_no_end(pipe) -> None:
     reader, writer = pipe
-    phases = Phases(Events(writer))
+    phases = phases_of(Events(writer))
     with pytest.raises(ZeroDivisionError), phases.phase("build"):
         raise ZeroDivisionError
     assert [event["event"] for event in lines(reader, writer)] == ["phase_begin"]

@@ -18,7 +18,9 @@ from tests.conftest import ROOT
 SCRIPT = """
 import json, sys
 from rnnworker import canonical
+from rnnworker.events import Events
 from rnnworker.frameworks.keras3_tensorflow import Session
+from rnnworker.turns import Turns
 
 results = {}
 for name, job in json.load(open(sys.argv[1])).items():
@@ -32,7 +34,7 @@ for name, job in json.load(open(sys.argv[1])).items():
     session.reset()
     reset = session.evaluate()
     epochs = []
-    details = session.fit(epochs.append)
+    details = session.fit(epochs.append, None, Turns(Events(2)))
     again = session.evaluate()
     results[name] = {
         "parameters": session.model_facts()["parameters"],

@@ -43,6 +43,7 @@ sys.path.insert(0, asked["source"])
 import numpy
 from rnnworker import certify, recurrent
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
 from rnnworker.recurrent import native
 import rnnworker.models.digits_rnn as home
 
@@ -117,7 +118,7 @@ def certificate(cell, both, precision):
     job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
     job["device"] = "cpu_1"
     events = Events()
-    certify.certify(job, events, Phases(events))
+    certify.certify(job, events, Phases(events, Turns(events)))
     return events.certificate
 
 

@@ -12,6 +12,7 @@ from rnnworker import frameworks, run
 from rnnworker.events import Events
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
 
 KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the device is a CPU"]}
 
@@ -58,7 +59,7 @@ class Session:
         self.train_steps(steps)
         return steps
 
-    def fit(self, on_epoch, on_start):
+    def fit(self, on_epoch, on_start, turns):
         self.train_steps(1)
         self.reset()
         on_start()
@@ -82,7 +83,9 @@ def measured(monkeypatch, tmp_path, session: type) -> tuple[list[dict], dict]:
     monkeypatch.setattr(frameworks, "open_session", session)
     with (tmp_path / "events").open("wb") as file:
         events = Events(file.fileno())
-        run._run({"config": CONFIG, "threads": 1, "dataset": None}, events, Phases(events))
+        turns = Turns(events)
+        job = {"config": CONFIG, "threads": 1, "dataset": None}
+        run._run(job, events, Phases(events, turns), turns)
     told = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
     return told, assemble.facts_of(told, "measured")
 

@@ -11,6 +11,7 @@ import numpy
 from rnnworker import data, frameworks, run
 from rnnworker.events import Events
 from rnnworker.phases import Phases
+from rnnworker.turns import Turns
 
 counts = {"traced": 0, "compiled": 0}
 opened = []
@@ -111,7 +112,8 @@ def batch_by_batch(session):
 def main(job):
     frameworks.open_session = open_session
     with open(job) as file:
-        run._run(json.load(file), events, Phases(events))
+        turns = Turns(events)
+        run._run(json.load(file), events, Phases(events, turns), turns)
     found = {
         "phases": events.phases,
         "losses": [epoch["loss"] for epoch in events.epochs],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import read_record
-from tests.conftest import Project, kill_everything, wait_until
+from tests.conftest import Project, kill_everything, turns, wait_until
 
 
 def names(records: list[Path]) -> list[str]:
@@ -21,6 +22,7 @@ def test_only_what_changed_is_measured_again(project: Project) -> None:
     assert first.returncode == 0, first.stdout + first.stderr
     done = names(project.records())
     assert len(done) == 4
+    before = {pointer: pointer.read_bytes() for pointer in project.pointers("small")}
 
     again = project.snakemake(experiment="small")
     assert "Nothing to be done" in again.stdout + again.stderr
@@ -36,8 +38,12 @@ def test_only_what_changed_is_measured_again(project: Project) -> None:
     changed.write_text(changed.read_text().replace("epoch_seconds: 0.10", "epoch_seconds: 0.12"))
     third = project.snakemake(experiment="small")
     assert third.returncode == 0, third.stdout + third.stderr
-    again = sorted(set(done) & {name for name in done if "fake_fast" in name})
-    assert names(project.records()) == sorted(done + again)
+    # What is new is measured beside the reference, whose own records stay.
+    assert names(project.records()) == sorted(done + done)
+    kept = [name for name in project.pointers("small") if "fake_middle" in name.stem]
+    assert [pointer.read_bytes() for pointer in kept] == [before[pointer] for pointer in kept]
+    records = [read_record(path) for path in project.records()]
+    assert {r.choices["rnn"] for r in records if r.round["companion"]} == {"fake_middle"}
     assert "Nothing to be done" in project.snakemake(experiment="small").stderr
 
 
@@ -52,13 +58,8 @@ def test_kill_9_in_mid_grid_loses_nothing(project: Project) -> None:
     after = project.records()
     assert len(after) == 9
     assert all(path.read_bytes() == content for path, content in before.items())
-    timed = sorted(
-        (phase.start, phase.end)
-        for path in after
-        for phase in read_record(path).phases
-        if phase.timed
-    )
-    assert all(end <= start for (_, end), (start, _) in zip(timed, timed[1:], strict=False))
+    taken = turns(project)
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(taken))
 
 
 def test_killed_snakemake_takes_its_run_with_it(project: Project) -> None:

@@ -14,7 +14,7 @@ rule probe:
     priority: job.first + 1
     conda:
         "../../environment.yml"
-    # All cores: it would disturb a timed run, and be disturbed (see train.smk).
+    # All cores: it would disturb a timed run, and be disturbed (see round.smk).
     threads: workflow.resource_settings.cores or 1
     # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
     resources:

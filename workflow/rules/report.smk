@@ -3,7 +3,7 @@
 
 rule report:
     input:
-        # Behind them are all pointers, which `all` names: once more here would slow down planning.
+        # Behind them are all rounds, which `all` names: once more here would slow down planning.
         job.tracked,
         job.certificates,
         job.probes,

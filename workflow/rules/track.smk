@@ -1,4 +1,4 @@
-# Required: pointers. Makes: which MLflow run each record became.
+# Required: rounds. Makes: which MLflow run each record became.
 
 
 # The store exists before the first run: several processes that make it at once break it.
@@ -18,7 +18,7 @@ rule store:
 
 rule track:
     input:
-        job.batch_pointers,
+        job.batch_rounds,
     output:
         f"{job.folder}/tracked/{{batch}}.json",
     log:

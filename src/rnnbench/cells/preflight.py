@@ -19,5 +19,9 @@ class Preflight:
     overrides: Mapping[str, Any]
     config: Mapping[str, Any]
 
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return (self.config,)
+
     def line(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -13,8 +13,9 @@ KEYS = ("least", "most", "until", "budget_s")
 
 @dataclass(frozen=True)
 class Repeats:
-    """``repeats`` of an experiment: `least` runs of each cell, then more, up to `most`, until its
-    time is known to ± `until` (0.025: 2.5 %, half its 95 % interval), or until all runs together
+    """``repeats`` of an experiment: `least` runs of each cell, then more, up to `most`, until it
+    is known to ± `until` (0.025: 2.5 %, half its 95 % interval) how the cells of a round compare
+    with the reference (of runs alone: what their time is), or until all runs together
     took `budget_s` seconds of their workers' wall time. None: without that limit."""
 
     least: int

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.commands.planned import preflight_asked
-from rnnbench.commands.train import check_dataset, die_with_parent, interrupt
+from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import say
 

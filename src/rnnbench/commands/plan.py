@@ -10,8 +10,9 @@ from pathlib import Path
 from rnnbench.errors import RecordError
 from rnnbench.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
 from rnnbench.planning import Plan, Run, make_plan
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, read_record, record_files
+from rnnbench.running.measured import value_of
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
@@ -41,7 +42,10 @@ def main(arguments: Sequence[str]) -> int:
 def lines(plan: Plan, found: Forecast, environments: int) -> list[str]:
     """What is printed."""
     runs = len(plan.runs)
-    text = [f"{plan.experiment.name}: {runs} runs, {runs - found.left} done, {found.left} to do"]
+    text = [
+        f"{plan.experiment.name}: {runs} runs in {len(plan.rounds)} rounds, "
+        f"{runs - found.left} done, {found.left} to do"
+    ]
     if plan.skipped:
         text[0] += f" ({len(plan.skipped)} cells cannot run here: rnnbench cells says why)"
     basis = "from finished runs of the same cells"
@@ -105,7 +109,7 @@ def _as_past(record: Record, path: Path) -> Past:
         name=record.name,
         wall_seconds=float(wall) if isinstance(wall, int | float) else None,
         bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
-        epoch_seconds=run_value(seconds) if usable else None,
+        value=value_of(record) if usable else None,
     )
 
 

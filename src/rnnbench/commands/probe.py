@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.commands.planned import preflight_asked
-from rnnbench.commands.train import die_with_parent, interrupt
+from rnnbench.commands.round import die_with_parent, interrupt
 from rnnbench.running.probe import probe
 from rnnbench.running.progress import say
 

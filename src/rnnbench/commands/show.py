@@ -13,7 +13,8 @@ from rnnbench.records.store import read_record, record_files
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the newest record of that name. Returns the exit code."""
+    """Prints the newest record of that name, a companion's only where there is no other. Returns
+    the exit code."""
     parser = argparse.ArgumentParser(prog="rnnbench show", description=__doc__)
     parser.add_argument("run", help="a run's name, a pattern that fits one, or a record's path")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
@@ -26,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     if options.from_mlflow:
         found = [r for r in mlflow_records(options) if fnmatchcase(r.name, options.run)]
         _only({record.name for record in found}, options.run, f"MLflow's {options.experiment}")
-        record = max(found, key=lambda record: record.started)
+        record = max(found, key=lambda record: (not record.is_companion, record.started))
         print_run(record, f"{record.key} in MLflow")
         return 0
     path = Path(options.run)
@@ -41,7 +42,8 @@ def _newest(results: Path, pattern: str) -> Path:
         raise ConfigError(f"{pattern!r} is no name of a run.", where="rnnbench show")
     found = record_files(results, name=pattern)
     _only({path.parent.name for path in found}, pattern, f"{results}/records")
-    return max(found, key=lambda path: path.name)
+    newest = sorted(found, key=lambda path: path.name, reverse=True)
+    return next((path for path in newest if not read_record(path).is_companion), newest[0])
 
 
 def _only(names: Set[str], pattern: str, place: str) -> None:

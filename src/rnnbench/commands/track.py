@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from rnnbench.errors import RecordError, RnnbenchError, TrackingError
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
+    companions_of,
     not_needed,
     read_json,
-    read_pointer,
     read_record,
+    record_behind,
     record_files,
     write_json,
 )
@@ -62,15 +63,11 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"rnnbench track: {fault}", file=sys.stderr)
     runs = track([(record, file) for file, record in records.items()], root) if records else {}
     if arguments.output and not faults:
-        times = Counter(record.name for record in asked.values())
         write_json(
             arguments.output,
             {
-                record.name if times[record.name] == 1 else record.key: {
-                    "run_id": runs[record.key],
-                    "record": record.key,
-                }
-                for record in asked.values()
+                name: {"run_id": runs[record.key], "record": record.key}
+                for name, record in _named(asked.values())
             },
         )
     return 1 if faults else 0
@@ -80,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rnnbench track", description="Logs records to MLflow; can be repeated safely."
     )
-    parser.add_argument("pointers", nargs="*", type=Path, metavar="POINTER.json")
+    parser.add_argument("pointers", nargs="*", type=Path, metavar="FILE.json")
     parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
     parser.add_argument("--results", type=Path, default=Path("results"), help="below the root")
     parser.add_argument("--output", type=Path, help="where to write which run is whose")
@@ -93,18 +90,32 @@ def _parser() -> argparse.ArgumentParser:
 def _behind(
     results: Path, pointers: Sequence[Path]
 ) -> tuple[dict[Path, Record], list[RecordError]]:
-    """Record file → record for each pointer, and what could not be read."""
+    """Record file → record for each pointer, or each run of a round's file, and for its
+    companions; and what could not be read."""
     records: dict[Path, Record] = {}
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
             data = read_json(pointer)
-            if not not_needed(data):
-                record = read_pointer(results, pointer)
-                records[(results / data["record"]).resolve()] = record
+            for one in data["members"].values() if "members" in data else [data]:
+                if not_needed(one):
+                    continue
+                for path in (one["record"], *companions_of(one)):
+                    record = record_behind(results, pointer, {"record": path})
+                    records[(results / path).resolve()] = record
+        except (AttributeError, KeyError, TypeError) as error:
+            faults.append(RecordError(f"is no pointer and no round ({error}).", where=str(pointer)))
         except RecordError as error:
             faults.append(error)
     return records, faults
+
+
+def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
+    """Each record by its run's name; by its key where several are of one run, and a companion."""
+    times = Counter(record.name for record in records if not record.is_companion)
+    for record in records:
+        alone = times[record.name] == 1 and not record.is_companion
+        yield record.name if alone else record.key, record
 
 
 def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rnnbench.errors import RecordError
 from rnnbench.exchange.preflights import CHECKS
-from rnnbench.records.store import not_needed, read_json
+from rnnbench.records.store import companions_of, not_needed, read_json
 
 KIND = "rnnbench experiment"
 BESIDE = (".events.jsonl", ".log")
@@ -19,7 +19,8 @@ def sites_of(results: Path, experiment: str) -> list[str]:
 
 def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, bytes]:
     """Name → content: plan, facts, certificates, probes and pointers of each site, and every record
-    they point to with its events and log. Names are those below the results folder."""
+    that they name, those of companions too, with its events and log. Names are those below the
+    results folder."""
     files: dict[str, bytes] = {}
     for site in sites:
         folder = results / site / experiment
@@ -40,6 +41,6 @@ def _record_files(results: Path, pointer: Path) -> dict[str, bytes]:
         return {}
     if not isinstance(data, dict) or not isinstance(data.get("record"), str):
         raise RecordError("is not a pointer to a record.", where=str(pointer))
-    record = results / data["record"]
-    paths = [record, *(record.with_suffix(suffix) for suffix in BESIDE)]
+    records = [results / path for path in (data["record"], *companions_of(data))]
+    paths = [record.with_suffix(suffix) for record in records for suffix in (".json", *BESIDE)]
     return {p.relative_to(results).as_posix(): p.read_bytes() for p in paths if p.is_file()}

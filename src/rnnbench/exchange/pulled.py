@@ -20,21 +20,30 @@ def files_about(
     records: Iterable[Record], facts: Mapping[str, Any], results: Path
 ) -> dict[str, bytes]:
     """Name → content below `results`: at each record's site a pointer to the latest record of
-    each run, the plan (what is there already stays, runs it lacks are added) and `facts`, where
-    the site has none."""
+    each run, with the records of its companions; the plan (what is there already stays, runs it
+    lacks are added); and `facts`, where the site has none."""
     latest: dict[tuple[str, str], Record] = {}
+    companions: dict[str, list[str]] = {}
     for record in sorted(records, key=lambda record: record.started):
-        latest[record.site, record.name] = record
+        if record.is_companion:
+            companions.setdefault(_round_of(record), []).append(f"records/{record.key}.json")
+        else:
+            latest[record.site, record.name] = record
     files: dict[str, bytes] = {}
     for site in sorted({site for site, _ in latest}):
         folder = f"{site}/{facts['name']}"
         runs = [record for (place, _), record in latest.items() if place == site]
         for record in runs:
-            files[f"{folder}/{record.name}.json"] = _json(pointer_to(record))
+            beside = companions.get(_round_of(record), ())
+            files[f"{folder}/{record.name}.json"] = _json(pointer_to(record, beside))
         files[f"{folder}/plan.jsonl"] = _plan(results / folder / "plan.jsonl", runs)
         if not (results / folder / "experiment.json").exists():
             files[f"{folder}/experiment.json"] = _json(facts)
     return files
+
+
+def _round_of(record: Record) -> str:
+    return str((record.round or {}).get("id", ""))
 
 
 def _plan(here: Path, runs: Iterable[Record]) -> bytes:

@@ -15,7 +15,7 @@ from rnnbench.exchange.archive import safe_name
 from rnnbench.exchange.pack import BESIDE
 from rnnbench.records import strict
 from rnnbench.records.record import Record
-from rnnbench.records.store import is_record, not_needed, write_bytes
+from rnnbench.records.store import companions_of, is_record, not_needed, write_bytes
 
 POINTER = re.compile(r"-s\d+-r\d+\.json$")
 Files = Mapping[str, bytes]
@@ -96,11 +96,12 @@ def _check_record(parts: tuple[str, ...], name: str, content: bytes, where: str)
 
 def _check_pointer(name: str, content: bytes, files: Files, results: Path, where: str) -> None:
     data = _json(name, content, where)
-    target = data.get("record")
     if not_needed(data):
         return
-    if not isinstance(target, str) or not (target in files or _is_record(results, target)):
+    if not _is_there(data.get("record"), files, results):
         raise _refused(where, f"{name} points to a record that is not there")
+    if not all(_is_there(path, files, results) for path in companions_of(data)):
+        raise _refused(where, f"{name} names a companion whose record is not there")
 
 
 def _check_preflight(name: str, content: bytes, where: str) -> None:
@@ -111,7 +112,7 @@ def _check_preflight(name: str, content: bytes, where: str) -> None:
 def _stays(name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str) -> bool:
     """Whether what is here already is better than `content`."""
     if is_pointer(parts):
-        return _started((results / name).read_bytes()) > _started(content)
+        return _worth((results / name).read_bytes()) > _worth(content)
     if parts[2:] == ("experiment.json",):
         return preflights.planned_here(results.joinpath(*parts[:2]))
     if parts[2:] == ("plan.jsonl",) and preflights.planned_here(results.joinpath(*parts[:2])):
@@ -125,18 +126,23 @@ def _stays(name: str, parts: tuple[str, ...], content: bytes, results: Path, whe
         raise _refused(where, error.what) from None
 
 
-def _is_record(results: Path, target: str) -> bool:
-    if "\0" in target:
+def _is_there(target: Any, files: Files, results: Path) -> bool:
+    """Whether `target` names a record, of this archive or of those that are here."""
+    if not isinstance(target, str) or "\0" in target:
         return False
     path = (results / target).resolve()
-    return path.is_relative_to((results / "records").resolve()) and path.is_file()
+    here = path.is_relative_to((results / "records").resolve()) and path.is_file()
+    return here or (target in files and target.startswith("records/"))
 
 
-def _started(content: bytes) -> str:
+def _worth(content: bytes) -> tuple[str, int]:
+    """Of a pointer: when its run started, and how many companions it names (of one and the same
+    run, a pointer that was made from its record alone may lack them)."""
     try:
-        return Path(json.loads(content)["record"]).stem
+        pointer = json.loads(content)
+        return Path(pointer["record"]).stem, len(companions_of(pointer))
     except (ValueError, KeyError, TypeError):
-        return ""
+        return "", 0
 
 
 def _json(name: str, content: bytes, where: str) -> dict[str, Any]:

@@ -57,6 +57,24 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
+def _is_round(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("id"), str)
+        and isinstance(value.get("members"), list)
+        and isinstance(value.get("companion"), bool)
+        and (value.get("effect") is None or is_number(value["effect"]))
+    )
+
+
+def _is_columns(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and all(isinstance(column, list) for column in value.values())
+        and len({len(column) for column in value.values()}) < 2
+    )
+
+
 RECORD: Mapping[str, tuple[Check, str]] = {
     **dict.fromkeys(("name", "machine", "site", "experiment"), (is_part, "a part of a path")),
     **dict.fromkeys(
@@ -68,6 +86,8 @@ RECORD: Mapping[str, tuple[Check, str]] = {
         (_is_mapping, "a mapping"),
     ),
     **dict.fromkeys(("phases", "epochs"), (_is_list, "a list of mappings")),
+    "round": (_or_none(_is_round), "a round with its id, or null"),
+    "turns": (_is_columns, "lists of equal length"),
     "choices": (_is_choices, "a mapping of words"),
     "alias": (_or_none(_is_text), "text or null"),
     "digest": (_is_text, "text"),
@@ -83,7 +103,7 @@ EPOCH: Mapping[str, tuple[Check, str]] = {
     **dict.fromkeys(("epoch", "samples", "steps"), (is_number, "a number")),
     **dict.fromkeys(("start", "seconds"), (is_number, "a number")),
     **dict.fromkeys(
-        ("loss", "acc", "val_loss", "val_acc", "val_seconds"),
+        ("loss", "acc", "val_loss", "val_acc", "val_seconds", "took"),
         (_or_none(is_number), "a number or null"),
     ),
 }

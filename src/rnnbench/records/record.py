@@ -8,7 +8,8 @@ newest, the function that makes data of schema n into data of schema n + 1, and 
 them one after the other. A field that is new is None, or what follows from the record itself,
 and never a guess; a renamed one keeps its value; files are not rewritten. A newer schema than
 this rnnbench's is refused. ``tests/records/schema_N.json`` is a record as the rnnbench of schema
-N wrote it; it is never edited, and read for ever. Schema 1 is the first.
+N wrote it; it is never edited, and read for ever. Schema 1 is the first; 2 adds `round`, `turns`
+and the epochs' `took`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.records.check import check_record
 
-SCHEMA = 1
-LIFTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _with_rounds(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs of schema 1 were measured alone, and nobody noted their turns."""
+    return {**data, "round": None, "turns": {}, "schema": 2}
+
+
+SCHEMA = 2
+LIFTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_rounds}
 STATUSES = ("clean", "suspect", "void")
 
 
@@ -54,8 +61,10 @@ class Phase:
 @dataclass(frozen=True)
 class Epoch:
     """One timed training epoch, counted from 1. `seconds` is training alone, from epoch
-    boundary to epoch boundary inside ``fit``; validation is apart. Losses and accuracies
-    are None where they do not exist or are not finite."""
+    boundary to epoch boundary inside ``fit``; validation is apart. Of a run that trained in turns
+    it is the epoch's number of steps times the mean of those that were timed, and what no step is
+    responsible for; `took` is what passed in its turns, the untimed steps with it (None in records
+    of schema 1). Losses and accuracies are None where they do not exist or are not finite."""
 
     epoch: int
     start: float
@@ -67,6 +76,7 @@ class Epoch:
     val_loss: float | None = None
     val_acc: float | None = None
     val_seconds: float | None = None
+    took: float | None = None
 
 
 def run_value(seconds: Sequence[float]) -> float:
@@ -109,6 +119,13 @@ class Record:
     - `environment`: what the build is; `hardware`: what the machine is.
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
       ``parameters``, ``threads``, ``wall_seconds``, ``closure``, ….
+    - `round`: ``id``, ``members`` (the names of all), ``companion`` (whether it was measured only
+      because the others are compared with it), ``effect`` (log seconds of its steps against the
+      others', of `cycles` cycles, see ``running.effects``; None where it was alone or too few of
+      its turns were good). None in records of schema 1.
+    - `turns`: of the training, lists of equal length: ``turn`` and ``cycle`` of the round;
+      ``start`` (monotonic), ``seconds`` and ``steps`` of what was timed; ``full`` (as long as
+      planned) and ``good`` (others did not use its cores).
     """
 
     name: str
@@ -133,12 +150,19 @@ class Record:
     epochs: tuple[Epoch, ...]
     measured: Mapping[str, Any]
     verdict: Verdict
+    round: Mapping[str, Any] | None = None
+    turns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     schema: int = SCHEMA
 
     @property
     def key(self) -> str:
         """``MACHINE/NAME/STARTED``: unique among all records of all machines."""
         return f"{self.machine}/{self.name}/{self.started}"
+
+    @property
+    def is_companion(self) -> bool:
+        """Whether the run was measured only for others of its round to be compared with."""
+        return bool((self.round or {}).get("companion"))
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)
@@ -160,7 +184,7 @@ class Record:
                 remedy="read it with the rnnbench that wrote it, or a newer one.",
             )
         names = {f.name for f in dataclasses.fields(cls)}
-        required = {f.name for f in dataclasses.fields(cls) if f.name != "schema"}
+        required = names - {"schema"}
         if set(data) != names:
             missing, unknown = sorted(required - set(data)), sorted(set(data) - names)
             raise RecordError(

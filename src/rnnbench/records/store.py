@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -78,9 +78,11 @@ def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Pat
     return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
 
 
-def pointer_to(record: Record) -> dict[str, Any]:
-    """What a pointer file holds: which record stands for a run at a site."""
+def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]:
+    """What a pointer file holds: which record stands for a run at a site, and the records of its
+    `companions` (paths below the results folder), where it had some."""
     return {
+        **({"companions": list(companions)} if companions else {}),
         "record": f"records/{record.key}.json",
         "digest": record.digest,
         "verdict": record.verdict.status,
@@ -117,30 +119,43 @@ def record_behind(results: Path, pointer: Path, data: Any) -> Record:
 
 
 def stands(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
-    """Whether the pointer names a record that is there and ends as one ends (what a power cut
-    leaves of a file does not), or says why by the present `rule` there is none. Some 50 µs; what
-    else may be wrong `read_pointer` finds."""
+    """Whether the pointer names a record, and its companions' where it has some, that are there and
+    end as one ends (what a power cut leaves of a file does not), or says why by the present `rule`
+    there is none. Some 50 µs a record; what else may be wrong `read_pointer` finds."""
     try:
         data = read_json(pointer)
         if not_needed(data):
             return data.get("repeats") == rule
-        with (results / data["record"]).open("rb") as file:
-            file.seek(-2, os.SEEK_END)
-            return file.read() == b"}\n"
+        return all(_is_whole(results / path) for path in (data["record"], *companions_of(data)))
     except (RecordError, OSError, TypeError, KeyError, ValueError):
         return False
 
 
+def _is_whole(record: Path) -> bool:
+    with record.open("rb") as file:
+        file.seek(-2, os.SEEK_END)
+        return file.read() == b"}\n"
+
+
 def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
-    """All readable records behind `pointers`, and what could not be read. Runs that were not
-    needed have none."""
-    records: list[Record] = []
+    """All readable records behind `pointers`, with those of their companions, and what could not be
+    read. Runs that were not needed have none."""
+    records: dict[str, Record] = {}
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
             data = read_json(pointer)
-            if not not_needed(data):
-                records.append(record_behind(results, pointer, data))
+            if not_needed(data):
+                continue
+            for one in [data, *({"record": path} for path in companions_of(data))]:
+                record = record_behind(results, pointer, one)
+                records[record.key] = record
         except RecordError as error:
             faults.append(error)
-    return records, faults
+    return list(records.values()), faults
+
+
+def companions_of(pointer: Any) -> list[str]:
+    """The records (paths below the results folder) of the companions of a pointer's run."""
+    found = pointer.get("companions") if isinstance(pointer, dict) else None
+    return [path for path in found if isinstance(path, str)] if isinstance(found, list) else []

@@ -53,7 +53,7 @@ from rnnbench.tables.ranked import ranked
 from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import scaling
 from rnnbench.tables.target import curves_by_second, target
-from rnnbench.tables.time import NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ class Content:
 
     @property
     def pooled(self) -> bool:
-        return bool(self.csv["time"]["method"].str.startswith("pooled").any())
+        return bool(self.csv["time"]["method"].str.contains("pooled").any())
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether speed-ups come from runs that trained in turns."""
+        return bool(self.csv["time"]["method"].str.startswith(IN_TURNS).any())
 
     @property
     def all_figures(self) -> list[Figure]:

@@ -44,9 +44,11 @@ def order_words(places: pd.DataFrame) -> str:
         return ""
     blocks = n.counted(int(places["block"].nunique()), "block")
     kept = "in the planned order" if as_planned(places) else "not quite in the planned order"
+    rounds = int((places.groupby("together")["name"].count() > 1).sum())
+    turns = f", in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
     return (
         f"Runs were interleaved in {blocks}, each holding every cell once in a random order, and "
-        f"measured {kept}. A drift of the machine would show as a slope."
+        f"measured{turns} {kept}. A drift of the machine would show as a slope."
     )
 
 

@@ -1,15 +1,17 @@
-"""The record of a run that an earlier attempt left without its pointer."""
+"""The record of a run that an earlier attempt left without its pointer, and its companions'."""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
-from rnnbench.records.store import is_record, read_record
+from rnnbench.records.store import is_record, read_record, record_files
 from rnnbench.running.progress import say
 
 if TYPE_CHECKING:
@@ -40,6 +42,20 @@ def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> R
     return None
 
 
+def companions_before(record: Record, place: Place) -> list[str]:
+    """The records (paths below the results folder) of the companions in the round of a record that
+    has lost its pointer, which named them."""
+    about = record.round or {}
+    found = []
+    for name in about.get("members") or ():
+        for path in record_files(place.results, record.machine, glob.escape(str(name))):
+            with suppress(RecordError):
+                other = read_record(path)
+                if other.is_companion and (other.round or {}).get("id") == about["id"]:
+                    found.append(f"records/{other.key}.json")
+    return found
+
+
 def _newest_first(folder: Path) -> Iterator[Path]:
     yield from sorted(filter(is_record, folder.glob("*.json")), reverse=True)
 
@@ -55,4 +71,6 @@ def _read_or_set_aside(path: Path) -> Record | None:
 
 
 def _is_of(record: Record, planned: Mapping[str, Any], place: Place) -> bool:
+    if record.is_companion:
+        return False  # of another run's round
     return (record.experiment, record.digest) == (place.experiment, planned["digest"])

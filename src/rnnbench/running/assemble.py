@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ _EPOCH_FIELDS = (
     "val_loss",
     "val_acc",
     "val_seconds",
+    "took",
 )
 
 
@@ -36,13 +38,35 @@ def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
 
 
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
+    """The epochs; one too few of whose steps were timed gets the run's mean step."""
+    told = [event for event in events if event["event"] == "epoch"]
+    steps = [turn["seconds"] / turn["steps"] for turn in turns_of(events)]
+    step = statistics.median(steps) if steps else None
     return tuple(
         Epoch(**{name: event.get(name) for name in _EPOCH_FIELDS})  # type: ignore[arg-type]
-        for event in events
-        if event["event"] == "epoch"
-        and _are_numbers(event, _EPOCH_FIELDS[:5])
+        for event in (_with_seconds(event, step) for event in told)
+        if _are_numbers(event, _EPOCH_FIELDS[:5])
         and _are_numbers(event, [name for name in _EPOCH_FIELDS[5:] if event.get(name) is not None])
     )
+
+
+def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:
+    if event.get("seconds") is not None or not _are_numbers(event, ["rim", "took", "steps"]):
+        return event
+    whole = event["took"] if step is None else event["rim"] + event["steps"] * step
+    return {**event, "seconds": whole}
+
+
+def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What was timed in each turn of the training in which something was."""
+    return [
+        event
+        for event in events
+        if event["event"] == "turn"
+        and event.get("phase") == "train"
+        and _are_numbers(event, ["turn", "start", "seconds", "steps"])
+        and min(event["steps"], event["seconds"]) > 0
+    ]
 
 
 def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
@@ -59,18 +83,23 @@ def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
 
 
 def wall_seconds(events: Sequence[Mapping[str, Any]]) -> float | None:
-    """From the worker's first line of code to its last event, handshakes included."""
+    """From the worker's first line of code to its last event, handshakes included, without what
+    passed while it waited for its turns."""
     hello = next((event for event in events if event["event"] == "hello"), {})
     if not _are_numbers(hello, ["begin"]) or not _are_numbers(events[-1], ["t"]):
         return None
-    return events[-1]["t"] - hello["begin"]
+    waited = sum(phase.details.get("waited") or 0.0 for phase in phases_of(events))
+    return events[-1]["t"] - hello["begin"] - waited
 
 
 def _details(details: Mapping[str, Any]) -> dict[str, Any]:
     load = details.get("load")
-    if load is None or (isinstance(load, Mapping) and _are_numbers(load, list(load))):
-        return dict(details)
-    return {name: value for name, value in details.items() if name != "load"}
+    wrong = set()
+    if load is not None and not (isinstance(load, Mapping) and _are_numbers(load, list(load))):
+        wrong.add("load")
+    if details.get("waited") is not None and not _are_numbers(details, ["waited"]):
+        wrong.add("waited")
+    return {name: value for name, value in details.items() if name not in wrong}
 
 
 def _is_kernel(value: Any) -> bool:

@@ -9,6 +9,7 @@ was read from, lines may be missing or garbled, and without it everything is rea
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -18,27 +19,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import run_value
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import read_json, record_behind
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 CACHE = "measured.jsonl"
-SCHEMA = 2  # another one where `Measured.value` comes to mean something else
+SCHEMA = 3  # another one where `Measured.value` comes to mean something else
 # How a line of the plan begins (`planning.Run`): the rest, most of it, need not be parsed.
 HEAD = re.compile(r'\{"name": "([^"\\]+)", "order": \d+, "block": \d+, "digest": "(\w+)"')
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished run: the digest of its identity, its worker's seconds, its device, and its seconds
-    per epoch (`run_value`); None where it is void."""
+    """A finished run: the digest of its identity, its worker's seconds, its device, its
+    `value_of` (None where it is void), and the round in which that is relative to others'."""
 
     digest: str
     wall_seconds: float
     device: str | None
     value: float | None
+    round: str | None = None
 
 
 def measured(place: Place) -> dict[str, Measured]:
@@ -105,8 +107,18 @@ def _read(place: Place, name: str) -> Measured | None:
         digest=pointer["digest"],
         wall_seconds=float(pointer.get("wall_seconds") or 0),
         device=record.choices.get("device"),
-        value=run_value([epoch.seconds for epoch in record.epochs]) if usable else None,
+        value=value_of(record) if usable else None,
+        round=record.round["id"] if (record.round or {}).get("effect") is not None else None,  # type: ignore[index]
     )
+
+
+def value_of(record: Record) -> float:
+    """What repeats are compared by: how the run's steps took against its round's where it was
+    measured in turns, else its seconds per epoch."""
+    effect = (record.round or {}).get("effect")
+    if effect is not None:
+        return math.exp(effect)
+    return run_value([epoch.seconds for epoch in record.epochs])
 
 
 def _cached(file: Path) -> dict[str, tuple[list[int], Measured | None]]:

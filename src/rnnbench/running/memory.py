@@ -60,6 +60,18 @@ def kills(process: Path = Path("/proc/self")) -> int | None:
     return None
 
 
+def limit(process: Path = Path("/proc/self")) -> int | None:
+    """The bytes that this process's control groups allow it and those beside it, as a cluster's
+    scheduler sets them for a job; None where they set no limit."""
+    found = []
+    for group in _groups(process):
+        for folder in (group, *group.parents):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                with suppress(OSError, ValueError):
+                    found.append(int((folder / name).read_text()))
+    return min(found, default=None)
+
+
 def _groups(process: Path) -> Iterator[Path]:
     """The folders of the control groups of a process that count its memory: ``/proc/PID/cgroup``
     says their paths, ``/proc/PID/mountinfo`` where these are to be found."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.cells.cell import cell_of
@@ -16,27 +16,54 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 
-def why_not_needed(planned: Mapping[str, Any], place: Place, rule: Repeats) -> str | None:
-    """Why this run need not be measured, by the experiment's `rule` and the records that this site
-    has of it; None where it must be."""
+def why_not_needed(
+    planned: Sequence[Mapping[str, Any]], place: Place, rule: Repeats, reference: str | None = None
+) -> dict[str, str]:
+    """Run → why it need not be measured, of those of a round that need not, by the experiment's
+    `rule` and the records that this site has of it. Runs are compared within a round, so that
+    either all of it is needed or nothing. `reference`: the run that the others are compared with:
+    what has to be known of them is how they compare with it."""
     runs = measured(place)
-    device = planned["choices"].get("device")
-    cells: dict[str, list[float]] = {}
-    for name, run in runs.items():
-        if run.device == device and run.value is not None:
-            cells.setdefault(cell_of(name), []).append(run.value)
-    own = cells.pop(cell_of(planned["name"]), [])
     spent = sum(run.wall_seconds for run in runs.values())
-    return why_enough(rule, planned["repeat"], own, list(cells.values()), spent)
+    base = cell_of(reference) if reference else None
+    against = {run.round: run.value for name, run in runs.items() if cell_of(name) == base}
+    devices = {run["choices"].get("device") for run in planned}
+    values: dict[str, list[float]] = {cell_of(run["name"]): [] for run in planned}
+    for name, run in runs.items():
+        if run.device in devices and run.value is not None:
+            own, other = values.setdefault(cell_of(name), []), against.get(run.round)
+            if run.round is None or base is None:
+                own.append(run.value)
+            elif other is not None:
+                own.append(run.value / other)
+    if base is not None and any(run.round for run in runs.values()):
+        values.pop(base, None)  # it is compared with nothing
+    whys = {}
+    for cell in {cell_of(run["name"]) for run in planned} & set(values):
+        beside = [known for other, known in values.items() if other != cell]
+        why = why_enough(rule, planned[0]["repeat"], values[cell], beside, spent)
+        if why is None:
+            return {}
+        whys[cell] = why
+    if not whys:
+        return {}
+    common = next(iter(sorted(whys.values())))
+    return {run["name"]: whys.get(cell_of(run["name"]), common) for run in planned}
 
 
 def rule_of(place: Place) -> Repeats | None:
     """The experiment's ``repeats``, as planned."""
-    try:
-        stated = read_json(place.folder / "experiment.json").get("repeats")
-    except (RecordError, AttributeError):
-        return None
+    stated = read_facts(place).get("repeats")
     return Repeats(**stated) if stated else None
+
+
+def read_facts(place: Place) -> Mapping[str, Any]:
+    """What was planned of the experiment beside its runs; nothing where nobody says."""
+    try:
+        facts = read_json(place.folder / "experiment.json")
+    except RecordError:
+        return {}
+    return facts if isinstance(facts, Mapping) else {}
 
 
 def pointer_without_record(digest: str, why: str, rule: Repeats) -> dict[str, Any]:

@@ -1,14 +1,11 @@
-"""What a person sees while runs are measured: which run, which epoch, how long still."""
+"""What a person sees while runs are measured: which runs, how far, how long still."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from rnnbench.records.record import Epoch
-from rnnbench.running import assemble
 
 QUIET_SECONDS = 10.0
 
@@ -32,25 +29,39 @@ def remaining(done_seconds: list[float], left: int) -> str:
     return f", about {duration(left * sum(done_seconds) / len(done_seconds))} left"
 
 
-class Epochs:
-    """Says where a long run is, at most every ten seconds."""
+class Progress:
+    """Says how far a round is, at most every ten seconds: the share of its training that is done,
+    of how many runs, and how long still. `epochs`: run → how many it trains."""
 
-    def __init__(self, label: str, epochs: int):
+    def __init__(self, label: str, epochs: Mapping[str, int]):
         self._label, self._epochs = label, epochs
-        self._said = time.monotonic()
+        self._all: dict[str, int] = {}  # steps, of those that have said it
+        self._done = dict.fromkeys(epochs, 0.0)
+        self._turns = 0
+        self._began = self._said = time.monotonic()
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        if time.monotonic() - self._said < QUIET_SECONDS:
+    def of(self, name: str) -> Callable[[Mapping[str, Any]], None]:
+        """What is called with each event of the run `name`."""
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            left, epoch = event.get("left"), event.get("epoch")
+            if event["event"] == "gate" and isinstance(left, int) and left > 0:
+                if name not in self._all:  # turns begin when all have started
+                    self._began = self._said = time.monotonic()
+                self._turns += 1
+                self._reached(name, 1 - left / self._all.setdefault(name, left))
+            elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
+                self._reached(name, epoch / max(epoch, self._epochs[name]))
+
+        return on_event
+
+    def _reached(self, name: str, share: float) -> None:
+        self._done[name] = max(share, self._done[name])
+        done, now = sum(self._done.values()) / len(self._done), time.monotonic()
+        if now - self._said < QUIET_SECONDS or not 0 < done < 1:
             return
-        for epoch in assemble.epochs_of([event]):
-            self._said = time.monotonic()
-            self._say(epoch)
-
-    def _say(self, epoch: Epoch) -> None:
-        left = (self._epochs - epoch.epoch) * (epoch.seconds + (epoch.val_seconds or 0))
-        known = {"loss": epoch.loss, "val_acc": epoch.val_acc}
-        figures = [f"{name} {value:.4g}" for name, value in known.items() if value is not None]
-        say(
-            f"{self._label}  epoch {epoch.epoch}/{self._epochs}  {'  '.join(figures)}"
-            f"  ({duration(left)} of training left)"
-        )
+        self._said = now
+        bar = "█" * round(20 * done)
+        runs = f"{len(self._done)} runs, {self._turns} turns" if len(self._done) > 1 else "1 run"
+        left = duration((now - self._began) * (1 - done) / done)
+        say(f"{self._label}  ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)")

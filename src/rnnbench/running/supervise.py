@@ -1,12 +1,12 @@
-"""One worker process, supervised: a round of one.
+"""The worker processes of a round, supervised from the conductor.
 
-The process that waits here is asleep while the worker is timed; it imports nothing heavy.
+The process that waits here is asleep while a worker is timed; it imports nothing heavy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from rnnbench.records import strict
@@ -16,34 +16,12 @@ from rnnworker.members import SIGKILLED, Member, Outcome
 __all__ = ["SIGKILLED", "Event", "Outcome", "parse", "supervise"]
 
 Event = dict[str, Any]
-ALONE = "worker"
 
 
-def supervise(
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    log: Path,
-    events_file: Path,
-    limits: Mapping[str, float],
-    inherit: Sequence[int] = (),
-    on_event: Callable[[Event], None] = lambda event: None,
-    on_handshake: Callable[[list[Event]], None] = lambda events: None,
-) -> Outcome:
-    """Starts `command` and returns when it and its children are gone; the arguments are those of
-    `Member`."""
-    member = Member(
-        ALONE,
-        list(command),
-        environment,
-        log,
-        events_file,
-        limits,
-        inherit,
-        on_event,
-        on_handshake,
-    )
-    return rounds.supervise([member], parse=parse)[ALONE]
+def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
+    """As `rnnworker.rounds.supervise`, as many members starting side by side as there are cores."""
+    at_once = len(os.sched_getaffinity(0))
+    return rounds.supervise(members, seed, parse=parse, at_once=at_once)
 
 
 def parse(line: bytes) -> Event | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
@@ -12,6 +13,7 @@ from rnnbench.running import memory
 
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
+SPINS_SHARE = 0.15
 CLOSURE = 0.01
 VOID_CODES = (
     "loss_not_finite",
@@ -33,8 +35,9 @@ def judge(
     measured: Mapping[str, Any],
     failure: Reason | None = None,
     device: Sequence[Reason] = (),
+    turns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Verdict:
-    """The verdict on a run from its phases, epochs and facts; `failure` is what ended it
+    """The verdict on a run from its phases, epochs, `turns` and facts; `failure` is what ended it
     early, if anything did, `device` what is wrong with its device (`device_reasons`)."""
     reasons = [failure] if failure else []
     reasons += device
@@ -42,7 +45,12 @@ def judge(
     reasons += _precision(measured.get("precision"))
     reasons += _start(measured)
     reasons += _loss(epochs)
-    reasons += [reason for phase in phases if phase.timed for reason in _load(phase)]
+    good = turns.get("good") or ()
+    in_turns = len(good) > 1
+    judged = [phase for phase in phases if phase.timed and not (in_turns and phase.name == "train")]
+    reasons += [reason for phase in judged for reason in _load(phase)]
+    reasons += _disturbed(good) if in_turns else []
+    reasons += _spins(measured.get("asleep") or {})
     reasons += _closure(measured.get("closure"))
     if not epochs and not failure:
         reasons.append(Reason("no_epochs", "no epoch was finished", "look at the run's log."))
@@ -125,7 +133,8 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     )
     if set_up is None or tear_down is None or not whole:
         return None
-    parts = sum(epoch.seconds + (epoch.val_seconds or 0.0) for epoch in epochs)
+    took = (epoch.seconds if epoch.took is None else epoch.took for epoch in epochs)
+    parts = sum(took) + sum(epoch.val_seconds or 0.0 for epoch in epochs)
     return 1.0 - (set_up + parts + tear_down) / whole
 
 
@@ -219,9 +228,39 @@ def _loss(epochs: Sequence[Epoch]) -> list[Reason]:
     return []
 
 
+def _disturbed(good: Sequence[bool]) -> list[Reason]:
+    """Of a run in turns: those in which others used its cores are left out, where others stay."""
+    bad = len(good) - sum(good)
+    if 2 * bad <= len(good):
+        return []
+    return [
+        Reason(
+            "foreign_load",
+            f"other processes used its cores in {bad} of its {len(good)} turns",
+            "end them and measure the run again: rnnbench retry NAME.",
+        )
+    ]
+
+
+def _spins(asleep: Mapping[str, Any]) -> list[Reason]:
+    """Threads that do not stop while their run waits disturb whoever has the turn. Those of torch
+    (libgomp) go on for some 8 ms, which the other's lead-in covers."""
+    waited, used = (_number(asleep.get(name)) for name in ("seconds", "cpu_seconds"))
+    if not waited or not used or used <= max(0.1, SPINS_SHARE * waited):
+        return []
+    return [
+        Reason(
+            "spins",
+            f"used {used / waited:.0%} of a core while others had their turns: threads that spin",
+            "measure it alone (measure.turns: false), or set OMP_WAIT_POLICY=passive, with Intel's "
+            "OpenMP KMP_BLOCKTIME=0, in build.environment; its own steps may then take longer.",
+        )
+    ]
+
+
 def _load(phase: Phase) -> list[Reason]:
     load = phase.details.get("load") or {}
-    pinned_seconds = phase.seconds or 1.0
+    pinned_seconds = phase.seconds - (phase.details.get("waited") or 0.0) or 1.0
     reasons = []
     # The kernel counts in ticks of 10 ms: less than five of them is no evidence.
     if load.get("foreign", 0) > max(0.05, FOREIGN_SHARE * pinned_seconds):

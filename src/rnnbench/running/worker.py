@@ -13,7 +13,10 @@ from rnnbench.builds.launcher import launcher
 from rnnbench.records.store import write_json
 from rnnbench.running import affinity
 from rnnbench.running.supervise import Event, Outcome, supervise
+from rnnworker.affinity import start_cores
+from rnnworker.members import Member
 
+ALONE = "worker"
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -25,17 +28,24 @@ THREAD_VARIABLES = (
 
 
 def job_of(
-    config: Mapping[str, Any], root: Path, *, pinned_md5: str | None = None, **more: Any
+    config: Mapping[str, Any],
+    root: Path,
+    *,
+    pinned_md5: str | None = None,
+    place: int = 0,
+    **more: Any,
 ) -> dict[str, Any]:
     """What a worker is told to do: `config` (sections ``device`` and ``build`` at least), on cores
     that are chosen here, and `more`. It loads pickles only from a dataset whose bytes have
-    `pinned_md5`."""
-    cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
+    `pinned_md5`. `place`: its number in its round, whose members start on different cores."""
+    topology = affinity.read_topology()
+    cores = affinity.choose(topology, config["device"].get("threads"))
     dataset = (config.get("dataset") or {}).get("path")
     return {
         "config": config,
         "threads": len(cores),
         "cores": list(cores),
+        "start_cores": list(start_cores(topology, cores, place)),
         "dataset": str(root / dataset) if dataset else None,
         "pinned_md5": pinned_md5,
         "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
@@ -44,7 +54,8 @@ def job_of(
     }
 
 
-def work(
+def member(
+    name: str,
     job: Mapping[str, Any],
     root: Path,
     files: Path,
@@ -53,33 +64,49 @@ def work(
     limits: Mapping[str, float],
     on_event: Callable[[Event], None] = lambda event: None,
     on_handshake: Callable[[list[Event]], None] = lambda events: None,
-) -> Outcome:
-    """Has a new worker do `job` and returns when it is gone.
+) -> Member:
+    """The worker that does `job`, to be supervised.
 
     **Arguments:**
 
-    - `files`: what its files begin with; ``.log`` and ``.events.jsonl`` are left.
+    - `files`: what its files begin with; ``.log`` and ``.events.jsonl`` are left, and
+      ``.job.json`` until `done`.
     - `timing`: the descriptor of the host's timing lock, which the worker holds too.
-    - `limits`, `on_event`, `on_handshake`: as in `supervise`.
+    - `limits`, `on_event`, `on_handshake`: as in `Member`.
     """
-    job_file = Path(f"{files}.job.json")
+    job_file = _job_file(files)
     write_json(job_file, job)
-    outcome = supervise(
+    return Member(
+        name,
         [
             *launcher(job["config"]["build"], root),
             str(Path(rnnworker.__file__).parent),
             str(job_file),
         ],
-        environment=worker_environment(os.environ, job["config"], job["threads"]),
-        log=Path(f"{files}.log"),
-        events_file=Path(f"{files}.events.jsonl"),
-        limits=limits,
-        inherit=(timing,),
-        on_event=on_event,
-        on_handshake=on_handshake,
+        worker_environment(os.environ, job["config"], job["threads"]),
+        Path(f"{files}.log"),
+        Path(f"{files}.events.jsonl"),
+        limits,
+        (timing,),
+        on_event,
+        on_handshake,
     )
-    job_file.unlink(missing_ok=True)
+
+
+def done(files: Path) -> None:
+    """Takes away what only the worker needed."""
+    _job_file(files).unlink(missing_ok=True)
+
+
+def work(job: Mapping[str, Any], root: Path, files: Path, **options: Any) -> Outcome:
+    """Has a new worker do `job`, alone, and returns when it is gone; as `member`."""
+    outcome = supervise([member(ALONE, job, root, files, **options)])[ALONE]
+    done(files)
     return outcome
+
+
+def _job_file(files: Path) -> Path:
+    return Path(f"{files}.job.json")
 
 
 def worker_environment(

@@ -11,7 +11,15 @@ from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.split import Cells, split
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
-from rnnbench.tables.time import KEY, NO_DIFFERENCE, NOT_EQUAL, RUN, compare, wrong_steps
+from rnnbench.tables.time import (
+    KEY,
+    NO_DIFFERENCE,
+    NOT_EQUAL,
+    RUN,
+    compare,
+    own_runs,
+    wrong_steps,
+)
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ def builds(
     """
     import pandas as pd
 
-    values = run_values(frame)
+    values = run_values(frame, companions=True)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
     cells, spreads = split(values, KEY, [*RUN, "implementation"]), pooled_spreads(values, KEY)
@@ -67,7 +75,8 @@ def _row(
     certificates: Certificates,
     spread: Spread | None,
 ) -> dict[str, Any]:
-    own, other = (cells[key_of(one)] for one in (cell, base))
+    mine, theirs = (cells[key_of(one)] for one in (cell, base))
+    own, other = own_runs(mine), own_runs(theirs)
     seconds = mean_interval(own["seconds"].tolist())
     row = {
         **cell,
@@ -89,7 +98,7 @@ def _row(
     if certificates.judge(cell, base)[0] == UNEQUAL:
         return {**row, "words": NOT_EQUAL}
     # `compare` gives the speed-up of its first over its second: here the reference build's.
-    ratio = compare(other, own, spread)
+    ratio = compare(theirs, mine, spread)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
     return {
         **row,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ def _row(
 ) -> dict[str, Any]:
     epochs, base_epochs = (float(statistics.median(one["epochs"])) for one in (own, other))
     whole, base_whole = (
-        {**one, "seconds": one["seconds"] * count}
+        {**one, "seconds": one["seconds"] * count, "effect": one["effect"] + math.log(count)}
         for one, count in ((own, epochs), (other, base_epochs))
     )
     seconds = mean_interval(whole["seconds"].tolist())

@@ -61,7 +61,7 @@ def fastest(
     """
     import pandas as pd
 
-    usable = run_values(frame)
+    usable = run_values(frame, companions=True)
     values, spreads = split(usable, KEY, RUN), pooled_spreads(usable, KEY, below=math.inf)
     void = void_cells(frame, usable)
     against = references([*values, *map(key_of, void)], reference)

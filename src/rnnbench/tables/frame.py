@@ -23,7 +23,8 @@ CELL = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
-    "why_not_cudnn", "probe", "config", "precision", "not_learning",
+    "why_not_cudnn", "probe", "config", "precision", "not_learning", "round", "effect",
+    "companion",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -52,6 +53,10 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       was asked to compute in (``float32``, ``tf32``, …).
     - `not_learning`: 1 where its certificate says that its steps apply another gradient than the
       one that they compute (``Certificates.marked``), else 0.
+    - `round`: in which it was measured in turns with others (``""``: alone); `effect`: log seconds
+      of its steps against the others' (missing where nobody can say); `companion`: 1 where it was
+      measured only for the others to be compared with, else 0. Of such a run there are no rows but
+      those of its epochs.
 
     Of the row:
 
@@ -65,7 +70,9 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
     runs, rows, counts = [], [], []
     for record in records:
-        own = [_of_run(record), *map(_of_phase, record.phases), *map(_of_epoch, record.epochs)]
+        own = [*map(_of_epoch, record.epochs)]
+        if not record.is_companion:
+            own = [_of_run(record), *map(_of_phase, record.phases), *own]
         runs.append(run_facts(record))
         rows += own
         counts.append(len(own))
@@ -76,7 +83,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
 
 TEXT = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started", "kernel",
-        "why_not_cudnn", "probe", "config", "precision", "phase"}  # fmt: skip
+        "why_not_cudnn", "probe", "config", "precision", "phase", "round"}  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
@@ -136,6 +143,17 @@ def run_facts(record: Record) -> dict[str, Any]:
         "config": model_digest(record.config),
         "precision": record.config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
+        **_round(record),
+    }
+
+
+def _round(record: Record) -> dict[str, Any]:
+    found = record.round or {}
+    in_turns = len(found.get("members") or []) > 1
+    return {
+        "round": str(found.get("id", "")) if in_turns else "",
+        "effect": found.get("effect"),
+        "companion": record.is_companion,
     }
 
 

@@ -18,15 +18,17 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block`
     (its number in the plan, text), `planned` (place in the plan), `relative` (epoch seconds / mean
-    of the cell, 1 = average), `suspect`, `name`. Source: start times and epochs of the records.
+    of the cell, 1 = average), `suspect`, `name`, `together` (runs with the same text took turns).
+    Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
     values["place"] = values.groupby("machine").cumcount() + 1
     values["relative"] = values["seconds"] / values.groupby(CELL)["seconds"].transform("mean")
     values["planned"] = values["order"]
     values["block"] = values["block"].str.replace(r"^.*/", "", regex=True)
+    values["together"] = values["round"].where(values["round"] != "", values["record"])
     return values[["place", "implementation", "device", "machine", "block", "planned",
-                   "relative", "suspect", "name"]]  # fmt: skip
+                   "relative", "suspect", "name", "together"]]  # fmt: skip
 
 
 def binned(table: pd.DataFrame) -> pd.DataFrame:
@@ -48,5 +50,7 @@ def binned(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_planned(table: pd.DataFrame) -> bool:
-    """Whether each machine measured its runs in the planned order."""
-    return all(places.is_monotonic_increasing for _, places in table.groupby("machine")["planned"])
+    """Whether each machine measured its runs, or those that took turns together, in the planned
+    order."""
+    first = table.groupby(["machine", "together"], sort=False)["planned"].min()
+    return all(places.is_monotonic_increasing for _, places in first.groupby("machine", sort=False))

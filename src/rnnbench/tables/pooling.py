@@ -47,22 +47,22 @@ def pooled_spreads(
     values: pd.DataFrame, cell: list[str], below: float = POOLED_BELOW
 ) -> dict[tuple[Any, ...], Spread]:
     """(model, device, machine) → its spread, where three cells or more have runs in two blocks or
-    more, of 2 or more but fewer than `below`, and at most one in each. A run that is missing costs
+    more, none in `below` or more, and at most one in each. A run that is missing costs
     its cell nothing but that block. `values` as from `run_values`, `cell` its columns that name
     a cell."""
     import numpy as np
 
     found = {}
-    for key, runs in values.groupby(DEVICE, sort=False):
-        if not 2 <= runs["block"].nunique() < below or runs.duplicated([*cell, "block"]).any():
+    logs = values["effect"].fillna(np.log(values["seconds"]))
+    for key, runs in values.assign(log=logs).groupby(DEVICE, sort=False):
+        repeats = runs.groupby(cell, sort=False)["sitting"].transform("count")
+        if not 2 <= repeats.max() < below or runs.duplicated([*cell, "sitting"]).any():
             continue
-        several = runs[runs.groupby(cell, sort=False)["block"].transform("count") > 1]
+        several = runs[repeats > 1]
         cells = several.groupby(cell, sort=False).ngroup()
         if cells.nunique() >= 3:
-            table = several.assign(cell=cells).pivot(
-                index="cell", columns="block", values="seconds"
-            )
-            spread = spread_of(np.log(table.to_numpy(dtype=float)))
+            table = several.assign(cell=cells).pivot(index="cell", columns="sitting", values="log")
+            spread = spread_of(table.to_numpy(dtype=float))
             if spread is not None:
                 found[key] = spread
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -116,8 +116,8 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
 def ratio_interval(
     a: Sequence[float],
     b: Sequence[float],
-    blocks_a: Sequence[int] | None = None,
-    blocks_b: Sequence[int] | None = None,
+    blocks_a: Sequence[Hashable] | None = None,
+    blocks_b: Sequence[Hashable] | None = None,
     confidence: float = 0.95,
 ) -> Ratio:
     """The ratio of the geometric means of `a` and `b` (positive, one value per run).
@@ -150,8 +150,8 @@ def ratio_interval(
 def block_differences(
     a: Sequence[float],
     b: Sequence[float],
-    blocks_a: Sequence[float] | None,
-    blocks_b: Sequence[float] | None,
+    blocks_a: Sequence[Hashable] | None,
+    blocks_b: Sequence[Hashable] | None,
 ) -> list[float]:
     """log a - log b, one value per block that both have; none where a side has two runs in a block,
     which then is not one time of measuring."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 NO_DIFFERENCE = "no difference shown"
 IS_REFERENCE = "reference"
+IN_TURNS = "in turns"
 NO_REFERENCE = "no reference run"
 NOT_EQUAL = "not the same function"
 WRONG_REFERENCE = f"the reference {NOT_LEARNING}"
@@ -36,7 +39,8 @@ FASTER, SLOWER = "faster", "slower"
 CONFIDENCE = 0.95
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
-RUN = ["seconds", "block", "suspect"]  # of a run, what a comparison needs
+# Of a run, what a comparison needs.
+RUN = ["seconds", "sitting", "suspect", "effect", "companion"]
 
 
 def time(
@@ -65,13 +69,15 @@ def time(
     """
     import pandas as pd
 
-    values = run_values(frame)
+    values = run_values(frame, companions=True)
     spreads = pooled_spreads(values, KEY)
     cells = split(values, KEY, [*RUN, "implementation", *PER_RUN])
     # Of void cells too: where the reference is void no other takes its place.
     against = references(keys_of(frame), reference)
     rows = []
     for key, runs in cells.items():
+        if runs["companion"].all():
+            continue
         cell, wanted = dict(zip(KEY, key, strict=True)), against[key]
         base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
         equal = ("", "")
@@ -110,8 +116,10 @@ def wrong_steps(
 
 
 def compare(runs: Rows, base: Rows, spread: Spread | None = None, among: int = 1) -> Ratio:
-    """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. Paired
-    by the blocks that both have, and with the pooled `spread` of the device where there is one.
+    """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. From
+    their effects in the rounds that both were measured in, in turns; where there are too few, from
+    their seconds: paired by the blocks that both have. With the pooled `spread` of the device where
+    there is one.
 
     As one of `among` comparisons with the same cell its interval holds together with the others':
     Dunnett's with a pooled spread, else Šidák's. Where the pair's own spread speaks against
@@ -119,13 +127,65 @@ def compare(runs: Rows, base: Rows, spread: Spread | None = None, among: int = 1
     with three repeats, to widen that one too would show 77 % of the differences of 10 % in the
     place of 89 and make no fewer headlines wrong.
     """
+    rounds = common_rounds(runs, base)
+    if len(rounds) > 1 or (rounds and min(map(_count, (runs, base))) == 1):
+        (a, blocks_a), (b, blocks_b) = (_effects(side, rounds) for side in (base, runs))
+        return _in_turns(_compared(a, b, blocks_a, blocks_b, spread, among), len(rounds))
+    base, runs = own_runs(base), own_runs(runs)
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
-    blocks_a, blocks_b = base["block"].tolist(), runs["block"].tolist()
+    return _compared(a, b, base["sitting"].tolist(), runs["sitting"].tolist(), spread, among)
+
+
+def _compared(
+    a: list[float],
+    b: list[float],
+    blocks_a: list[str],
+    blocks_b: list[str],
+    spread: Spread | None,
+    among: int,
+) -> Ratio:
     pairs = block_differences(a, b, blocks_a, blocks_b)
     if spread is None or len(pairs) < 2:
         return ratio_interval(a, b, blocks_a, blocks_b, together(CONFIDENCE, among))
     own = ratio_interval(a, b, blocks_a, blocks_b, CONFIDENCE)
     return pooled(own, pairs, spread, CONFIDENCE, among)
+
+
+def common_rounds(runs: Rows, base: Rows) -> set[str]:
+    """The rounds in which both were measured in turns."""
+    here, there = (
+        {
+            block
+            for block, effect in zip(side["sitting"], side["effect"], strict=True)
+            if not math.isnan(effect)
+        }
+        for side in (runs, base)
+    )
+    return here & there
+
+
+def own_runs(runs: Rows) -> Rows:
+    """`runs` without those that are there for others to be compared with."""
+    return {name: column[~runs["companion"]] for name, column in runs.items()}
+
+
+def _count(runs: Rows) -> int:
+    return int((~runs["companion"]).sum())
+
+
+def _effects(runs: Rows, rounds: set[str]) -> tuple[list[float], list[str]]:
+    """Seconds against the round's, and the rounds."""
+    pairs = zip(runs["effect"].tolist(), runs["sitting"].tolist(), strict=True)
+    chosen = [(math.exp(effect), block) for effect, block in pairs if block in rounds]
+    return [value for value, _ in chosen], [block for _, block in chosen]
+
+
+def _in_turns(ratio: Ratio, rounds: int) -> Ratio:
+    if ratio.low is None:
+        return ratio
+    how = f"{IN_TURNS}, {rounds} rounds"
+    pooled_over = ratio.method.startswith("pooled")
+    return replace(ratio, method=f"{how}; {ratio.method}" if pooled_over else how)
 
 
 def in_words(ratio: Ratio) -> str:
@@ -149,6 +209,7 @@ def _row(
     wrong: str,
     spread: Spread | None,
 ) -> dict[str, Any]:
+    everything, runs = runs, own_runs(runs)
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
         "implementation": runs["implementation"][0],
@@ -173,8 +234,8 @@ def _row(
         return {**row, "method": "", "shown_different": False, "words": NO_REFERENCE}
     if equal[0] == UNEQUAL:
         return {**row, "method": "", "shown_different": False, "words": NOT_EQUAL}
-    ratio = compare(runs, base, spread)
-    times = base["seconds"].tolist(), runs["seconds"].tolist()
+    ratio = compare(everything, base, spread)
+    times = own_runs(base)["seconds"].tolist(), runs["seconds"].tolist()
     boot = bootstrap_interval(*times) or (None, None)
     return {
         **row,

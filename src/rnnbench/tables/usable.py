@@ -9,13 +9,17 @@ from rnnbench.tables.frame import CELL
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = [*CELL, "name", "seed", "repeat", "order", "started", "verdict", "not_learning"]
+FACTS = [
+    *CELL, "name", "seed", "repeat", "order", "started", "verdict", "not_learning", "round",
+    "effect", "companion",
+]  # fmt: skip
 BLOCK = ["machine", "site", "experiment", "block"]
 
 
-def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of timed epochs of runs that are not void."""
-    return frame[(frame["phase"] == "epoch") & (frame["verdict"] != "void")]
+def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """The rows of timed epochs of runs that are not void; without `companions`."""
+    usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
+    return frame[usable if companions else usable & (frame["companion"] != 1)]
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
@@ -25,21 +29,26 @@ def counted(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs[alone | (epochs["epoch"] > 1)]
 
 
-def run_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per run that is not void and has a timed epoch, in the order of `frame`.
+def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """One row per run that is not void and has a timed epoch, in the order of `frame`; without
+    `companions`, which have no other use than that others are compared with them.
 
     Columns: `record` and the run's facts; `seconds` (median of its `counted` epochs), `epochs`,
     `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch;
     `evaluate`, `predict` (median later call, seconds, missing where not measured);
     `suspect` (bool); `not_learning` (bool: its certificate says that its steps apply another
-    gradient than the one that they compute); `block` (text): which block of which experiment, where
-    and on which machine: block 0 of another experiment was measured at another time.
+    gradient than the one that they compute); `effect` (log seconds against the others of its round,
+    missing where nobody can say) and `companion` (bool); `block` (text): which block of which
+    experiment, where and on which machine: block 0 of another experiment was measured at another
+    time; `sitting`: its round where it has an `effect`, else its block.
     """
-    epochs = usable_epochs(frame)
+    epochs = usable_epochs(frame, companions)
     by_run = epochs.groupby("record", sort=False)
     values = by_run[FACTS].first()
     parts = by_run[BLOCK].first().astype({"block": "Int64"}).astype(str)
     values["block"] = parts[BLOCK[0]].str.cat(parts[BLOCK[1:]], sep="/")
+    values["sitting"] = values["round"].where(values["effect"].notna(), values["block"])
+    values["companion"] = values["companion"] == 1
     values["seconds"] = counted(epochs).groupby("record", sort=False)["seconds"].median()
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()

@@ -42,7 +42,7 @@ def versus(
     import numpy as np
     import pandas as pd
 
-    values = run_values(frame)
+    values = run_values(frame, companions=True)
     rows_of = values.to_dict("records")
     of_a, of_b = (np.array([_chosen(row, words) for row in rows_of], bool) for words in (a, b))
     of_a, of_b = (of_a, of_b & ~of_a) if (of_b & ~of_a).any() else (of_a & ~of_b, of_b)
@@ -70,10 +70,10 @@ def versus(
                         "same": _said(first, varied),
                         "a": _said(first, apart),
                         "b": _said(second, apart),
-                        "runs_a": len(one),
-                        "runs_b": len(other),
-                        "seconds_a": float(np.exp(np.log(one["seconds"]).mean())),
-                        "seconds_b": float(np.exp(np.log(other["seconds"]).mean())),
+                        "runs_a": int((~one["companion"]).sum()),
+                        "runs_b": int((~other["companion"]).sum()),
+                        "seconds_a": _mean(one),
+                        "seconds_b": _mean(other),
                         **_ratio(ratio, equal),
                         "suspect": bool(one["suspect"].any() or other["suspect"].any()),
                         "equal": equal,
@@ -94,6 +94,13 @@ def void_words(frame: pd.DataFrame, words: Sequence[str]) -> list[str]:
     if len(chosen) == 1:
         return [f"{chosen[0]['name']} is void and in no number: {why}"]
     return [f"{len(chosen)} runs of {','.join(words)!r} are void and in no number: {why}"]
+
+
+def _mean(runs: pd.DataFrame) -> float:
+    """The geometric mean of the seconds of `runs`, companions apart."""
+    import numpy as np
+
+    return float(np.exp(np.log(runs.loc[~runs["companion"], "seconds"]).mean()))
 
 
 def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:

@@ -53,6 +53,8 @@ def tags(record: Record) -> dict[str, str]:
         "rnnbench.block": record.block,
         "rnnbench.order": record.order,
         "rnnbench.alias": record.alias,
+        "rnnbench.round": (record.round or {}).get("id"),
+        "rnnbench.companion": True if record.is_companion else None,
         "dataset.md5": record.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }

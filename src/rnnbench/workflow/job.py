@@ -31,7 +31,7 @@ class Job:
         self.report = f"{self.report_folder}/report.html"
         self.logs = f"{self.folder}/logs"
         self.first = len(plan.runs) + 1
-        self.run = Lookup("run", "name", plan.runs, root)
+        self.round = Lookup("round", "round", plan.rounds, root)
         self.certificate = Lookup("certificate", "key", plan.certificates, root)
         self.probe = Lookup("probe", "key", plan.probes, root)
         os.environ["RNNBENCH_INTERVALS"] = str(root / self.results / self.site / "intervals.jsonl")
@@ -52,11 +52,17 @@ class Job:
         return [f"{self.folder}/tracked/{batch}.json" for batch in range(len(self.batches))]
 
     @property
-    def pointers(self) -> list[str]:
-        return [self.pointer(name) for batch in self.batches for name in batch]
+    def rounds(self) -> list[str]:
+        return [f"{self.folder}/rounds/{name}.json" for name in self.plan.rounds]
 
-    def pointer(self, name: str) -> str:
-        return f"{self.folder}/{name}.json"
+    def pointers_of(self, round_file: str) -> list[str]:
+        """The pointers of the runs of a round."""
+        runs = self.plan.rounds[Path(round_file).stem].runs
+        return [f"{self.folder}/{run.name}.json" for run in runs]
+
+    @property
+    def pointers(self) -> list[str]:
+        return [f"{self.folder}/{name}.json" for name in self.plan.runs]
 
     @property
     def certificates(self) -> list[str]:
@@ -66,8 +72,8 @@ class Job:
     def probes(self) -> list[str]:
         return [f"{self.folder}/probes/{key}.json" for key in self.plan.probes]
 
-    def batch_pointers(self, wildcards) -> list[str]:
-        return [self.pointer(name) for name in self.batches[int(wildcards.batch)]]
+    def batch_rounds(self, wildcards) -> list[str]:
+        return [f"{self.folder}/rounds/{name}.json" for name in self.batches[int(wildcards.batch)]]
 
     # -- parameters of rules ------------------------------------------------------------
 
@@ -78,8 +84,8 @@ class Job:
         return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
 
     def priority(self, wildcards) -> int:
-        """Of a run: in the order of measuring."""
-        return len(self.plan.runs) - self.run.one(wildcards).order
+        """Of a round: in the order of measuring."""
+        return len(self.plan.runs) - self.round.one(wildcards).order
 
     def dataset_name(self, wildcards) -> str:
         return self.plan.datasets[f"data/{wildcards.file}"]

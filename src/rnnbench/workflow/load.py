@@ -1,4 +1,4 @@
-"""From ``--config`` to the job, and the pointers that lead nowhere."""
+"""From ``--config`` to the job, and the rounds in which something is missing."""
 
 from __future__ import annotations
 
@@ -48,20 +48,26 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
 
 
 def damaged(job: Job) -> list[str]:
-    """The pointers to records that are damaged or gone, which is said, and those that say "not
-    needed" by other `repeats` than are asked for now. Only reads: Snakemake takes each away when it
-    measures the run again (`rnnbench train` sets the rest of a record aside)."""
+    """The files of the rounds in which a run has no pointer, one to a record (its own or a
+    companion's) that is damaged or gone, which is said, or one that says "not needed" by other
+    `repeats` than are asked for now. Only reads: `rnnbench round` sets the rest of a record aside,
+    and measures what is missing."""
     rule = job.plan.experiment.repeats
     asked = rule.as_dict() if rule else None
     found = []
-    for name in job.pointers:
-        pointer = job.root / name
-        if not pointer.exists() or stands(job.root / job.results, pointer, asked):
+    for name in job.rounds:
+        if not (job.root / name).exists():
+            continue
+        pointers = [job.root / path for path in job.pointers_of(name)]
+        fallen = [one for one in pointers if not stands(job.root / job.results, one, asked)]
+        if not fallen:
             continue
         found.append(name)
-        with contextlib.suppress(RecordError):
-            if not_needed(read_json(pointer)):
-                continue
-        words = "its record is damaged or gone; it is measured again"
-        print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
+        for pointer in fallen:
+            if pointer.exists():
+                with contextlib.suppress(RecordError):
+                    if not_needed(read_json(pointer)):
+                        continue
+                words = "a record of it is damaged or gone; what is missing is measured again"
+                print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
     return found

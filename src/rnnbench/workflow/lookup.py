@@ -1,4 +1,4 @@
-"""What the rules of runs, certificates and probes are told of the one they make."""
+"""What the rules of rounds, certificates and probes are told of the one they make."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.cells.preflight import Preflight
-from rnnbench.planning import Run
+from rnnbench.planning import Round
 from rnnbench.workflow.tuning import told_once
 
-Planned = TypeVar("Planned", bound=Run | Preflight)
+Planned = TypeVar("Planned", bound=Round | Preflight)
 
 
 @told_once
@@ -30,14 +30,15 @@ class Lookup(Generic[Planned]):
             raise ValueError(f"the experiment has no {self._what} {key}") from None
 
     def dataset(self, wildcards) -> list[str]:
-        """The dataset's file, where it has one."""
-        path = self.one(wildcards).config["dataset"].get("path")
-        return [path] if path else []
+        """The datasets' files, where they have one."""
+        paths = (config["dataset"].get("path") for config in self.one(wildcards).configs)
+        return list(dict.fromkeys(filter(None, paths)))
 
     def environment(self, wildcards) -> list[str]:
-        """The environment of the build, where it has one of its own."""
-        pins = pins_of(self.one(wildcards).config["build"], self._root)
-        return [f"{ENVIRONMENTS}/{pins.key}.json"] if pins else []
+        """The environments of the builds, where they have one of their own."""
+        builds = (config["build"] for config in self.one(wildcards).configs)
+        pins = (pins_of(build, self._root) for build in builds)
+        return list(dict.fromkeys(f"{ENVIRONMENTS}/{one.key}.json" for one in pins if one))
 
     def identity(self, wildcards) -> dict[str, Any]:
         return dict(self.one(wildcards).identity)
@@ -46,4 +47,6 @@ class Lookup(Generic[Planned]):
         return self.one(wildcards).digest
 
     def device(self, wildcards) -> str:
-        return str(self.one(wildcards).config["device"]["name"])
+        """That with most threads, where several are of one round."""
+        devices = [config["device"] for config in self.one(wildcards).configs]
+        return str(max(devices, key=lambda device: device.get("threads") or 0)["name"])

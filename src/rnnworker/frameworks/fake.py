@@ -5,6 +5,7 @@
     import_seconds, build_seconds, first_step_seconds, step_seconds (warm-up),
     epoch_seconds, validation_seconds, evaluate_seconds, predict_seconds,
     spread (relative, of the epochs, seeded by seed and repeat),
+    epoch_steps (into how many steps an epoch's seconds are divided),
     fault: null | not_finite | raise | crash | hang | memory | eat | eat_native | garbage,
     fault_epoch
 """
@@ -14,12 +15,15 @@ import random
 import sys
 import time
 
+from rnnworker.step_clock import StepClock
+
 DEFAULTS = {
     "import_seconds": 0.0,
     "build_seconds": 0.0,
     "first_step_seconds": 0.0,
     "step_seconds": 0.0,
     "epoch_seconds": 0.1,
+    "epoch_steps": 20,
     "validation_seconds": 0.0,
     "evaluate_seconds": 0.01,
     "predict_seconds": 0.01,
@@ -46,14 +50,14 @@ FAULTS = (
 
 class Session:
     """Same methods as the real sessions. `slept` is how long its sleeps really took, by what they
-    stand for; phases have it in their details."""
+    stand for, of steps with when they began; phases have it in their details."""
 
     validation_samples = 100
 
     def __init__(self, config, threads):
         self.config, self.threads = config, threads
         self.times = dict(DEFAULTS, **config["rnn"].get("fake", {}))
-        self.slept = {"epoch": [], "validation": [], "evaluate": [], "predict": []}
+        self.slept = {"step": [], "epoch": [], "validation": [], "evaluate": [], "predict": []}
         unknown = set(self.times) - set(DEFAULTS)
         if unknown:
             raise ValueError("rnn.fake has unknown keys: {}".format(", ".join(sorted(unknown))))
@@ -93,42 +97,51 @@ class Session:
         self.train_steps(steps)
         return steps
 
-    def fit(self, on_epoch, on_start=None):
+    def fit(self, on_epoch, on_start, turns):
         start = time.monotonic()
         if on_start is not None:
             on_start()
-        first = last = time.monotonic()
         stopped = None
-        batch = self.config["model"]["batch"]
-        for epoch in range(1, self.config["model"]["epochs"] + 1):
-            begin = time.monotonic()
+        epochs, steps = self.config["model"]["epochs"], self.times["epoch_steps"]
+        clock = StepClock(turns, steps, epochs)
+        first = None
+        for epoch in range(1, epochs + 1):
+            clock.epoch_begins()
+            first = first or clock.start
             fault = self.times["fault"] if epoch == self.times["fault_epoch"] else None
             _fault(fault)
-            self.slept["epoch"].append(_sleep(self.times["epoch_seconds"] * self._factor(epoch)))
-            end = time.monotonic()
+            seconds = self.times["epoch_seconds"] * self._factor(epoch) / steps
+            for _ in range(steps):
+                clock.before()
+                self.slept["step"].append((time.monotonic(), _sleep(seconds)))
+                clock.after()
+            slept = sum(took for _, took in self.slept["step"][-steps:])
+            self.slept["epoch"].append(slept)
+            times, end = clock.epoch_ends(), time.monotonic()
             self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
             loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
+            batch = self.config["model"]["batch"]
             on_epoch(
-                {
-                    "epoch": epoch,
-                    "start": begin,
-                    "seconds": end - begin,
-                    "samples": self.times["samples"],
-                    "steps": -(-self.times["samples"] // batch),
-                    "loss": loss,
-                    "acc": self.times["accuracy"],
-                    "val_loss": loss,
-                    "val_acc": self.times["accuracy"],
-                    "val_seconds": time.monotonic() - end,
-                }
+                dict(
+                    times,
+                    epoch=epoch,
+                    samples=self.times["samples"],
+                    steps=-(-self.times["samples"] // batch),
+                    loss=loss,
+                    acc=self.times["accuracy"],
+                    val_loss=loss,
+                    val_acc=self.times["accuracy"],
+                    val_seconds=time.monotonic() - end,
+                )
             )
             last = time.monotonic()
             if fault == "not_finite":
                 stopped = "loss not finite in epoch {}".format(epoch)
                 break
-        slept = {name: self.slept[name] for name in ("epoch", "validation")}
+        clock.ends()
+        slept = {name: self.slept[name] for name in ("step", "epoch", "validation")}
         return {
-            "set_up": first - start,
+            "set_up": first - start - clock.first_wait,
             "tear_down": time.monotonic() - last,
             "stopped": stopped,
             "slept": slept,
@@ -148,11 +161,13 @@ class Session:
 
 
 def _sleep(seconds):
-    """Sleeps until the deadline. The last 10 ms are spun: a busy host wakes a sleeper some ms late
-    (2.5 ms were seen). Returns how long it really took, by a reading of its own."""
+    """Sleeps until the deadline. The last 10 ms are spun, of a short sleep the last one: a busy
+    host wakes a sleeper some ms late (2.5 ms were seen). Returns how long it really took, by a
+    reading of its own."""
     begin = time.perf_counter()
-    if seconds > 0.01:
-        time.sleep(seconds - 0.01)
+    spun = 0.01 if seconds > 0.02 else 0.001
+    if seconds > spun:
+        time.sleep(seconds - spun)
     while time.perf_counter() - begin < seconds:
         pass
     return time.perf_counter() - begin

@@ -17,6 +17,8 @@ class Session(KerasSession):
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ["KERAS_BACKEND"] = "jax"
+        # Takes a GPU's memory as it is needed: other runs of a round have contexts on it too.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if config["device"]["kind"] == "cpu":
             os.environ["JAX_PLATFORMS"] = "cpu"
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -96,6 +98,10 @@ class Session(KerasSession):
     def tf32(self):
         named = self.jax.config.jax_default_matmul_precision
         return {"tensorfloat32": True, "highest": False}.get(named, named)
+
+    def finish_step(self, values):
+        # In the midst of an epoch each step takes and gives the variables; the model has none.
+        self.jax.block_until_ready(values)
 
     def finish_device(self):
         # One program makes all of a step's results, the variables among them.

@@ -27,6 +27,7 @@ class Session(KerasSession):
             tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
             tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
+            grow(tensorflow)
             devices = tensorflow.config.list_logical_devices()
         self._said = said[0]
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
@@ -141,6 +142,12 @@ class Session(KerasSession):
         gradients = [tensorflow.convert_to_tensor(one).numpy() for one in gradients]
         found = self.recurrent.gradients_to_canonical(layer, gradients[1:])
         return outputs.numpy(), dict(found, x=gradients[0])
+
+
+def grow(tensorflow):
+    """Takes a GPU's memory as it is needed: other runs of a round have contexts on the card too."""
+    for gpu in tensorflow.config.list_physical_devices("GPU"):
+        tensorflow.config.experimental.set_memory_growth(gpu, True)
 
 
 def ready(tensorflow, dataset):

@@ -8,10 +8,11 @@ import time
 import numpy
 
 from rnnworker import data, loading, optimizers, precision
-from rnnworker.frameworks.epoch_clock import epoch_clock, short_name
+from rnnworker.frameworks.epoch_clock import epoch_clock, short_name, steps_told
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.recurrent import Recurrent
 from rnnworker.settled import settle
+from rnnworker.step_clock import StepClock
 
 
 class KerasSession(KerasProbe):
@@ -43,6 +44,10 @@ class KerasSession(KerasProbe):
 
     def finish_device(self):
         """Returns when the device has done everything that was asked of it."""
+
+    def finish_step(self, values):
+        """The same in the midst of an epoch; `values`: what its step takes or gives."""
+        self.finish_device()
 
     def set_tf32(self, on):
         """Lets an NVIDIA GPU round the operands of float32 products to TF32, or not."""
@@ -201,8 +206,8 @@ class KerasSession(KerasProbe):
                 self.evaluate()
         return trained
 
-    def fit(self, on_epoch, on_start=None):
-        """Trains all epochs in one ``fit``; calls ``on_epoch`` with each epoch's facts,
+    def fit(self, on_epoch, on_start, turns):
+        """Trains all epochs in one ``fit``, in `turns`; calls ``on_epoch`` with each epoch's facts,
         outside of what is timed, and `on_start` right before the first one. Returns details of
         the phase.
 
@@ -215,7 +220,8 @@ class KerasSession(KerasProbe):
         orders = [data.epoch_order(seed, epoch + 1, len(x)) for epoch in range(epochs)]
         augmented = bool(settings["data"].get("augment"))
         lead_in = 0 if augmented else self.lead_in
-        clock = epoch_clock(self.keras)(self, on_epoch, len(x), steps, lead_in)
+        steps_clock = StepClock(turns, steps, epochs, self.finish_step)
+        clock = epoch_clock(self.keras)(self, on_epoch, len(x), steps, steps_clock, lead_in)
         self._on_start = on_start
         start = time.monotonic()
         if augmented:
@@ -227,22 +233,24 @@ class KerasSession(KerasProbe):
             clock.began = time.monotonic() if augmented else None
             stop = first + 1 if augmented else epochs
             images = data.epoch_images(x, self.config, stop) if augmented else x
-            self.train(
-                images,
-                y,
-                orders[first:stop],
-                batch,
-                lead_in=lead_in,
-                feed=feed_of(first, images) if augmented else None,
-                initial_epoch=first,
-                epochs=stop,
-                callbacks=[clock],
-            )
+            with steps_told(self.model, steps_clock, clock):
+                self.train(
+                    images,
+                    y,
+                    orders[first:stop],
+                    batch,
+                    lead_in=lead_in,
+                    feed=feed_of(first, images) if augmented else None,
+                    initial_epoch=first,
+                    epochs=stop,
+                    callbacks=[clock],
+                )
             if clock.stopped:
                 break
+        steps_clock.ends()
         end = time.monotonic()
         return {
-            "set_up": clock.first - start,
+            "set_up": clock.first - start - steps_clock.first_wait,
             "tear_down": end - clock.last,
             "stopped": clock.stopped,
         }

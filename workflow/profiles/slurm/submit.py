@@ -17,7 +17,7 @@ import yaml
 from snakemake.utils import read_job_properties
 
 from rnnbench.errors import RnnbenchError
-from rnnbench.running.train import read_plan_line
+from rnnbench.running.train import read_round
 
 TRIES, PAUSE = 20, 6  # slurmctld may be away for two minutes
 
@@ -34,7 +34,7 @@ def main(script: str) -> int:
         print(f"{target} is Slurm job {running[0]} already.", file=sys.stderr)
         print(running[0])
         return 0
-    logs = Path(target).parent / "logs" / "slurm"
+    logs = Path(target).parents[1] / "logs" / "slurm"
     logs.mkdir(parents=True, exist_ok=True)
     command = ["sbatch", "--parsable", "--no-requeue", f"--job-name={name}", f"--comment={target}"]
     command += [f"--output={logs}/%j.log", f"--nice={place_in_plan(Path(target))}"]
@@ -45,9 +45,9 @@ def main(script: str) -> int:
 
 def place_in_plan(target: Path) -> int:
     """Snakemake submits what is ready in any order; this is the order to measure in. What is no
-    run, a certificate, comes first."""
+    round, a certificate, comes first."""
     with contextlib.suppress(OSError, RnnbenchError):
-        return read_plan_line(target.parent / "plan.jsonl", target.stem)[0]["order"] + 1
+        return read_round(target.parents[1] / "plan.jsonl", target.stem)[1] + 1
     return 0
 
 

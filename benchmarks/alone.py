@@ -1,0 +1,79 @@
+"""Seconds of runs in turns against those of runs alone: are they the same?
+
+    .venv/bin/python benchmarks/alone.py [--pairs 15]
+
+One experiment: `keras` in turns with `unrolled`, and alone, in batches of 16 and of 64 (two lengths
+of an epoch), interleaved by the plan. A pair is what was measured with the same repeat number.
+Stopped, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from rnnbench.records.record import Record, run_value  # noqa: E402
+from rnnbench.records.store import records_of  # noqa: E402
+from rnnbench.tables.stats import mean_interval  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+NAME = "alone"
+BATCHES = (16, 64)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/alone")
+    options = parser.parse_args()
+    (options.folder / "experiment").mkdir(parents=True, exist_ok=True)
+    common = (
+        f"model=digits_rnn device=cpu_1 model.batch={','.join(map(str, BATCHES))}"
+        f" repeat=range({options.pairs})"
+    )
+    (options.folder / f"experiment/{NAME}.yaml").write_text(
+        "title: In turns or alone\nprobe: false\ngrids:\n"
+        f"  - {common} rnn=keras,unrolled measure.turns=true\n"
+        f"  - {common} rnn=keras measure.turns=false\nreference: {{rnn: keras}}\n"
+    )
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "all", "--config", f"experiment={NAME}",
+         f"conf={options.folder}"],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    print(f"the workflow took {time.monotonic() - began:.0f} s")
+    os.chdir(ROOT)
+    pointers = sorted(Path("results").glob(f"*/{NAME}/*-keras-*-s*-r*.json"))
+    report(records_of(Path("results"), pointers)[0])
+    return 0
+
+
+def report(records: Sequence[Record]) -> None:
+    print("\n| batch | pairs | in turns, s | alone, s | in turns / alone | 95 % |")
+    print("|--:|--:|--:|--:|--:|:--|")
+    for batch in BATCHES:
+        sides: dict[bool, dict[int, float]] = {True: {}, False: {}}
+        for record in records:
+            if record.config["model"]["batch"] == batch and record.verdict.status != "void":
+                value = run_value([epoch.seconds for epoch in record.epochs])
+                sides[record.config["measure"]["turns"]][record.repeat] = value
+        common = sorted(sides[True].keys() & sides[False].keys())
+        turns, alone = ([side[repeat] for repeat in common] for side in sides.values())
+        ratio = mean_interval([a / b for a, b in zip(turns, alone, strict=True)])
+        print(
+            f"| {batch} | {len(common)} | {mean_interval(turns).estimate:.4f} "
+            f"| {mean_interval(alone).estimate:.4f} | {ratio.estimate:.4f} "
+            f"| {ratio.low:.4f}–{ratio.high:.4f} |"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

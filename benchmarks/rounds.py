@@ -1,0 +1,115 @@
+"""What rounds show: A against A, and steps that take 2 and 10 % more, through the workflow.
+
+    .venv/bin/python benchmarks/rounds.py [--rounds 60]
+
+One experiment with four builds that are the same but for a variable: `a` and `b` train as they are,
+in `slow2` and `slow10` each step spends 2 and 10 % of its own time in a loop. Each three (and five)
+consecutive rounds are what an experiment of three (five) repeats is; they are compared by the
+report's own table. Stopped, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from rnnbench.records.record import Record, run_value  # noqa: E402
+from rnnbench.records.store import records_of  # noqa: E402
+from rnnbench.tables.frame import tidy  # noqa: E402
+from rnnbench.tables.time import time as time_table  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+NAME = "rounds"
+SLOWER = {"a": 0.0, "b": 0.0, "slow2": 0.02, "slow10": 0.1}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
+    options = parser.parse_args()
+    write_conf(options.folder, options.rounds)
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "all", "--config", f"experiment={NAME}",
+         f"conf={options.folder}"],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    print(f"the workflow took {time.monotonic() - began:.0f} s")
+    os.chdir(ROOT)
+    pointers = sorted(Path("results").glob(f"*/{NAME}/*-s*-r*.json"))
+    records, faults = records_of(Path("results"), pointers)
+    for fault in faults:
+        print(fault)
+    report(records)
+    return 0
+
+
+def write_conf(folder: Path, rounds: int) -> None:
+    for kind in ("experiment", "build"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    for name, share in SLOWER.items():
+        (folder / f"build/{name}.yaml").write_text(
+            "framework: keras3_tensorflow\npython: null\n"
+            f"environment: {{SLOWER: '{share}', PYTHONPATH: '{ROOT / 'src'}'}}\n"
+        )
+    (folder / f"experiment/{NAME}.yaml").write_text(
+        "title: A against A, and known differences\nprobe: false\ngrids:\n"
+        f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
+        f" rnn=keras device=cpu_1 build={','.join(SLOWER)} repeat=range({rounds})\n"
+        "reference: {build: a}\n"
+    )
+
+
+def report(records: Sequence[Record]) -> None:
+    print("\n| build | rounds in a series | series | shown as different | ratio, all | |")
+    print("|:--|--:|--:|--:|--:|:--|")
+    for build, size in itertools.product(("b", "slow2", "slow10"), (3, 5)):
+        shown, halves = [], []
+        for _, members in series(records, size):
+            row = row_of(members, build)
+            shown.append(bool(row["shown_different"]))
+            halves.append(math.log(row["speedup_high"] / row["speedup_low"]) / 2)
+        whole = row_of(records, build)
+        print(
+            f"| {build} | {size} | {len(shown)} | {sum(shown)} | {whole['speedup']:.4f} "
+            f"({whole['speedup_low']:.4f}–{whole['speedup_high']:.4f}) "
+            f"| intervals ± {statistics.median(halves):.2%} |"
+        )
+    print()
+    for build in ("b", "slow2", "slow10"):
+        logs = [math.log(row_of(members, build)["speedup"]) for _, members in series(records, 1)]
+        print(f"log ratio a / {build}, round to round: {statistics.stdev(logs):.2%}")
+    own = [r for r in records if r.choices["build"] == "a" and r.verdict.status != "void"]
+    times = [math.log(run_value([epoch.seconds for epoch in r.epochs])) for r in own]
+    print(f"seconds of a, round to round: {statistics.stdev(times):.2%}")
+    suspect = sum(record.verdict.status == "suspect" for record in records)
+    print(f"{len(records)} runs, {suspect} of them suspect")
+
+
+def row_of(records: Sequence[Record], build: str) -> dict:
+    table = time_table(tidy(records), {"build": "a"})
+    return table.set_index("build").loc[build].to_dict()
+
+
+def series(records: Sequence[Record], size: int) -> list[tuple[int, list[Record]]]:
+    """The records of each `size` consecutive rounds, of whole series only."""
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.repeat // size, []).append(record)
+    whole = size * len(SLOWER)
+    return [(number, found[number]) for number in sorted(found) if len(found[number]) == whole]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""digits_rnn whose training step takes SLOWER (a share, of the environment) more than it would."""
+
+import os
+import time
+
+from rnnworker.models import digits_rnn
+
+
+def build(keras, recurrent, config):
+    model = digits_rnn.build(keras, recurrent, config)
+    make, share = model.make_train_function, float(os.environ["SLOWER"])
+
+    def made(force=False):
+        step = make(force)
+        if not getattr(step, "slowed", False):
+            model.train_function = slowed(step, share)
+        return model.train_function
+
+    model.make_train_function = made
+    return model
+
+
+def slowed(step, share):
+    """`step`, then `share` of the time that it took spent in a loop."""
+
+    def longer(*values):
+        begin = time.perf_counter()
+        result = step(*values)
+        now = time.perf_counter()
+        end = now + share * (now - begin)
+        while now < end:
+            now = time.perf_counter()
+        return result
+
+    longer.slowed = True
+    return longer

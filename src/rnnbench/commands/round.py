@@ -1,0 +1,160 @@
+"""``rnnbench round ROUND --digest …``: measures the runs of a round. Snakemake calls this."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+from rnnbench.cells.rounds import digest_of_round
+from rnnbench.commands.planned import still_planned
+from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.verify import verify
+from rnnbench.records.record import Record, run_value
+from rnnbench.records.store import read_json, stands, write_json
+from rnnbench.running import live, slurm
+from rnnbench.running.needed import pointer_without_record, read_facts, rule_of, why_not_needed
+from rnnbench.running.progress import remaining, say
+from rnnbench.running.round import measure
+from rnnbench.running.train import Place, main_label, read_round, timing_lock
+from rnnbench.tracking.address import is_server, tracking_uri
+
+PR_SET_PDEATHSIG = 1
+SAMPLE = 20  # rounds, for an estimate
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parse(arguments)
+    die_with_parent()
+    signal.signal(signal.SIGTERM, interrupt)
+    root, file = options.root.resolve(), options.round.resolve()
+    experiment, site, results = (file.parents[i] for i in range(1, 4))
+    place = Place(root, results, site.name, experiment.name, timing_lock())
+    planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
+    digests = {run["name"]: run["digest"] for run in planned}
+    still_planned({"digest": digest_of_round(digests)}, options.digest, file.stem)
+    label = main_label(number, total, file.stem)
+    if wanted := _needed(planned, place, label):
+        words = "1 run starts" if len(wanted) == 1 else f"{len(wanted)} runs start"
+        say(f"{label}  {words}{_estimate(place, total - number)}")
+        _measure(planned, wanted, place, label, file.stem)
+    pointers = {name: read_json(place.pointer(name)) for name in digests}
+    write_json(file, {"members": pointers})
+    return 0
+
+
+def _measure(
+    planned: Sequence[Mapping], wanted: Sequence[Mapping], place: Place, label: str, name: str
+) -> None:
+    records = measure(
+        wanted,
+        place,
+        label=label,
+        name=name,
+        reference=_reference(planned, place),
+        mirror=_mirror(place),
+        pinned_md5={run["name"]: check_dataset(place.root, run) for run in wanted},
+    )
+    for run, record in records.items():
+        say(f"{label}  {run}  {_summary(record)}")
+
+
+def _needed(planned: Sequence[Mapping], place: Place, label: str) -> list[Mapping]:
+    """The runs that are still needed by the experiment's ``repeats``. The others get a pointer that
+    says why not."""
+    rule = rule_of(place)
+    pointers = (place.pointer(run["name"]) for run in planned)
+    begun = any(stands(place.results, pointer) for pointer in pointers)
+    if rule is None or planned[0]["repeat"] < rule.least or begun:
+        return list(planned)
+    # In a process of its own: this one waits beside what is timed, and needs no SciPy for it.
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as other:
+        reference = _reference(planned, place)
+        whys = other.submit(why_not_needed, planned, place, rule, reference).result()
+    for run in planned:
+        if why := whys.get(run["name"]):
+            write_json(place.pointer(run["name"]), pointer_without_record(run["digest"], why, rule))
+            say(f"{label}  {run['name']}  not needed: {why}")
+    return [run for run in planned if run["name"] not in whys]
+
+
+def _reference(planned: Sequence[Mapping], place: Place) -> str | None:
+    return reference_of(planned, read_facts(place).get("reference") or {})
+
+
+def reference_of(planned: Sequence[Mapping], reference: Mapping[str, str]) -> str | None:
+    """The name of the run with which the others of a round are compared, None where it has none."""
+    for run in planned:
+        choices = {**run["choices"], "alias": run["alias"] or ""}
+        wanted = {"alias": "", **reference}
+        if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
+            return str(run["name"])
+    return None
+
+
+def _mirror(place: Place) -> Callable | None:
+    """None in a job of a cluster that has no tracking server: SQLite on a shared file system is
+    for one node at a time, and the one that runs Snakemake logs to it."""
+    if slurm.job() and not is_server(tracking_uri(place.root)):
+        return None
+    return live.mirror_for(place)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="rnnbench round", description=__doc__)
+    parser.add_argument("round", type=Path, help="results/SITE/EXPERIMENT/rounds/ROUND.json")
+    parser.add_argument("--digest", required=True, help="of the runs' identities, as planned")
+    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
+    return parser.parse_args(arguments)
+
+
+def check_dataset(root: Path, planned: Mapping) -> str | None:
+    """The md5 that ``data.dvc`` pins the run's dataset to, verified; None for a user's file."""
+    path = planned["config"]["dataset"].get("path")
+    pins = pinned(root)
+    if path not in pins:
+        return None
+    verify(root / path, pins[path], planned["config"]["dataset"]["name"])
+    return pins[path].md5
+
+
+def _summary(record: Record) -> str:
+    verdict = record.verdict
+    words = [verdict.status]
+    if verdict.reasons:
+        more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
+        words = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
+    if record.epochs and verdict.status != "void":
+        last = record.epochs[-1]
+        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        words.append(f"{seconds:.3g} s per epoch")
+        if last.val_acc is not None:
+            words.append(f"val_acc {last.val_acc:.3f}")
+    return ", ".join(words)
+
+
+def _estimate(place: Place, left: int) -> str:
+    """Time for the `left` rounds, by those of this experiment that are there."""
+    seconds = []
+    for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            members = json.loads(path.read_text())["members"].values()
+            seconds.append(sum(float(one["wall_seconds"]) for one in members))
+    return remaining(seconds, left)
+
+
+def die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def interrupt(signum, frame) -> None:
+    raise KeyboardInterrupt

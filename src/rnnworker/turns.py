@@ -1,0 +1,68 @@
+"""The turns of one run: when it may work beside the others of its round, and who used the
+processors meanwhile. Standard library only, Python 3.6 syntax."""
+
+import collections
+import time
+
+from rnnworker import load
+from rnnworker.phases import second_clock
+
+Grant = collections.namedtuple("Grant", "turn lead steps")
+Grant.__doc__ = """What the supervisor grants: the number of the turn (from 0), how many steps are
+trained in it that are not timed, and how many are then timed; None: all that are left."""
+
+WHOLE = Grant(0, 0, None)
+
+
+def grant_of(line):
+    """The grant in the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants everything
+    that is left."""
+    number, *rest = (int(word) for word in line.split()[1:])
+    return Grant(number, *rest) if rest else WHOLE._replace(turn=number)
+
+
+class Turns:
+    """Waits for turns and keeps account of a timed phase: `waited` seconds of it passed at the
+    gate (`waited_second` by the second clock), and `load` is the sum over its turns."""
+
+    def __init__(self, events):
+        self._events = events
+        self._first = []
+        self.begin(None)
+
+    def before_the_first(self, call):
+        """Has `call` called once, before the first turn is asked for."""
+        self._first.append(call)
+
+    def begin(self, phase):
+        """A phase begins, outside of any turn."""
+        self._phase, self._turn = phase, None
+        self.waited = self.waited_second = 0.0
+        self.load = {}
+
+    def take(self, **told):
+        """Ends the turn that it has, and waits for the next one. `told` goes to the supervisor."""
+        while self._first:
+            self._first.pop(0)()
+        start, second_start = time.monotonic(), second_clock() or 0.0
+        self.end()
+        line = self._events.gate(phase=self._phase, **told)
+        grant = grant_of(line) if line else WHOLE
+        self._before, begin = load.snapshot(), time.monotonic()
+        self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": begin}
+        self.waited += begin - start
+        self.waited_second += (second_clock() or 0.0) - second_start
+        return grant
+
+    def timed(self, **measured):
+        """Keeps what was timed in this turn: `start`, `seconds` and `steps`."""
+        self._turn.update(measured)
+
+    def end(self):
+        """Ends the turn, if there is one, and reports it with the next event."""
+        if self._turn is None:
+            return
+        turn, self._turn = self._turn, None
+        used = load.difference(self._before, load.snapshot())
+        self.load = load.total(self.load, used)
+        self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

@@ -1,0 +1,249 @@
+"""Runs that are measured together, with the fake framework: real workers that take turns."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnnbench.errors import RunError
+from rnnbench.records.record import Record
+from rnnbench.records.store import read_json, read_record, records_of, stands
+from rnnbench.running import capacity
+from rnnbench.running import round as measuring
+from rnnbench.running.round import measure
+from rnnbench.running.train import Place
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.time import time as time_table
+from rnnworker import members
+from tests.running.test_running_train import planned
+
+EPOCH = 0.1  # seconds, of 20 steps
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
+
+def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, Any]:
+    """A line of the plan: an implementation that takes `EPOCH` seconds an epoch."""
+    fake = {"epoch_seconds": EPOCH, **fake}
+    line = planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r{repeat}", **fake)
+    line["choices"] = {
+        "model": "fake", "cell": "lstm", "rnn": rnn, "device": "cpu_1", "build": "fake",
+    }  # fmt: skip
+    line.update(repeat=repeat, block=repeat, digest=(rnn[0] * 63) + str(repeat))
+    line["config"]["model"]["epochs"] = epochs
+    line["config"]["repeat"] = repeat
+    return line
+
+
+def together(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
+    """Implementation → record."""
+    name = next((line["name"] for line in lines if line["choices"]["rnn"] == reference), None)
+    records = measure(lines, place, label="[1/1]", name="a_round", reference=name)
+    return {record.choices["rnn"]: record for record in records.values()}
+
+
+def turns_of(record: Record) -> list[tuple[float, float]]:
+    """(seconds measured, seconds slept by their own reading) of its turns within an epoch."""
+    steps = record.phase("train").details["slept"]["step"]
+    columns = (record.turns[name] for name in ("start", "seconds", "steps"))
+    found = []
+    for start, seconds, count in zip(*columns, strict=True):
+        own = [took for began, took in steps if start <= began < start + seconds]
+        if len(own) == count:
+            found.append((seconds, sum(own)))
+    assert len(found) > 3
+    return found
+
+
+def test_members_take_turns_and_their_ratios_are_the_known_ones(place: Place) -> None:
+    cell, slow = run("cell", epoch_seconds=1.1 * EPOCH), run("slow", epoch_seconds=2 * EPOCH)
+    lines = [run("keras"), cell, run("same"), slow]
+    records = together(place, *lines)
+    assert {record.verdict.status for record in records.values()} <= {"clean", "suspect"}
+    assert len({record.round["id"] for record in records.values()}) == 1
+    base = records["keras"].round["effect"]
+    for rnn, ratio in {"cell": 1.1, "same": 1.0, "slow": 2.0}.items():
+        assert records[rnn].round["effect"] - base == pytest.approx(math.log(ratio), abs=0.1)
+        assert not records[rnn].round["companion"]
+    for record in records.values():
+        assert record.turns["turn"] and len(record.epochs) == 8
+        excess = [seconds / slept - 1 for seconds, slept in turns_of(record)]
+        assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
+        waited = record.phase("train").details["waited"]
+        assert waited > EPOCH, "the others' turns are in its phase"
+        assert record.measured["wall_seconds"] < record.phases[-1].end - record.phases[0].start
+        assert abs(record.measured["closure"]) < 0.1
+    taken = sorted(
+        (start, start + seconds)
+        for record in records.values()
+        for start, seconds in zip(record.turns["start"], record.turns["seconds"], strict=True)
+    )
+    assert all(one[1] <= other[0] for one, other in zip(taken, taken[1:], strict=False))
+
+
+def test_each_cycle_has_the_same_steps_of_each_member(place: Place) -> None:
+    records = together(place, run("keras"), run("slow", epoch_seconds=3 * EPOCH))
+    # The first turn is short, the last one ends with the training.
+    steps = [record.turns["steps"][1:-1] for record in records.values()]
+    cycles = [record.turns["cycle"] for record in records.values()]
+    assert steps[0] == steps[1] and len(set(steps[0])) == 1 and len(steps[0]) > 3
+    assert cycles[0] == cycles[1] == list(range(len(cycles[0])))
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("not_finite", "loss_not_finite"),
+        ("raise", "exception"),
+        ("crash", "died"),
+        ("hang", "over_limit"),
+    ],
+)
+def test_one_members_end_is_no_harm_to_the_others(place: Place, fault: str, code: str) -> None:
+    bad = run("bad", fault=fault, fault_epoch=3)
+    bad["config"]["limits"] = {"default": 20, "train": 2.0}
+    records = together(place, run("keras"), bad, run("cell"))
+    assert records["bad"].verdict.status == "void"
+    assert records["bad"].verdict.reasons[0].code == code
+    for rnn in ("keras", "cell"):
+        assert records[rnn].verdict.status != "void"
+        assert len(records[rnn].epochs) == 8 and records[rnn].round["effect"] is not None
+
+
+def test_what_runs_out_of_memory_beside_others_is_measured_alone(
+    place: Place, capsys: pytest.CaptureFixture
+) -> None:
+    records = together(place, run("keras"), run("bad", fault="memory", fault_epoch=1))
+    assert "ran out of memory beside the others; now alone" in capsys.readouterr().err
+    assert [reason.code for reason in records["bad"].verdict.reasons] == ["out_of_memory"]
+    assert records["bad"].round["members"] == [records["bad"].name]
+    assert records["keras"].verdict.status != "void"
+
+
+def test_a_killed_member_is_measured_again_and_the_others_are_not(
+    place: Place, monkeypatch
+) -> None:
+    lines = [run("keras"), run("cell"), run("killed")]
+    supervise = measuring.supervise
+
+    def killing(workers, seed):
+        (victim,) = (one for one in workers if "killed" in one.name)
+        victim.on_event = kill_at_its_second_epoch
+        return supervise(workers, seed)
+
+    def kill_at_its_second_epoch(event):
+        if event["event"] == "hello":
+            seen.append(event["pid"])
+        if event["event"] == "gate" and len(seen) < 4:
+            seen.append(None)
+            if len(seen) == 4:
+                import os
+
+                os.kill(seen[0], 9)
+
+    seen: list = []
+    monkeypatch.setattr(measuring, "supervise", killing)
+    with pytest.raises(RunError, match="was killed from outside in phase train"):
+        together(place, *lines)
+    monkeypatch.setattr(measuring, "supervise", supervise)
+    first = {path: path.read_bytes() for path in place.results.glob("records/*/*/2*Z.json")}
+    assert len(first) == 2
+    records = together(place, *lines)
+    assert set(records) == {"keras", "cell", "killed"}
+    for path, content in first.items():
+        assert path.read_bytes() == content
+    # The reference came along as its companion, and its own record stands.
+    assert records["killed"].round["members"] == [lines[0]["name"], lines[2]["name"]]
+    pointers = [place.pointer(line["name"]) for line in lines]
+    (companion,) = read_json(pointers[2])["companions"]
+    beside = read_record(place.results / companion)
+    assert beside.name == lines[0]["name"] and beside.round["companion"]
+    assert read_json(pointers[0])["record"] != companion
+    found, faults = records_of(place.results, pointers)
+    assert len(found) == 4 and not faults
+    # Again: nothing is measured, and no pointer loses its companion, also one that was lost.
+    before = [pointer.read_bytes() for pointer in pointers]
+    monkeypatch.setattr(measuring, "supervise", None)
+    assert together(place, *lines) == records
+    assert [pointer.read_bytes() for pointer in pointers] == before
+    pointers[2].unlink()
+    assert together(place, *lines) == records
+    assert [pointer.read_bytes() for pointer in pointers] == before
+    # A companion that is gone is named no longer: nothing is missing for ever.
+    beside_file = place.results / companion
+    beside_file.unlink()
+    assert not stands(place.results, pointers[2])
+    assert together(place, *lines) == records
+    assert stands(place.results, pointers[2]) and "companions" not in read_json(pointers[2])
+
+
+def test_a_companion_without_a_record_is_named_by_nobody(place: Place, monkeypatch) -> None:
+    together(place, run("keras"))
+    supervise = measuring.supervise
+
+    def killing(workers, seed):
+        outcomes = supervise(workers, seed)
+        (companion,) = (name for name in outcomes if "keras" in name)
+        outcomes[companion].exit_code = measuring.SIGKILLED
+        return outcomes
+
+    monkeypatch.setattr(measuring, "supervise", killing)
+    lines = [run("keras"), run("cell")]
+    with pytest.raises(RunError, match="was killed from outside"):
+        together(place, *lines)
+    pointer = place.pointer(lines[1]["name"])
+    assert stands(place.results, pointer) and "companions" not in read_json(pointer)
+
+
+def test_a_new_cell_is_compared_with_its_own_companion(place: Place) -> None:
+    for repeat in range(3):
+        together(place, run("keras", repeat), run("cell", repeat, epoch_seconds=1.3 * EPOCH))
+    late = [run("late", repeat, epoch_seconds=1.2 * EPOCH) for repeat in range(3)]
+    for repeat, line in enumerate(late):
+        together(place, run("keras", repeat), run("cell", repeat), line)
+    pointers = sorted(place.folder.glob("*-s*-r*.json"))
+    records, _ = records_of(place.results, pointers)
+    assert len(records) == 12 and sum(r.round["companion"] for r in records) == 3
+    table = time_table(tidy(records), {"rnn": "keras"}).set_index("rnn")
+    assert table["runs"].to_dict() == {"keras": 3, "cell": 3, "late": 3}
+    assert table.loc["late", "speedup"] == pytest.approx(1 / 1.2, rel=0.1)
+    assert table.loc["cell", "speedup"] == pytest.approx(1 / 1.3, rel=0.1)
+    assert table.loc["late", "method"].startswith("in turns, 3 rounds")
+
+
+def test_more_members_than_memory_has_room_for_meet_the_reference_all(
+    place: Place, monkeypatch
+) -> None:
+    monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * capacity.GUESS_BYTES / 0.7))
+    lines = [run("keras"), run("cell"), run("block")]
+    records = together(place, *lines)
+    assert records["cell"].round["members"] == [lines[0]["name"], lines[1]["name"]]
+    assert records["block"].round["members"] == [lines[0]["name"], lines[2]["name"]]
+    assert not records["keras"].round["companion"]
+    pointed = {rnn: read_json(place.pointer(records[rnn].name)) for rnn in records}
+    assert "companions" not in pointed["cell"] and len(pointed["block"]["companions"]) == 1
+
+
+def test_measured_alone_where_that_is_asked_for(place: Place) -> None:
+    lines = [run("keras"), run("cell")]
+    lines[1]["config"]["measure"]["turns"] = False
+    records = together(place, *lines)
+    for record in records.values():
+        assert record.round["members"] == [record.name] and record.round["effect"] is None
+        assert len(record.turns["turn"]) == 1
+        for epoch in record.epochs:
+            assert epoch.seconds == pytest.approx(epoch.took, rel=1e-3)
+
+
+def test_the_plan_of_a_round_survives_its_file(place: Place) -> None:
+    (record,) = together(place, run("keras")).values()
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
