@@ -11,7 +11,8 @@ def build(keras, recurrent, config):
     make, share = model.make_train_function, float(os.environ["SLOWER"])
 
     def made(force=False):
-        step = make(force)
+        make(force)
+        step = model.train_function
         if not getattr(step, "slowed", False):
             model.train_function = slowed(step, share)
         return model.train_function

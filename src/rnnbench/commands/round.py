@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     still_planned({"digest": digest_of_round(digests)}, options.digest, file.stem)
     label = main_label(number, total, file.stem)
     if wanted := _needed(planned, place, label):
-        words = "1 run starts" if len(wanted) == 1 else f"{len(wanted)} runs start"
+        left = sum(not _is_there(run, place) for run in wanted)
+        words = "1 run starts" if left == 1 else f"{left} runs start"
         say(f"{label}  {words}{_estimate(place, total - number)}")
         _measure(planned, wanted, place, label, file.stem)
     pointers = {name: read_json(place.pointer(name)) for name in digests}
@@ -65,6 +66,13 @@ def _measure(
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
+
+
+def _is_there(run: Mapping, place: Place) -> bool:
+    """Whether the run has a record of its present identity."""
+    pointer = place.pointer(run["name"])
+    stood = stands(place.results, pointer)
+    return stood and bool(read_json(pointer).get("digest") == run["digest"])
 
 
 def _needed(planned: Sequence[Mapping], place: Place, label: str) -> list[Mapping]:

@@ -7,6 +7,7 @@ beside them once more, as their companion: what is compared has to meet the same
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -171,7 +172,9 @@ class _Sitting:
             )
             for number, run in enumerate(group)
         ]
+        began = time.monotonic()
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
+        share = (time.monotonic() - began) / len(group)
         for path in files.values():
             worker.done(path)
         ran_out = killed_before is not None and memory.kills() != killed_before
@@ -191,8 +194,10 @@ class _Sitting:
                 (alone if ran_out else killed).append(run)
                 continue
             record = self._recorded(
-                run, started[name], outcome, about[name], slept[name], ran_out, code
+                run, started[name], outcome, about[name], slept[name], ran_out
             )
+            measured = {**record.measured, "revision": code, "wall_seconds": share}
+            record = replace(record, measured=measured)
             if len(group) > 1 and _for_memory(record):
                 alone.append(run)
                 continue
@@ -260,7 +265,6 @@ class _Sitting:
         about: Mapping[str, Any],
         asleep: Mapping[str, float],
         ran_out: bool,
-        code: str,
     ) -> Record:
         record = assembled(
             run,
@@ -273,10 +277,10 @@ class _Sitting:
             round_=about,
             asleep=asleep if len(about["members"]) > 1 else None,
         )
-        measured = {**record.measured, "revision": code}
         if job_of_slurm := slurm.job():
-            measured["job"] = {**job_of_slurm, "log": f"records/{record.key}.log"}
-        return replace(record, measured=measured)
+            job = {**job_of_slurm, "log": f"records/{record.key}.log"}
+            return replace(record, measured={**record.measured, "job": job})
+        return record
 
 
 def _point_to(record: Record, place: Place) -> None:

@@ -24,7 +24,7 @@ TRIES, PAUSE = 20, 6  # slurmctld may be away for two minutes
 
 def main(script: str) -> int:
     job = read_job_properties(script)
-    target = (job.get("output") or [job["rule"]])[0]
+    target = job["output"][0]
     digest = str(job.get("params", {}).get("digest", ""))
     here = f"{os.getcwd()} {target} {digest}"
     # Slurm finds a job by its name alone.
