@@ -1,9 +1,10 @@
 """Measures the runs of a bundle on a machine that has Python and nothing else of ours.
 
 Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder does all runs in
-the plan's order, each one's certificate before it, and the probe of its device and build after the
-block in which these ran first; it resumes where it was stopped, and ends before a limit of time.
-What it leaves below ``out/`` is what ``rnnbench import`` makes records of; nothing is judged here.
+the plan's order, those of a round together, in turns; each one's certificate before it, and the
+probe of its device and build after the block in which these ran first. It resumes where it was
+stopped, and ends before a limit of time. What it leaves below ``out/`` is what ``rnnbench import``
+makes records of; nothing is judged here.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tarfile
 import time
 
 from rnnworker import affinity, carried, certifying, machine
-from rnnworker.bundle_process import environment_of, lack, supervise, write
+from rnnworker.bundle_process import environment_of, lack, member, room, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
@@ -44,7 +45,7 @@ def main(folder, arguments):
     left, ran = 0, {}
     session.look(runs)
     for place, run in enumerate(runs):
-        label = "[{}/{}] {}".format(place + 1, len(runs), run["name"])
+        label = "[{}/{}]".format(place + 1, len(runs))
         # Every cell of a block has been seen once: a probe explains them, and is not worth more.
         if place and run["block"] != runs[place - 1]["block"]:
             session.make("probes", ran.values())
@@ -52,17 +53,20 @@ def main(folder, arguments):
         if why and not session.done(run["name"], run["digest"]):
             session.skip(run["name"], why)
             if run["config"]["build"]["name"] not in session.unfit:
-                print("{}  skipped: {}".format(label, why), flush=True)
+                print("{} {}  skipped: {}".format(label, run["name"], why), flush=True)
             continue
-        if run.get("certificate") in certificates:
-            session.make("certificates", [certificates[run["certificate"]]])
-        if not session.done(run["name"], run["digest"]):
-            words = None
-            if session.fits(run):
-                limits = run["config"].get("limits")
-                words = session.measure(run["name"], run, _job(run), limits)
-                print("{}  {}".format(label, words or CUT), flush=True)
-            if words is None:
+        done = session.done(run["name"], run["digest"])
+        together = [run] if done else session.together(run, runs[place:])
+        for one in together:
+            if one.get("certificate") in certificates:
+                session.make("certificates", [certificates[one["certificate"]]])
+        if not done:
+            words = {}
+            if session.fits(together):
+                words = session.train(together)
+                for name, word in sorted(words.items()):
+                    print("{}  {}  {}".format(label, name, word or CUT), flush=True)
+            if words.get(run["name"]) is None:
                 left += 1
                 continue
             session.pack()
@@ -169,10 +173,26 @@ class Session:
         return False
 
     def fits(self, planned, name=None):
-        """Whether it is likely to end in the time that is left."""
+        """Whether it is likely that all of `planned` end in the time that is left."""
         if self.deadline is None:
             return True
-        return time.monotonic() + self.forecast(planned, name) <= self.deadline
+        needed = sum(self.forecast(one, name) for one in planned)
+        return time.monotonic() + needed <= self.deadline
+
+    def together(self, run, others):
+        """Those of `others` that take turns with `run`, which is the first of them."""
+        if not _takes_turns(run):
+            return [run]
+        found = [
+            other
+            for other in others
+            if other.get("round") == run["round"]
+            and _takes_turns(other)
+            and not self.done(other["name"], other["digest"])
+            and not self.obstacle(other["config"])
+        ]
+        found = found[: room()]
+        return found if self.fits(found) else [run]
 
     def forecast(self, planned, name=None):
         """Seconds: the longest of its own repeats, else of its kind in its build, else of
@@ -192,7 +212,7 @@ class Session:
             if self.done(name, one["digest"]) or self.obstacle(one["config"]):
                 self.settled.add(name)
                 continue
-            if self.fits(one, name):
+            if self.fits([one], name):
                 words = self.measure(name, one, _job(one), LIMITS[kind])
                 print("{}  {}".format(name, words or CUT), flush=True)
             if words is None:
@@ -202,37 +222,67 @@ class Session:
             self.unmade.discard(name)
             self.pack()
 
+    def train(self, runs):
+        """Measures `runs` in turns. Returns how each went, in words, by name; None for one that the
+        session's end cut short, which leaves no outcome and is done again."""
+        started, begin = self._now(), time.monotonic()
+        places = {run["name"]: self._place(run["name"], started) for run in runs}
+        asked = [(run["name"], places[run["name"]], _job(run)) for run in runs]
+        limits = {run["name"]: run["config"].get("limits") for run in runs}
+        found = self._workers(asked, limits)
+        took = (time.monotonic() - begin) / len(runs)
+        about = {"id": "{}/{}".format(runs[0].get("round"), started), "members": sorted(places)}
+        words = {}
+        for run in runs:
+            name, outcome = run["name"], found[run["name"]]
+            self._note(run, name, took)
+            if outcome is not None:
+                outcome = dict(outcome, round=about)
+            words[name] = outcome and self._keep(places[name], name, run, started, outcome, took)
+        return words
+
     def measure(self, name, planned, job, limits):
-        """One process of the worker, for a certificate one on each device; what it leaves, in a
-        folder of its own. Returns how it went, in words, or None: one that the session's end cut
-        short leaves no outcome, and is done again."""
-        started = datetime.datetime.utcnow().strftime(STAMP)
-        place = os.path.join(self.out, name, started)
-        os.makedirs(place)
-        begin = time.monotonic()
-        outcome = self._worker(place, job, limits)
+        """A certificate or a probe: one process of the worker, for a certificate one on each
+        device; what it leaves, in a folder of its own. Returns how it went, in words, or None, as
+        `train` does."""
+        started, begin = self._now(), time.monotonic()
+        place = self._place(name, started)
+        outcome = self._workers([(name, place, job)], {name: limits})[name]
         for number, other in enumerate(_on_other_devices(planned), 1):
             if outcome is None or self.obstacle(other["config"]):
                 continue
             elsewhere = os.path.join(place, str(number))
             os.makedirs(elsewhere)
-            found = self._worker(elsewhere, other, limits)
+            found = self._workers([(name, elsewhere, other)], {name: limits})[name]
             if found is None:
                 outcome = None
                 continue
             found.update(device=other["device"])
             write(os.path.join(elsewhere, "outcome.json"), found)
         took = time.monotonic() - begin
+        self._note(planned, name, took)
+        return outcome and self._keep(place, name, planned, started, outcome, took)
+
+    def _now(self):
+        return datetime.datetime.utcnow().strftime(STAMP)
+
+    def _place(self, name, started):
+        place = os.path.join(self.out, name, started)
+        os.makedirs(place)
+        return place
+
+    def _note(self, planned, name, took):
         key = _cell(planned, name)
         self.seconds[key] = max(took, self.seconds.get(key, 0.0))
-        if outcome is None:
-            return None
+
+    def _keep(self, place, name, planned, started, outcome, took):
+        """Writes the outcome; returns how it went, in words."""
         error = outcome.pop("error")
         outcome.update(
             name=name,
             digest=planned["digest"],
             started=started,
-            finished=datetime.datetime.utcnow().strftime(STAMP),
+            finished=self._now(),
             hardware=self.hardware,
             seconds=took,
         )
@@ -246,24 +296,32 @@ class Session:
         words = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
         return "{}, in phase {}: {}".format(words, outcome["phase"], error) if error else words
 
-    def _worker(self, place, job, limits):
-        """One process that does `job` and leaves its files in `place`; None where the session's end
-        cut it short."""
-        config = job["config"]
-        cores = affinity.choose(affinity.read_topology(), config["device"].get("threads"))
-        dataset = (config.get("dataset") or {}).get("path")
-        path = os.path.join(self.folder, dataset) if dataset else None
-        job = dict(job, threads=len(cores), cores=list(cores), dataset=path, parent=os.getpid())
-        job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
-        write(os.path.join(place, "job.json"), job)
-        build = config["build"]
-        worker = os.path.join(self.folder, "rnnworker")
-        command = [self.python_of(build), worker, os.path.join(place, "job.json")]
-        environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+    def _workers(self, asked, limits):
+        """One process for each of `asked` (name, folder of its files, job), which take turns.
+        Name → outcome, None where the session's end cut it short."""
+        topology, started, threads = affinity.read_topology(), [], {}
+        for number, (name, place, job) in enumerate(asked):
+            config = job["config"]
+            cores = affinity.choose(topology, config["device"].get("threads"))
+            dataset = (config.get("dataset") or {}).get("path")
+            path = os.path.join(self.folder, dataset) if dataset else None
+            job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
+            job["start_cores"] = list(affinity.start_cores(topology, cores, number))
+            job["parent"] = os.getpid()
+            job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
+            file = os.path.join(place, "job.json")
+            write(file, job)
+            build, threads[name] = config["build"], len(cores)
+            command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
+            environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+            started.append(member(name, command, environment, place, limits[name] or {}))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            outcome = supervise(command, environment, place, limits or {}, self.deadline)
-        return outcome and dict(outcome, threads=len(cores))
+            found = supervise(started, self.deadline)
+        return {
+            name: outcome and dict(outcome, threads=threads[name])
+            for name, outcome in found.items()
+        }
 
     def pack(self, always=False):
         """Everything so far as one file, for machines that give few files back."""
@@ -282,6 +340,13 @@ class Session:
             path = os.path.join(folder, started, "outcome.json")
             if os.path.exists(path):
                 yield _read(path)
+
+
+def _takes_turns(run):
+    """Whether a run takes turns with the others of its round; not on a GPU."""
+    config = run["config"]
+    turns = (config.get("measure") or {}).get("turns", True)
+    return bool(run.get("round") and turns and config["device"]["kind"] != "gpu")
 
 
 def _cell(planned, name):

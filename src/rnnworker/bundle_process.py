@@ -49,13 +49,32 @@ def lack(build, python, environment):
     )
 
 
-def supervise(command, environment, place, limits, end=None):
-    """Starts the worker, keeps its events, ends it when a phase is over its limit; None where
-    `end` (monotonic) came first. ``error`` is the one that the worker told, in words, or None."""
+def member(name, command, environment, place, limits):
+    """The worker that leaves its files in the folder `place`, to be supervised."""
     log, events = (os.path.join(place, name) for name in ("log", "events.jsonl"))
-    member = members.Member("worker", command, environment, log, events, limits)
-    outcome = rounds.supervise([member], end=end)["worker"]
-    if outcome.cut:
+    return members.Member(name, command, environment, log, events, limits)
+
+
+def supervise(asked, end=None):
+    """Starts the workers `asked` for (`member`), which take turns, keeps their events, ends one
+    that is over the limit of a phase. Returns name → outcome: None where `end` (monotonic) came
+    first; ``error`` is the one that the worker told, in words, or None; ``turns`` those it had."""
+    found = rounds.supervise(asked, end=end, at_once=len(os.sched_getaffinity(0)))
+    return {one.name: _told(found.get(one.name)) for one in asked}
+
+
+def room():
+    """How many workers may live at the same time: 1.5 GB each of 70 % of what is available."""
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return max(1, int(0.7 * 1024 * int(lines["MemAvailable"].split()[0]) // 1.5e9))
+    except (OSError, KeyError, ValueError):
+        return 1
+
+
+def _told(outcome):
+    if outcome is None or outcome.cut:
         return None
     errors = [event for event in outcome.events if event["event"] == "error"]
     return {
@@ -63,6 +82,7 @@ def supervise(command, environment, place, limits, end=None):
         "over_limit": outcome.over_limit,
         "phase": outcome.phase,
         "error": "{type}: {message}".format(**errors[-1]) if errors else None,
+        "turns": outcome.turns,
     }
 
 

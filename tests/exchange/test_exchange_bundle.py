@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnworker.bundle_process import NEEDED
 from rnnworker.frameworks import FRAMEWORKS
@@ -79,6 +81,14 @@ def test_bundle_is_run_resumed_and_imported(bundled: tuple[Project, Path]) -> No
     assert len(records) == 4
     assert {record.verdict.status for record in records} <= {"clean", "suspect"}
     assert all(len(record.epochs) == 5 for record in records)
+    by_round: dict[str, list[Record]] = {}
+    for record in records:
+        by_round.setdefault(record.round["id"], []).append(record)
+    assert len(by_round) == 2, "those of a repeat took turns"
+    for members in by_round.values():
+        assert {record.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
+        effect = {record.choices["rnn"]: record.round["effect"] for record in members}
+        assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
     again = project.rnnbench("import", str(folder))
     assert again.returncode == 0 and "0 new files" in again.stdout
 

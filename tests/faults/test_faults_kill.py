@@ -20,9 +20,9 @@ from tests.workflow.test_workflow_rerun import working_in
 MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 RUNS = MOMENTS + 1
 ROWS = {
-    "worker": ("kill -9 of the worker", "this run has no record; the others go on"),
-    "conductor": ("kill -9 of `rnnbench round`", "its worker dies with it; the others go on"),
-    "snakemake": ("kill -9 of Snakemake", "conductor and worker die with it"),
+    "worker": ("kill -9 of a worker", "this run has no record; the others of its round go on"),
+    "conductor": ("kill -9 of `rnnbench round`", "its workers die with it; other rounds go on"),
+    "snakemake": ("kill -9 of Snakemake", "conductor and workers die with it"),
 }
 
 
@@ -63,8 +63,8 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
 )
 def test_killed_at_random_moments(project: Project, kind: str) -> None:
     (project.conf / "experiment/killed.yaml").write_text(
-        "title: killed\ngrids: ['model=fake build=fake rnn=fake_fast device=cpu_1 model.epochs=2"
-        f" repeat=range({RUNS})']\n"
+        "title: killed\ngrids: ['model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1"
+        f" model.epochs=2 repeat=range({RUNS})']\nreference: {{rnn: fake_fast}}\n"
     )
     generator = random.Random(f"{kind} 7")
     kept: dict[Path, bytes] = {}
@@ -76,7 +76,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
                 if process.poll() is not None and kind != "snakemake":
                     process = start(project)
                 time.sleep(0.01)
-            # Snakemake takes some seconds to plan; a run takes about one.
+            # Snakemake takes some seconds to plan; a round takes about one.
             time.sleep(generator.uniform(0, 9.0 if kind == "snakemake" else 1.0))
             kill(pid)
             killed.add(pid)
@@ -92,7 +92,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     done = project.snakemake("--until", "round", experiment="killed")
     assert done.returncode == 0, done.stdout + done.stderr
     intact(project, kept)
-    assert len(project.pointers("killed")) == RUNS
+    assert len(project.pointers("killed")) == 2 * RUNS
     assert {read_record(path).repeat for path in project.records()} == set(range(RUNS))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json
-from rnnbench.running import memory
+from rnnbench.running import effects, memory
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
 from rnnbench.running.supervise import SIGKILLED, Outcome, parse
@@ -21,7 +21,9 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
     """Each whole outcome below ``out/`` as (record, folder of its events and log). Runs that
     were killed from outside leave no record, as everywhere."""
     planned = _plan(folder / "plan.jsonl")
-    for path in sorted(folder.glob("out/*/*/outcome.json")):
+    paths = sorted(folder.glob("out/*/*/outcome.json"))
+    rounds = _rounds({path: read_json(path) for path in paths})
+    for path in paths:
         data = read_json(path)
         try:
             run = planned[data["name"]]
@@ -38,10 +40,38 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 outcome,
                 data["finished"],
                 log_tail=memory.tail(path.with_name("log")),
+                round_=rounds.get(path),
             )
         except (KeyError, TypeError) as error:
             raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
         yield record, path.parent
+
+
+def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
+    """Outcome → the ``round`` of its record, for those that took turns with others."""
+    together: dict[str, dict[Path, Any]] = {}
+    for path, data in outcomes.items():
+        about = data.get("round") if isinstance(data, dict) else None
+        if isinstance(about, dict) and len(about.get("members") or ()) > 1:
+            together.setdefault(str(about.get("id")), {})[path] = data
+    found = {}
+    for paths in together.values():
+        turns = {}
+        for path, data in paths.items():
+            outcome = _outcome(path, data)
+            turns[str(path)] = effects.turns(outcome.events, outcome.turns)
+        compared = effects.effects(turns)
+        for path, data in paths.items():
+            effect, cycles = compared.get(str(path), (None, 0))
+            machine = data["hardware"]["machine"]
+            found[path] = {
+                "id": f"{machine}/{data['round']['id']}",
+                "members": list(data["round"]["members"]),
+                "companion": False,
+                "effect": effect,
+                "cycles": cycles,
+            }
+    return found
 
 
 def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
@@ -99,13 +129,15 @@ def plan_with(plan: Path, here: Path) -> bytes:
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
     events, garbage = _events(path.with_name("events.jsonl"))
-    return Outcome(
+    outcome = Outcome(
         events=events,
         garbage=garbage,
         exit_code=data["exit_code"],
         over_limit=data["over_limit"],
         phase=data["phase"],
     )
+    outcome.turns = list(data.get("turns") or ())
+    return outcome
 
 
 def _events(path: Path) -> tuple[list[dict[str, Any]], int]:

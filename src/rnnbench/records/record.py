@@ -118,8 +118,8 @@ class Record:
       `digest` is its SHA-256.
     - `environment`: what the build is; `hardware`: what the machine is.
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
-      ``parameters``, ``threads``, ``wall_seconds`` (its share of what its sitting took), ``closure``,
-      ….
+      ``parameters``, ``threads``, ``wall_seconds`` (its share of what its sitting took),
+      ``closure``, ….
     - `round`: ``id``, ``members`` (the names of all), ``companion`` (whether it was measured only
       because the others are compared with it), ``effect`` (log seconds of its steps against the
       others', of `cycles` cycles, see ``running.effects``; None where it was alone or too few of

@@ -193,9 +193,7 @@ class _Sitting:
             if from_outside and not (ran_out and len(group) == 1):
                 (alone if ran_out else killed).append(run)
                 continue
-            record = self._recorded(
-                run, started[name], outcome, about[name], slept[name], ran_out
-            )
+            record = self._recorded(run, started[name], outcome, about[name], slept[name], ran_out)
             measured = {**record.measured, "revision": code, "wall_seconds": share}
             record = replace(record, measured=measured)
             if len(group) > 1 and _for_memory(record):
