@@ -14,8 +14,9 @@ from rnnbench.tables.stats import student
 GUESS_SECONDS = 60.0
 OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
 GUESS_BYTES = 60_000
-# 200 runs of one cell on two shared virtual cores: benchmarks/README.md, "A against A".
-GUESS_SPREAD = 0.117
+# Of a ratio 1.7 %, over 60 rounds on two shared virtual cores (benchmarks/README.md, "Rounds"): of
+# either side by √2 less.
+GUESS_SPREAD = 0.012
 FEW = 4  # degrees of freedom: fewer know a spread to no better than a factor of two
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000

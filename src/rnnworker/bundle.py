@@ -44,8 +44,11 @@ def main(folder, arguments):
     probes = {} if options.no_probes else _planned(folder, "probes")
     left, ran = 0, {}
     session.look(runs)
+    labels = {
+        run["name"]: "[{}/{}] {}".format(place + 1, len(runs), run["name"])
+        for place, run in enumerate(runs)
+    }
     for place, run in enumerate(runs):
-        label = "[{}/{}]".format(place + 1, len(runs))
         # Every cell of a block has been seen once: a probe explains them, and is not worth more.
         if place and run["block"] != runs[place - 1]["block"]:
             session.make("probes", ran.values())
@@ -53,7 +56,7 @@ def main(folder, arguments):
         if why and not session.done(run["name"], run["digest"]):
             session.skip(run["name"], why)
             if run["config"]["build"]["name"] not in session.unfit:
-                print("{} {}  skipped: {}".format(label, run["name"], why), flush=True)
+                print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
         done = session.done(run["name"], run["digest"])
         together = [run] if done else session.together(run, runs[place:])
@@ -64,8 +67,9 @@ def main(folder, arguments):
             words = {}
             if session.fits(together):
                 words = session.train(together)
-                for name, word in sorted(words.items()):
-                    print("{}  {}  {}".format(label, name, word or CUT), flush=True)
+                for one in together:
+                    word = words[one["name"]]
+                    print("{}  {}".format(labels[one["name"]], word or CUT), flush=True)
             if words.get(run["name"]) is None:
                 left += 1
                 continue

@@ -26,11 +26,11 @@ Handshake = Callable[[list[Event]], None]
 
 
 def mirror_for(place: Place) -> Callable[[Mapping[str, Any], str], Handshake]:
-    """What `train` calls with (planned, record key) to get its handshake function."""
+    """What `measure` calls with (planned, record key) to get a run's handshake function. The runs
+    of a round share the interval: while one is mirrored, which takes seconds, the others wait."""
+    last = time.monotonic()
 
     def start(planned: Mapping[str, Any], key: str) -> Handshake:
-        last = time.monotonic()
-
         def on_handshake(events: list[Event]) -> None:
             nonlocal last
             if time.monotonic() - last < interval():
