@@ -13,7 +13,7 @@ from rnnbench.running import memory
 
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
-SPINS_SHARE = 0.15
+SPINS_SHARE = 0.5
 CLOSURE = 0.01
 VOID_CODES = (
     "loss_not_finite",
@@ -244,7 +244,7 @@ def _disturbed(good: Sequence[bool]) -> list[Reason]:
 
 def _spins(asleep: Mapping[str, Any]) -> list[Reason]:
     """Threads that do not stop while their run waits disturb whoever has the turn. Those of torch
-    (libgomp) go on for some 8 ms, which the other's lead-in covers."""
+    (libgomp) go on for some 8 ms, which the other's lead-in covers: a fifth of a turn."""
     waited, used = (_number(asleep.get(name)) for name in ("seconds", "cpu_seconds"))
     if not waited or not used or used <= max(0.1, SPINS_SHARE * waited):
         return []
