@@ -10,21 +10,16 @@ Stopped, the same command goes on.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks.experiment import ROOT, measured  # noqa: E402
 from rnnbench.records.record import Record, run_value  # noqa: E402
-from rnnbench.records.store import records_of  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 
-ROOT = Path(__file__).parents[1]
-NAME = "alone"
 BATCHES = (16, 64)
 
 
@@ -33,26 +28,16 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/alone")
     options = parser.parse_args()
-    (options.folder / "experiment").mkdir(parents=True, exist_ok=True)
     common = (
         f"model=digits_rnn device=cpu_1 model.batch={','.join(map(str, BATCHES))}"
         f" repeat=range({options.pairs})"
     )
-    (options.folder / f"experiment/{NAME}.yaml").write_text(
+    text = (
         "title: In turns or alone\nprobe: false\ngrids:\n"
         f"  - {common} rnn=keras,unrolled measure.turns=true\n"
         f"  - {common} rnn=keras measure.turns=false\nreference: {{rnn: keras}}\n"
     )
-    began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "all", "--config", f"experiment={NAME}",
-         f"conf={options.folder}"],
-        cwd=ROOT, check=True,
-    )  # fmt: skip
-    print(f"the workflow took {time.monotonic() - began:.0f} s")
-    os.chdir(ROOT)
-    pointers = sorted(Path("results").glob(f"*/{NAME}/*-keras-*-s*-r*.json"))
-    report(records_of(Path("results"), pointers)[0])
+    report(measured("alone", options.folder, text, "*-keras-*"))
     return 0
 
 

@@ -13,23 +13,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks.experiment import ROOT, measured  # noqa: E402
 from rnnbench.records.record import Record, run_value  # noqa: E402
-from rnnbench.records.store import records_of  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 
-ROOT = Path(__file__).parents[1]
-NAME = "rounds"
 SLOWER = {"a": 0.0, "b": 0.0, "slow2": 0.02, "slow10": 0.1}
 
 
@@ -38,37 +33,24 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
     options = parser.parse_args()
-    write_conf(options.folder, options.rounds)
-    began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "all", "--config", f"experiment={NAME}",
-         f"conf={options.folder}"],
-        cwd=ROOT, check=True,
-    )  # fmt: skip
-    print(f"the workflow took {time.monotonic() - began:.0f} s")
-    os.chdir(ROOT)
-    pointers = sorted(Path("results").glob(f"*/{NAME}/*-s*-r*.json"))
-    records, faults = records_of(Path("results"), pointers)
-    for fault in faults:
-        print(fault)
-    report(records)
+    write_builds(options.folder)
+    text = (
+        "title: A against A, and known differences\nprobe: false\ngrids:\n"
+        f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
+        f" rnn=keras device=cpu_1 build={','.join(SLOWER)} repeat=range({options.rounds})\n"
+        "reference: {build: a}\n"
+    )
+    report(measured("rounds", options.folder, text))
     return 0
 
 
-def write_conf(folder: Path, rounds: int) -> None:
-    for kind in ("experiment", "build"):
-        (folder / kind).mkdir(parents=True, exist_ok=True)
+def write_builds(folder: Path) -> None:
+    (folder / "build").mkdir(parents=True, exist_ok=True)
     for name, share in SLOWER.items():
         (folder / f"build/{name}.yaml").write_text(
             "framework: keras3_tensorflow\npython: null\n"
             f"environment: {{SLOWER: '{share}', PYTHONPATH: '{ROOT / 'src'}'}}\n"
         )
-    (folder / f"experiment/{NAME}.yaml").write_text(
-        "title: A against A, and known differences\nprobe: false\ngrids:\n"
-        f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
-        f" rnn=keras device=cpu_1 build={','.join(SLOWER)} repeat=range({rounds})\n"
-        "reference: {build: a}\n"
-    )
 
 
 def report(records: Sequence[Record]) -> None:

@@ -67,3 +67,15 @@ def test_that_many_repeats_show_it_four_times_in_five(difference: float, spread:
 
 def test_no_number_of_repeats_is_enough_for_everything() -> None:
     assert repeats_for(1e-5, 0.3) is None
+
+
+def test_the_spread_is_of_what_was_compared_alike() -> None:
+    """How a cell's steps took against its round's says something beside the same cells only, and
+    nothing beside seconds."""
+    pair, four = ("a", "b"), ("a", "b", "c", "d")
+    values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
+    runs = [Past(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]
+    spread, freedom = run_spread(runs)
+    assert freedom == 2 and 0.01 < spread < 0.02
+    alone, freedom = run_spread(runs[4:])
+    assert freedom == 1 and alone > 0.1

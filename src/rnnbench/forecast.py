@@ -24,13 +24,15 @@ MOST_REPEATS = 10_000
 
 @dataclass(frozen=True)
 class Past:
-    """A finished run: its worker's wall time at work, its files' size, and the number that repeats
-    are compared by (`running.measured.value_of`), None where it is void."""
+    """A finished run: its share of the wall time, its files' size, the number that repeats are
+    compared by (`running.measured.value_of`; None where it is void), and the cells that took turns
+    with it, its own among them: only beside the same ones does that number mean the same."""
 
     name: str
     wall_seconds: float | None
     bytes: int
     value: float | None
+    company: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ def forecast(
 
 def run_spread(runs: Iterable[Past]) -> tuple[float, int]:
     """The standard deviation of log run values within a cell, pooled over cells, and its
-    degrees of freedom."""
-    cells: Mapping[str, list[float]] = defaultdict(list)
-    for run in runs:
-        if run.value:
-            cells[cell_of(run.name)].append(math.log(run.value))
+    degrees of freedom; of runs that took turns where there are some, for so will the others."""
+    usable = [run for run in runs if run.value]
+    cells: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
+    for run in [run for run in usable if run.company] or usable:
+        cells[cell_of(run.name), *run.company].append(math.log(run.value or 0))
     freedom = sum(len(values) - 1 for values in cells.values())
     squares = sum(
         statistics.variance(values) * (len(values) - 1)

@@ -6,7 +6,11 @@ without any update. Source of the doubt: Keras 2.0.6 on TensorFlow 1.2
 (``frameworks.keras206_tensorflow1``).
 """
 
+import traceback
+
 import numpy
+
+from rnnworker import canonical, data, frameworks
 
 STEPS = 30
 # The gradient itself is what is taken. Momentum plays no part, as it starts from 0 in each step;
@@ -149,3 +153,40 @@ GRADIENTS = {
     "keras3_torch": _torch,
     "keras3_jax": _jax,
 }
+
+
+class Applied:
+    """The steps that one implementation applies, in a model of its own."""
+
+    def __init__(self, job, rnn, arrays=None):
+        self.job, self.arrays = job, arrays
+        self.config = with_sgd(dict(job["config"], rnn=rnn))
+
+    def measure(self, tolerance):
+        """What `measure` gives and ``why``: None, or why nothing was measured."""
+        try:
+            session = frameworks.open_session(self.config, self.job["threads"])
+            if self.arrays is None:
+                session.load_data(self.job["dataset"], self.job.get("pinned_md5"))
+                self.arrays = session.arrays
+            session.arrays = self.arrays
+            session.build()
+            session.load_weights(canonical.initial(session.layers(), self.config["seed"]))
+            batches = first_batches(self.arrays, self.config, STEPS)
+            return dict(measure(session, batches, tolerance), why=None)
+        except Exception as error:  # one that fails is no verdict on the others
+            traceback.print_exc()
+            empty = {"steps": 0, "off": None, "worst": None}
+            return dict(empty, threads=self.job["threads"], why=told(error))
+
+
+def first_batches(arrays, config, steps):
+    """(x, y) of the first `steps` training batches, from the start again where there are fewer."""
+    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
+    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
+    for chosen in numpy.split(order, steps):
+        yield x[chosen], y[chosen]
+
+
+def told(error):
+    return " ".join("{}: {}".format(type(error).__name__, error).split())[:500]

@@ -8,24 +8,14 @@ makes records of; nothing is judged here.
 """
 
 import argparse
-import datetime
-import fcntl
 import hashlib
 import json
 import os
 import sys
-import tarfile
-import time
 
-from rnnworker import affinity, carried, certifying, machine
-from rnnworker.bundle_process import environment_of, lack, member, room, supervise, write
+from rnnworker.bundle_process import read
+from rnnworker.bundle_session import CUT, Session
 
-TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-STAMP = "%Y%m%dT%H%M%S_%fZ"
-GUESS_SECONDS = 30.0
-LIMITS = {"certificates": {"default": 900.0}, "probes": {"default": 600.0}}
-PACK_SECONDS = 20.0
-CUT = "ended by --stop-after; it is to be done again"
 LEFT, LACKING = 1, 3
 EXIT_CODES = (
     "Exit code 0: every run that this machine can do is done; {}: some are left, start it again; "
@@ -52,13 +42,12 @@ def main(folder, arguments):
         # Every cell of a block has been seen once: a probe explains them, and is not worth more.
         if place and run["block"] != runs[place - 1]["block"]:
             session.make("probes", ran.values())
-        why = session.obstacle(run["config"])
-        if why and not session.done(run["name"], run["digest"]):
+        why, done = session.obstacle(run["config"]), session.done(run["name"], run["digest"])
+        if why and not done:
             session.skip(run["name"], why)
             if run["config"]["build"]["name"] not in session.unfit:
                 print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
-        done = session.done(run["name"], run["digest"])
         together = [run] if done else session.together(run, runs[place:])
         for one in together:
             if one.get("certificate") in certificates:
@@ -84,283 +73,6 @@ def main(folder, arguments):
     if session.lacking or session.unfit:
         return LACKING
     return LEFT if left or session.unmade else 0
-
-
-def _job(planned):
-    job = {"config": planned["config"]}
-    if "implementations" in planned:
-        job = certifying.jobs_of(planned)[0]
-    elif "models" in planned:
-        job.update(mode="probe", models=planned["models"])
-    return dict(job, pinned_md5=planned.get("pinned_md5"))
-
-
-def _on_other_devices(planned):
-    """The jobs of a certificate beside its first; none for anything else."""
-    jobs = certifying.jobs_of(planned)[1:] if "implementations" in planned else []
-    return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
-
-
-class Session:
-    """One start of a bundle: its time, where it writes, and what it found out so far."""
-
-    def __init__(self, folder, options):
-        self.folder, self.options = folder, options
-        self.out = os.path.join(options.out or folder, "out")
-        os.makedirs(self.out, exist_ok=True)
-        self.deadline = time.monotonic() + options.limit if options.limit else None
-        self.pythons = dict(pair.split("=", 1) for pair in options.python)
-        self.hardware = machine.fingerprint()
-        self.packages = _read(os.path.join(folder, "bundle.json"))["packages"]
-        self.sites, self.lacking, self.skipped = {}, {}, {}
-        self.unfit = {}  # build → why its Python cannot run it
-        self.seconds = {}  # (build, name without its repeat) → the longest so far
-        # Certificates and probes: tried, there or impossible here; and those that did not fit.
-        self.settled, self.unmade = set(), set()
-        self.packed = time.monotonic()
-        if os.path.exists(self._skipped_file()):  # of an earlier start, perhaps with other Pythons
-            write(self._skipped_file(), self.skipped)
-
-    def obstacle(self, config):
-        """Why a run with `config` cannot run here, in words, or None."""
-        return self._impossible(config) or self.unfit.get(config["build"]["name"])
-
-    def _impossible(self, config):
-        device, build = config["device"], config["build"]
-        if device["kind"] == "gpu" and not self.hardware["gpus"]:
-            return "no NVIDIA GPU on this machine"
-        if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
-            return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
-        entry = self.packages.get(build.get("carry"))
-        if entry and entry["name"] not in self.sites and entry["name"] not in self.lacking:
-            folders = [os.path.join(self.folder, "packages")] + self.options.parts
-            try:
-                self.sites[entry["name"]] = carried.provide(entry, folders)
-            except carried.Missing as error:
-                self.lacking[entry["name"]] = str(error)
-        return self.lacking.get(entry["name"]) if entry else None
-
-    def look(self, runs):
-        """Asks the Python of each build that has something to do here for the build's framework."""
-        todo = [
-            run["config"]["build"]
-            for run in runs
-            if not self._impossible(run["config"]) and not self.done(run["name"], run["digest"])
-        ]
-        for build in {build["name"]: build for build in todo}.values():
-            environment = environment_of(build, self.sites.get(build.get("carry")), 1)
-            self.refuse(build, lack(build, self.python_of(build), environment))
-
-    def refuse(self, build, why):
-        """Says once that the runs of `build` are skipped; nothing where `why` is None."""
-        if why:
-            self.unfit[build["name"]] = why
-            words = "build {0} cannot run: {1}, or name another Python: --python {0}=PATH; its runs"
-            print((words + " are skipped").format(build["name"], why), flush=True)
-
-    def python_of(self, build):
-        return self.pythons.get(build["name"], sys.executable)
-
-    def skip(self, name, why):
-        self.skipped[name] = why
-        write(self._skipped_file(), self.skipped)
-
-    def _skipped_file(self):
-        return os.path.join(self.out, "skipped.json")
-
-    def done(self, name, digest):
-        """Whether a whole outcome of this very run is there; with ``--again``, one that went
-        well."""
-        for outcome in self._outcomes(name):
-            if outcome["digest"] == digest and not (self.options.again and outcome["exit_code"]):
-                return True
-        return False
-
-    def fits(self, planned, name=None):
-        """Whether it is likely that all of `planned` end in the time that is left."""
-        if self.deadline is None:
-            return True
-        needed = sum(self.forecast(one, name) for one in planned)
-        return time.monotonic() + needed <= self.deadline
-
-    def together(self, run, others):
-        """Those of `others` that take turns with `run`, which is the first of them."""
-        if not _takes_turns(run):
-            return [run]
-        found = [
-            other
-            for other in others
-            if other.get("round") == run["round"]
-            and _takes_turns(other)
-            and not self.done(other["name"], other["digest"])
-            and not self.obstacle(other["config"])
-        ]
-        found = found[: room()]
-        return found if self.fits(found) else [run]
-
-    def forecast(self, planned, name=None):
-        """Seconds: the longest of its own repeats, else of its kind in its build, else of
-        anything in it, else a guess."""
-        build, cell = _cell(planned, name or planned["name"])
-        known = {other: value for (one, other), value in self.seconds.items() if one == build}
-        alike = [value for other, value in known.items() if _kind(other) == _kind(cell)]
-        return known.get(cell) or max(alike or list(known.values()) or [GUESS_SECONDS])
-
-    def make(self, kind, planned):
-        """Makes those of the ``certificates`` or ``probes`` (`kind`) that are not there yet, may be
-        made here and are likely to end in time. One that fails is made, and no fault of a run."""
-        for one in planned:
-            name, words = os.path.join(kind, one["key"]), None
-            if name in self.settled:
-                continue
-            if self.done(name, one["digest"]) or self.obstacle(one["config"]):
-                self.settled.add(name)
-                continue
-            if self.fits([one], name):
-                words = self.measure(name, one, _job(one), LIMITS[kind])
-                print("{}  {}".format(name, words or CUT), flush=True)
-            if words is None:
-                self.unmade.add(name)
-                continue
-            self.settled.add(name)
-            self.unmade.discard(name)
-            self.pack()
-
-    def train(self, runs):
-        """Measures `runs` in turns. Returns how each went, in words, by name; None for one that the
-        session's end cut short, which leaves no outcome and is done again."""
-        started, begin = self._now(), time.monotonic()
-        places = {run["name"]: self._place(run["name"], started) for run in runs}
-        asked = [(run["name"], places[run["name"]], _job(run)) for run in runs]
-        limits = {run["name"]: run["config"].get("limits") for run in runs}
-        found = self._workers(asked, limits)
-        took = (time.monotonic() - begin) / len(runs)
-        about = {"id": "{}/{}".format(runs[0].get("round"), started), "members": sorted(places)}
-        words = {}
-        for run in runs:
-            name, outcome = run["name"], found[run["name"]]
-            self._note(run, name, took)
-            if outcome is not None:
-                outcome = dict(outcome, round=about)
-            words[name] = outcome and self._keep(places[name], name, run, started, outcome, took)
-        return words
-
-    def measure(self, name, planned, job, limits):
-        """A certificate or a probe: one process of the worker, for a certificate one on each
-        device; what it leaves, in a folder of its own. Returns how it went, in words, or None, as
-        `train` does."""
-        started, begin = self._now(), time.monotonic()
-        place = self._place(name, started)
-        outcome = self._workers([(name, place, job)], {name: limits})[name]
-        for number, other in enumerate(_on_other_devices(planned), 1):
-            if outcome is None or self.obstacle(other["config"]):
-                continue
-            elsewhere = os.path.join(place, str(number))
-            os.makedirs(elsewhere)
-            found = self._workers([(name, elsewhere, other)], {name: limits})[name]
-            if found is None:
-                outcome = None
-                continue
-            found.update(device=other["device"])
-            write(os.path.join(elsewhere, "outcome.json"), found)
-        took = time.monotonic() - begin
-        self._note(planned, name, took)
-        return outcome and self._keep(place, name, planned, started, outcome, took)
-
-    def _now(self):
-        return datetime.datetime.utcnow().strftime(STAMP)
-
-    def _place(self, name, started):
-        place = os.path.join(self.out, name, started)
-        os.makedirs(place)
-        return place
-
-    def _note(self, planned, name, took):
-        key = _cell(planned, name)
-        self.seconds[key] = max(took, self.seconds.get(key, 0.0))
-
-    def _keep(self, place, name, planned, started, outcome, took):
-        """Writes the outcome; returns how it went, in words."""
-        error = outcome.pop("error")
-        outcome.update(
-            name=name,
-            digest=planned["digest"],
-            started=started,
-            finished=self._now(),
-            hardware=self.hardware,
-            seconds=took,
-        )
-        write(os.path.join(place, "outcome.json"), outcome)
-        if outcome["over_limit"]:
-            return "over the limit of phase {}".format(outcome["over_limit"])
-        if error and outcome["phase"] == "import" and not _kind(name):
-            why = "{} cannot import its framework ({}); mend that there"
-            build = planned["config"]["build"]
-            self.refuse(build, why.format(self.python_of(build), error))
-        words = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
-        return "{}, in phase {}: {}".format(words, outcome["phase"], error) if error else words
-
-    def _workers(self, asked, limits):
-        """One process for each of `asked` (name, folder of its files, job), which take turns.
-        Name → outcome, None where the session's end cut it short."""
-        topology, started, threads = affinity.read_topology(), [], {}
-        for number, (name, place, job) in enumerate(asked):
-            config = job["config"]
-            cores = affinity.choose(topology, config["device"].get("threads"))
-            dataset = (config.get("dataset") or {}).get("path")
-            path = os.path.join(self.folder, dataset) if dataset else None
-            job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
-            job["start_cores"] = list(affinity.start_cores(topology, cores, number))
-            job["parent"] = os.getpid()
-            job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
-            file = os.path.join(place, "job.json")
-            write(file, job)
-            build, threads[name] = config["build"], len(cores)
-            command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
-            environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
-            started.append(member(name, command, environment, place, limits[name] or {}))
-        with open(TIMING_LOCK, "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            found = supervise(started, self.deadline)
-        return {
-            name: outcome and dict(outcome, threads=threads[name])
-            for name, outcome in found.items()
-        }
-
-    def pack(self, always=False):
-        """Everything so far as one file, for machines that give few files back."""
-        recent = time.monotonic() - self.packed < PACK_SECONDS
-        if not self.options.pack or (recent and not always):
-            return
-        partial = self.options.pack + ".new"
-        with tarfile.open(partial, "w:gz") as archive:
-            archive.add(self.out, arcname="out")
-        os.replace(partial, self.options.pack)
-        self.packed = time.monotonic()
-
-    def _outcomes(self, name):
-        folder = os.path.join(self.out, name)
-        for started in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            path = os.path.join(folder, started, "outcome.json")
-            if os.path.exists(path):
-                yield _read(path)
-
-
-def _takes_turns(run):
-    """Whether a run takes turns with the others of its round; not on a GPU."""
-    config = run["config"]
-    turns = (config.get("measure") or {}).get("turns", True)
-    return bool(run.get("round") and turns and config["device"]["kind"] != "gpu")
-
-
-def _cell(planned, name):
-    """(build, the run's name without its repeat): what takes the same time."""
-    return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name
-
-
-def _kind(name):
-    """``certificates``, ``probes``, or None of a run."""
-    return os.path.dirname(name) or None
 
 
 def _options(arguments):
@@ -400,20 +112,15 @@ def _runs(folder):
         return [json.loads(line) for line in file if line.strip()]
 
 
-def _read(path):
-    with open(path) as file:
-        return json.load(file)
-
-
 def _planned(folder, kind):
     """Key → what is to be made; nothing where the bundle says nothing of it."""
     path = os.path.join(folder, kind + ".json")
-    return _read(path) if os.path.exists(path) else {}
+    return read(path) if os.path.exists(path) else {}
 
 
 def _check_files(folder):
     """Every file of the bundle is what was packed, or it ends here."""
-    digests = _read(os.path.join(folder, "bundle.json"))["files"]
+    digests = read(os.path.join(folder, "bundle.json"))["files"]
     for name, digest in sorted(digests.items()):
         with open(os.path.join(folder, name), "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != digest:

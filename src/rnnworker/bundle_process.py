@@ -63,16 +63,6 @@ def supervise(asked, end=None):
     return {one.name: _told(found.get(one.name)) for one in asked}
 
 
-def room():
-    """How many workers may live at the same time: 1.5 GB each of 70 % of what is available."""
-    try:
-        with open("/proc/meminfo") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return max(1, int(0.7 * 1024 * int(lines["MemAvailable"].split()[0]) // 1.5e9))
-    except (OSError, KeyError, ValueError):
-        return 1
-
-
 def _told(outcome):
     if outcome is None or outcome.cut:
         return None
@@ -94,6 +84,11 @@ def environment_of(build, site, threads):
     environment["PYTHONUNBUFFERED"] = "1"
     environment.update(carried.variables(build, site))
     return environment
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
 
 
 def write(path, data):

@@ -10,7 +10,7 @@ import traceback
 
 import numpy
 
-from rnnworker import applied, attest, canonical, data, frameworks, precision, reference
+from rnnworker import applied, attest, canonical, frameworks, precision, reference
 
 STEPS = 20
 TRAINED_STEPS = 60
@@ -44,10 +44,10 @@ def certify(job, events, phases):
                 except Exception as error:  # one that fails is no verdict on the others
                     traceback.print_exc()
                     tried.pop(name, None)
-                    found[name] = nothing("failed", _told(error))
+                    found[name] = nothing("failed", applied.told(error))
             # One that cannot be built cannot take a step either.
             if found[name].get("status") != "failed" or name in tried:
-                one = Applied(job, entry["rnn"], arrays)
+                one = applied.Applied(job, entry["rnn"], arrays)
                 found[name]["applied"] = {job["device"]: one.measure(tolerance["gradients"])}
                 arrays = one.arrays
         # Told at once: one that never ends must not take the others' verdicts with it.
@@ -115,10 +115,6 @@ def judged(measured, tolerance):
 def nothing(status, why):
     empty = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
     return dict(dict.fromkeys(empty), status=status, why=why)
-
-
-def _told(error):
-    return " ".join("{}: {}".format(type(error).__name__, error).split())[:500]
 
 
 def pairs(tried, found, tolerance):
@@ -206,7 +202,7 @@ class Tried:
         probed = self._probe_layers()
         session.load_weights(self.weights)
         started = canonical.digest(session.dump_weights()) == canonical.digest(self.weights)
-        batches = _batches(session.arrays, self.config, STEPS)
+        batches = applied.first_batches(session.arrays, self.config, STEPS)
         curve = [session.train_batch(*batch) for batch in batches]
         kernel = session.attest() if hasattr(session, "attest") else None
         session.reset()
@@ -267,39 +263,6 @@ class Tried:
             "gradients": max(errors["gradients"]),
             "round_trip": exact,
         }
-
-
-class Applied:
-    """The steps that one implementation applies, in a model of its own."""
-
-    def __init__(self, job, rnn, arrays=None):
-        self.job, self.arrays = job, arrays
-        self.config = applied.with_sgd(dict(job["config"], rnn=rnn))
-
-    def measure(self, tolerance):
-        """What `applied.measure` gives and ``why``: None, or why nothing was measured."""
-        try:
-            session = frameworks.open_session(self.config, self.job["threads"])
-            if self.arrays is None:
-                session.load_data(self.job["dataset"], self.job.get("pinned_md5"))
-                self.arrays = session.arrays
-            session.arrays = self.arrays
-            session.build()
-            session.load_weights(canonical.initial(session.layers(), self.config["seed"]))
-            batches = _batches(self.arrays, self.config, applied.STEPS)
-            return dict(applied.measure(session, batches, tolerance), why=None)
-        except Exception as error:  # one that fails is no verdict on the others
-            traceback.print_exc()
-            empty = {"steps": 0, "off": None, "worst": None}
-            return dict(empty, threads=self.job["threads"], why=_told(error))
-
-
-def _batches(arrays, config, steps):
-    """(x, y) of the first `steps` training batches, from the start again where there are fewer."""
-    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
-    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
-    for chosen in numpy.split(order, steps):
-        yield x[chosen], y[chosen]
 
 
 def _largest(ours, theirs):

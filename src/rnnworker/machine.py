@@ -177,8 +177,13 @@ def _caches():
     return caches
 
 
-def _memory():
-    match = re.search(r"MemTotal:\s+(\d+) kB", _read("/proc/meminfo") or "")
+def available_memory(file="/proc/meminfo"):
+    """The bytes that may be taken without swapping; None where nobody says."""
+    return _memory("MemAvailable", file)
+
+
+def _memory(name="MemTotal", file="/proc/meminfo"):
+    match = re.search(name + r":\s+(\d+) kB", _read(file) or "")
     return int(match.group(1)) * 1024 if match else None
 
 

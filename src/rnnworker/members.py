@@ -38,7 +38,6 @@ class Outcome:
     - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: numbers of the turn and of
       its cycle from 0, who had the turn before it (None: nobody), and the CPU seconds that each
       member which waited used meanwhile, by name.
-    - `companions`: who else was in its round, by name.
     """
 
     def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start"):
@@ -47,7 +46,6 @@ class Outcome:
         self.over_limit, self.phase = over_limit, phase
         self.cut = False
         self.turns = []
-        self.companions = []
 
 
 class Member:

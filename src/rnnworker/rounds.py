@@ -20,6 +20,22 @@ from rnnworker.turn_order import cycles
 
 # Where Python has no pidfd_open, a process that left its pipe to a child is noticed by looking.
 LOOK_SECONDS = 1.0
+GUESS_BYTES = 1500000000  # of a run that nobody has measured
+SHARE = 0.7  # of the memory that is available
+MOST = 16
+
+
+def takes_turns(config):
+    """Whether a run with `config` takes turns with others. Not on a GPU: whether two contexts on
+    one card disturb one another is not known before it is measured on a real one."""
+    wanted = (config.get("measure") or {}).get("turns", True)
+    return bool(wanted) and config["device"].get("kind") != "gpu"
+
+
+def room(available, each=GUESS_BYTES):
+    """How many runs of `each` bytes may live at the same time where `available` bytes are free;
+    None: nobody knows."""
+    return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
 
 
 def supervise(members, seed=0, end=None, parse=None, at_once=None):
@@ -42,8 +58,6 @@ def supervise(members, seed=0, end=None, parse=None, at_once=None):
             one.hang_up()
         for one in running:
             one.finish()
-    for one in running:
-        one.outcome.companions = [each.name for each in members if each.name != one.name]
     return {one.name: one.outcome for one in running}
 
 

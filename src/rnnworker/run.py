@@ -82,7 +82,7 @@ def _run(job, events, phases, turns):
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
     started = []
-    turns.before_the_first(lambda: _on_its_cores(job, events, session))
+    _move(job, events, session)
     with phases.phase("train", timed=True) as details:
         # What came before trained, too; what is reported starts from the canonical weights.
         details.update(
@@ -118,14 +118,15 @@ def _timed(call):
 
 
 def _pin(job):
-    """Until its first turn a run is on `start_cores`, as many as its own: those of a round start
-    side by side."""
+    """Until its training a run is on `start_cores`, as many as its own: those of a round start side
+    by side."""
     cores = job.get("start_cores") or job.get("cores")
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
 
 
-def _on_its_cores(job, events, session):
+def _move(job, events, session):
+    """To the cores that it is timed on."""
     if job.get("start_cores", job.get("cores")) == job.get("cores"):
         return
     affinity.move(job["cores"])

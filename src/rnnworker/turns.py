@@ -27,12 +27,7 @@ class Turns:
 
     def __init__(self, events):
         self._events = events
-        self._first = []
         self.begin(None)
-
-    def before_the_first(self, call):
-        """Has `call` called once, before the first turn is asked for."""
-        self._first.append(call)
 
     def begin(self, phase):
         """A phase begins, outside of any turn."""
@@ -42,8 +37,6 @@ class Turns:
 
     def take(self, **told):
         """Ends the turn that it has, and waits for the next one. `told` goes to the supervisor."""
-        while self._first:
-            self._first.pop(0)()
         start, second_start = time.monotonic(), second_clock() or 0.0
         self.end()
         line = self._events.gate(phase=self._phase, **told)

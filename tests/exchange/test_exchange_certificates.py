@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.exchange.outcomes import certificates_in
-from rnnworker import bundle
+from rnnworker import bundle, bundle_session
 
 # Takes the place of the worker: says which device it was asked for, and with how many threads.
 WORKER = """
@@ -32,7 +32,7 @@ def device(name: str, threads: int) -> dict:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "timing.lock"))
     config = {
         "device": device("cpu_1", 1),
         "build": {"name": "b", "framework": "fake"},

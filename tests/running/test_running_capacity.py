@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running.capacity import GUESS_BYTES, available_bytes, most, sittings
+from rnnbench.running.capacity import available_bytes, most, sittings
+from rnnworker.rounds import GUESS_BYTES
 
 GB = 10**9
 

@@ -14,12 +14,14 @@ from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, read_record, records_of, stands
 from rnnbench.running import capacity
-from rnnbench.running import round as measuring
+from rnnbench.running import sitting as measuring
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker import members
+from rnnworker.rounds import GUESS_BYTES
+from tests.running.alone import slept_in_turns
 from tests.running.test_running_train import planned
 
 EPOCH = 0.1  # seconds, of 20 steps
@@ -51,19 +53,6 @@ def together(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict
     return {record.choices["rnn"]: record for record in records.values()}
 
 
-def turns_of(record: Record) -> list[tuple[float, float]]:
-    """(seconds measured, seconds slept by their own reading) of its turns within an epoch."""
-    steps = record.phase("train").details["slept"]["step"]
-    columns = (record.turns[name] for name in ("start", "seconds", "steps"))
-    found = []
-    for start, seconds, count in zip(*columns, strict=True):
-        own = [took for began, took in steps if start <= began < start + seconds]
-        if len(own) == count:
-            found.append((seconds, sum(own)))
-    assert len(found) > 3
-    return found
-
-
 def test_members_take_turns_and_their_ratios_are_the_known_ones(place: Place) -> None:
     cell, slow = run("cell", epoch_seconds=1.1 * EPOCH), run("slow", epoch_seconds=2 * EPOCH)
     lines = [run("keras"), cell, run("same"), slow]
@@ -76,7 +65,7 @@ def test_members_take_turns_and_their_ratios_are_the_known_ones(place: Place) ->
         assert not records[rnn].round["companion"]
     for record in records.values():
         assert record.turns["turn"] and len(record.epochs) == 8
-        excess = [seconds / slept - 1 for seconds, slept in turns_of(record)]
+        excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
         waited = record.phase("train").details["waited"]
         assert waited > EPOCH, "the others' turns are in its phase"
@@ -224,7 +213,7 @@ def test_a_new_cell_is_compared_with_its_own_companion(place: Place) -> None:
 def test_more_members_than_memory_has_room_for_meet_the_reference_all(
     place: Place, monkeypatch
 ) -> None:
-    monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * capacity.GUESS_BYTES / 0.7))
+    monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
     lines = [run("keras"), run("cell"), run("block")]
     records = together(place, *lines)
     assert records["cell"].round["members"] == [lines[0]["name"], lines[1]["name"]]

@@ -15,7 +15,7 @@ from rnnbench.commands import retry
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
-from rnnbench.running import round as measuring
+from rnnbench.running import sitting as measuring
 from rnnbench.running import train as room
 from rnnbench.running.train import Place, main_label, read_round
 from rnnworker import members

@@ -95,19 +95,19 @@ import json, os, sys
 asked = json.loads(sys.argv[1])
 sys.path.insert(0, asked["source"])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-from rnnworker import canonical, certify, frameworks
+from rnnworker import applied, canonical, frameworks
 from rnnworker.events import Events
 from rnnworker.turns import Turns
 config = asked["config"]
 job = {"config": config, "device": "cpu_1", "threads": 1, "dataset": asked["data"]}
-applied = certify.Applied(job, config["rnn"]).measure(1e-4)
+found = applied.Applied(job, config["rnn"]).measure(1e-4)
 session = frameworks.open_session(config, 1)
 session.load_data(asked["data"])
 session.build()
 session.load_weights(canonical.initial(session.layers(), 0))
 epochs = []
 session.fit(lambda epoch: epochs.append(epoch), None, Turns(Events(2)))
-print("FOUND " + json.dumps({"applied": applied, "val_acc": float(epochs[-1]["val_acc"])}))
+print("FOUND " + json.dumps({"applied": found, "val_acc": float(epochs[-1]["val_acc"])}))
 """
 
 

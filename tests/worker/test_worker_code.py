@@ -115,7 +115,7 @@ def test_comments_docstrings_and_blank_lines_rerun_nothing(
     [
         ("data.py", "100003", "100019"),
         ("run.py", "FAILED_IN_RUN = 3", "FAILED_IN_RUN = 4"),
-        ("frameworks/keras_session.py", "verbose=0", "verbose=1"),
+        ("frameworks/keras_training.py", "verbose=0", "verbose=1"),
         ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
         ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
         ("frameworks/batches.py", "return", "assert True\n    return"),
@@ -162,7 +162,7 @@ def test_a_file_that_a_run_does_not_reach_reruns_nothing(worker: Path, name: str
 
 def test_a_run_without_keras_reaches_nothing_of_it(worker: Path) -> None:
     before = digest("fake", "fake")
-    edit(worker / "frameworks/keras_session.py", "verbose=0", "verbose=1")
+    edit(worker / "frameworks/keras_training.py", "verbose=0", "verbose=1")
     assert digest("fake", "fake") == before
 
 

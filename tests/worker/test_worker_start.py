@@ -144,7 +144,7 @@ def test_warm_up_lasts_for_a_time_as_well(
     monkeypatch, step: float, resets_dropout: bool, steps: int, least: int, most: int
 ) -> None:
     session = Clocked(step, resets_dropout)
-    monkeypatch.setattr("rnnworker.frameworks.keras_session.time.monotonic", lambda: session.now)
+    monkeypatch.setattr("rnnworker.frameworks.keras_training.time.monotonic", lambda: session.now)
     assert least <= session.warm_up(steps, 0.5) <= most
     assert 0.5 <= session.now < max(1.0, 0.2 + steps * step)
     assert session.called[: 3 if steps else 2] == [*["train"] * bool(steps), "evaluate", "predict"]

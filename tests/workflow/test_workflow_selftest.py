@@ -16,6 +16,7 @@ from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
 from rnnbench.tables.stats import mean_interval
 from tests.conftest import Project, make_project, turns
+from tests.running.alone import slept_in_turns
 
 EPOCH_SECONDS = {"fake_slow": 0.30, "fake_middle": 0.20, "fake_fast": 0.10}
 SAMPLES, STEPS = 1000, 20
@@ -45,19 +46,6 @@ def excess(measured: Sequence[float], slept: Sequence[float]) -> float:
     clock itself. A busy host wakes a sleeper late, which lengthens both; only what it does to a
     process between the two readings of one clock differs, and that is not in all of them."""
     return min(mine / own - 1 for mine, own in zip(measured, slept, strict=True))
-
-
-def slept_in_turns(record) -> list[tuple[float, float]]:
-    """(seconds measured, seconds slept by their own reading) of the turns that ended in the epoch
-    in which they began."""
-    steps = record.phase("train").details["slept"]["step"]
-    columns = (record.turns[name] for name in ("start", "seconds", "steps"))
-    found = []
-    for start, seconds, count in zip(*columns, strict=True):
-        own = [took for began, took in steps if start <= began < start + seconds]
-        if len(own) == count:
-            found.append((seconds, sum(own)))
-    return found
 
 
 def test_measured_times_are_the_known_ones(records) -> None:

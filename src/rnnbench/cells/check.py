@@ -18,6 +18,7 @@ SMALLEST = {
     "measure.warmup_steps": 0,
     "measure.evaluate_calls": 0,
     "measure.predict_calls": 0,
+    "limits.members": 1,
     "limits.memory_bytes": 2**27,
 }
 # Dotted key → the smallest number that makes sense.

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 
 from rnnbench.cells.cell import Cell, name_of
+from rnnworker.rounds import takes_turns
 
 ALWAYS = {"rnn"}  # implementations are compared in every experiment
 OF_A_JOB = {"device"}  # on a cluster a job has one
@@ -16,8 +17,7 @@ def round_of(cell: Cell, reference: Mapping[str, str], on_cluster: bool) -> str:
     """The name of the round of `cell`: what its runs have in common. They differ in nothing but the
     implementation with its options, the axes that `reference` names, and their alias. A run on a
     GPU, and one with ``measure.turns: false``, is a round of its own."""
-    turns = (cell.config.get("measure") or {}).get("turns", True)
-    if cell.config["device"].get("kind") == "gpu" or not turns:
+    if not takes_turns(cell.config):
         return cell.name
     apart = ALWAYS | set(reference)
     if on_cluster:

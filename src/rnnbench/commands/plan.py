@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from rnnbench.cells.cell import cell_of
 from rnnbench.errors import RecordError
 from rnnbench.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
 from rnnbench.planning import Plan, Run, make_plan
@@ -110,7 +111,14 @@ def _as_past(record: Record, path: Path) -> Past:
         wall_seconds=float(wall) if isinstance(wall, int | float) else None,
         bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
         value=value_of(record) if usable else None,
+        company=_company(record),
     )
+
+
+def _company(record: Record) -> tuple[str, ...]:
+    about = record.round or {}
+    members = about["members"] if about.get("effect") is not None else ()
+    return tuple(sorted(map(cell_of, members)))
 
 
 def _environments(plan: Plan, root: Path) -> int:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Mapping], wanted: Sequence[Mapping], place: Place, label: str, name: str
 ) -> None:
+    checked = cache(lambda path, dataset: checked_md5(place.root, path, dataset))
     records = measure(
         wanted,
         place,
@@ -62,7 +64,7 @@ def _measure(
         name=name,
         reference=_reference(planned, place),
         mirror=_mirror(place),
-        pinned_md5={run["name"]: check_dataset(place.root, run) for run in wanted},
+        pinned_md5={run["name"]: checked(*_dataset_of(run)) for run in wanted},
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
@@ -125,13 +127,23 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def check_dataset(root: Path, planned: Mapping) -> str | None:
-    """The md5 that ``data.dvc`` pins the run's dataset to, verified; None for a user's file."""
-    path = planned["config"]["dataset"].get("path")
+    """As `checked_md5`, of the dataset of a planned run or certificate."""
+    return checked_md5(root, *_dataset_of(planned))
+
+
+def checked_md5(root: Path, path: str | None, name: str) -> str | None:
+    """The md5 that ``data.dvc`` pins the dataset `name` at `path` to, verified; None for a user's
+    file."""
     pins = pinned(root)
     if path not in pins:
         return None
-    verify(root / path, pins[path], planned["config"]["dataset"]["name"])
+    verify(root / path, pins[path], name)
     return pins[path].md5
+
+
+def _dataset_of(planned: Mapping) -> tuple[str | None, str]:
+    dataset = planned["config"]["dataset"]
+    return dataset.get("path"), dataset["name"]
 
 
 def _summary(record: Record) -> str:

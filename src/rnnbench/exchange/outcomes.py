@@ -21,23 +21,24 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
     """Each whole outcome below ``out/`` as (record, folder of its events and log). Runs that
     were killed from outside leave no record, as everywhere."""
     planned = _plan(folder / "plan.jsonl")
-    paths = sorted(folder.glob("out/*/*/outcome.json"))
-    rounds = _rounds({path: read_json(path) for path in paths})
-    for path in paths:
-        data = read_json(path)
+    found = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
+    try:
+        rounds = _rounds(found)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RecordError(f"holds no outcome of a bundle ({error}).", where=str(folder)) from error
+    for path, data in found.items():
         try:
             run = planned[data["name"]]
             if data["digest"] != run["digest"]:
                 raise RecordError("was measured from another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
-            outcome = _outcome(path, data)
             record = assembled(
                 run,
                 place,
                 data["hardware"],
                 data["started"],
-                outcome,
+                _outcome(path, data),
                 data["finished"],
                 log_tail=memory.tail(path.with_name("log")),
                 round_=rounds.get(path),
@@ -47,31 +48,28 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
         yield record, path.parent
 
 
-def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
+def _rounds(found: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
     """Outcome → the ``round`` of its record, for those that took turns with others."""
-    together: dict[str, dict[Path, Any]] = {}
-    for path, data in outcomes.items():
-        about = data.get("round") if isinstance(data, dict) else None
-        if isinstance(about, dict) and len(about.get("members") or ()) > 1:
-            together.setdefault(str(about.get("id")), {})[path] = data
-    found = {}
-    for paths in together.values():
-        turns = {}
-        for path, data in paths.items():
-            outcome = _outcome(path, data)
-            turns[str(path)] = effects.turns(outcome.events, outcome.turns)
+    together: dict[str, dict[str, Path]] = {}
+    for path, data in found.items():
+        about = data.get("round") or {}
+        if len(about.get("members", ())) > 1:
+            together.setdefault(about["id"], {})[data["name"]] = path
+    rounds = {}
+    for identity, paths in together.items():
+        outcomes = {name: _outcome(path, found[path]) for name, path in paths.items()}
+        turns = {name: effects.turns(one.events, one.turns) for name, one in outcomes.items()}
         compared = effects.effects(turns)
-        for path, data in paths.items():
-            effect, cycles = compared.get(str(path), (None, 0))
-            machine = data["hardware"]["machine"]
-            found[path] = {
-                "id": f"{machine}/{data['round']['id']}",
-                "members": list(data["round"]["members"]),
+        for name, path in paths.items():
+            effect, cycles = compared.get(name, (None, 0))
+            rounds[path] = {
+                "id": f"{found[path]['hardware']['machine']}/{identity}",
+                "members": list(found[path]["round"]["members"]),
                 "companion": False,
                 "effect": effect,
                 "cycles": cycles,
             }
-    return found
+    return rounds
 
 
 def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rnnbench.running import memory
-
-GUESS_BYTES = 1_500_000_000  # of a run that nobody has measured
-SHARE = 0.7  # of the memory that is available
-MOST = 16  # `limits.members` of a config says otherwise
+from rnnworker import machine, rounds
 
 Planned = Mapping[str, Any]
 
@@ -26,9 +22,9 @@ def sittings(
     which nothing is compared without. A run that is to be measured alone (``measure.turns: false``)
     is a group of its own. `peaks`: bytes that runs like these needed; `available`: bytes, read here
     where not given."""
-    together = [run for run in missing if in_turns(run)]
-    alone = [[run] for run in missing if not in_turns(run)]
-    if reference is None or not in_turns(reference):
+    together = [run for run in missing if rounds.takes_turns(run["config"])]
+    alone = [[run] for run in missing if not rounds.takes_turns(run["config"])]
+    if reference is None or not rounds.takes_turns(reference["config"]):
         size = most(missing, peaks, available)
         return alone + [together[i : i + size] for i in range(0, len(together), size)]
     others = [run for run in together if run is not reference]
@@ -41,28 +37,13 @@ def sittings(
 
 def most(runs: Sequence[Planned], peaks: Sequence[int], available: int | None = None) -> int:
     """How many of `runs` may live at the same time."""
-    limits = [(run["config"].get("limits") or {}).get("members") or MOST for run in runs]
-    each = max(peaks, default=GUESS_BYTES)
-    room = available_bytes() if available is None else available
-    fits = MOST if room is None else int(SHARE * room // each)
-    return max(1, min([fits, *limits]))
-
-
-def in_turns(run: Planned) -> bool:
-    """Whether a run trains in turns with others. Not on a GPU: whether two contexts on one card
-    disturb one another is not known before it is measured on a real one."""
-    config = run["config"]
-    wanted = (config.get("measure") or {}).get("turns", True)
-    return bool(wanted) and config["device"].get("kind") != "gpu"
+    limits = [(run["config"].get("limits") or {}).get("members") or rounds.MOST for run in runs]
+    free = available_bytes() if available is None else available
+    return min([rounds.room(free, max(peaks, default=rounds.GUESS_BYTES)), *limits])
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int | None:
     """The memory that may be taken without swapping, and without being more than a job of a cluster
     is allowed. None where nobody says."""
-    found = [memory.limit(proc / "self")]
-    with suppress(OSError, ValueError):
-        for line in (proc / "meminfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                found.append(1024 * int(value.split()[0]))
+    found = (memory.limit(proc / "self"), machine.available_memory(str(proc / "meminfo")))
     return min((one for one in found if one is not None), default=None)

@@ -45,10 +45,8 @@ def why_not_needed(
         if why is None:
             return {}
         whys[cell] = why
-    if not whys:
-        return {}
-    common = next(iter(sorted(whys.values())))
-    return {run["name"]: whys.get(cell_of(run["name"]), common) for run in planned}
+    common = min(whys.values(), default="")  # the reference's, which is compared with nothing
+    return {run["name"]: whys.get(cell_of(run["name"]), common) for run in planned if whys}
 
 
 def rule_of(place: Place) -> Repeats | None:

@@ -76,8 +76,6 @@ def time(
     against = references(keys_of(frame), reference)
     rows = []
     for key, runs in cells.items():
-        if runs["companion"].all():
-            continue
         cell, wanted = dict(zip(KEY, key, strict=True)), against[key]
         base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
         equal = ("", "")
@@ -128,7 +126,8 @@ def compare(runs: Rows, base: Rows, spread: Spread | None = None, among: int = 1
     place of 89 and make no fewer headlines wrong.
     """
     rounds = common_rounds(runs, base)
-    if len(rounds) > 1 or (rounds and min(map(_count, (runs, base))) == 1):
+    fewest = min(int((~side["companion"]).sum()) for side in (runs, base))
+    if len(rounds) > 1 or (rounds and fewest == 1):
         (a, blocks_a), (b, blocks_b) = (_effects(side, rounds) for side in (base, runs))
         return _in_turns(_compared(a, b, blocks_a, blocks_b, spread, among), len(rounds))
     base, runs = own_runs(base), own_runs(runs)
@@ -167,10 +166,6 @@ def common_rounds(runs: Rows, base: Rows) -> set[str]:
 def own_runs(runs: Rows) -> Rows:
     """`runs` without those that are there for others to be compared with."""
     return {name: column[~runs["companion"]] for name, column in runs.items()}
-
-
-def _count(runs: Rows) -> int:
-    return int((~runs["companion"]).sum())
 
 
 def _effects(runs: Rows, rounds: set[str]) -> tuple[list[float], list[str]]:

@@ -61,4 +61,6 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
         values[phase] = rows["call_seconds"].reindex(values.index)
     values["suspect"] = values["verdict"] == "suspect"
     values["not_learning"] = values["not_learning"] == 1
+    if companions:  # one whose cell has no run of its own stands for nothing
+        values = values[~values.groupby(CELL, sort=False)["companion"].transform("all")]
     return values.reset_index()

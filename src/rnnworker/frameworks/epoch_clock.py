@@ -15,7 +15,7 @@ def short_name(name):
 
 def epoch_clock(keras):
     class EpochClock(keras.callbacks.Callback):
-        """Tells `steps` of the epochs of ``fit``; validates between epochs, timed apart; ends a
+        """Tells `clock` of the epochs of ``fit``; validates between epochs, timed apart; ends a
         training whose loss is not finite.
 
         The first `lead_in` epochs have one step each and are not timed: ``fit`` makes its iterator
