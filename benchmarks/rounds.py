@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/rounds.py [--rounds 60]
 
-One experiment with four builds that are the same but for a variable: `a` and `b` train as they are,
-in `slow2` and `slow10` each step spends 2 and 10 % of its own time in a loop. Each three (and five)
+One experiment with four implementations that are the same layer: `a` and `b` train as they are, in
+`slow2` and `slow10` each step spends 2 and 10 % of its own time in a loop. Each three (and five)
 consecutive rounds are what an experiment of three (five) repeats is; they are compared by the
 report's own table. Stopped, the same command goes on.
 """
@@ -33,55 +33,56 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
     options = parser.parse_args()
-    write_builds(options.folder)
+    write_choices(options.folder)
     text = (
         "title: A against A, and known differences\nprobe: false\ngrids:\n"
         f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
-        f" rnn=keras device=cpu_1 build={','.join(SLOWER)} repeat=range({options.rounds})\n"
-        "reference: {build: a}\n"
+        f" device=cpu_1 rnn={','.join(SLOWER)} repeat=range({options.rounds})\n"
+        "reference: {rnn: a}\n"
     )
     report(measured("rounds", options.folder, text))
     return 0
 
 
-def write_builds(folder: Path) -> None:
-    (folder / "build").mkdir(parents=True, exist_ok=True)
+def write_choices(folder: Path) -> None:
+    (folder / "rnn").mkdir(parents=True, exist_ok=True)
     for name, share in SLOWER.items():
-        (folder / f"build/{name}.yaml").write_text(
-            "framework: keras3_tensorflow\npython: null\n"
-            f"environment: {{SLOWER: '{share}', PYTHONPATH: '{ROOT / 'src'}'}}\n"
+        (folder / f"rnn/{name}.yaml").write_text(
+            f"implementation: keras\nkernels: [while]\nslower: {share}\n"
         )
 
 
 def report(records: Sequence[Record]) -> None:
     print("\n| build | rounds in a series | series | shown as different | ratio, all | |")
     print("|:--|--:|--:|--:|--:|:--|")
-    for build, size in itertools.product(("b", "slow2", "slow10"), (3, 5)):
+    for rnn, size in itertools.product(("b", "slow2", "slow10"), (3, 5)):
         shown, halves = [], []
         for _, members in series(records, size):
-            row = row_of(members, build)
+            row = row_of(members, rnn)
             shown.append(bool(row["shown_different"]))
             halves.append(math.log(row["speedup_high"] / row["speedup_low"]) / 2)
-        whole = row_of(records, build)
+        if not shown:
+            continue
+        whole = row_of(records, rnn)
         print(
-            f"| {build} | {size} | {len(shown)} | {sum(shown)} | {whole['speedup']:.4f} "
+            f"| {rnn} | {size} | {len(shown)} | {sum(shown)} | {whole['speedup']:.4f} "
             f"({whole['speedup_low']:.4f}–{whole['speedup_high']:.4f}) "
             f"| intervals ± {statistics.median(halves):.2%} |"
         )
     print()
-    for build in ("b", "slow2", "slow10"):
-        logs = [math.log(row_of(members, build)["speedup"]) for _, members in series(records, 1)]
-        print(f"log ratio a / {build}, round to round: {statistics.stdev(logs):.2%}")
-    own = [r for r in records if r.choices["build"] == "a" and r.verdict.status != "void"]
+    for rnn in ("b", "slow2", "slow10"):
+        logs = [math.log(row_of(members, rnn)["speedup"]) for _, members in series(records, 1)]
+        print(f"log ratio a / {rnn}, round to round: {statistics.stdev(logs):.2%}")
+    own = [r for r in records if r.choices["rnn"] == "a" and r.verdict.status != "void"]
     times = [math.log(run_value([epoch.seconds for epoch in r.epochs])) for r in own]
     print(f"seconds of a, round to round: {statistics.stdev(times):.2%}")
     suspect = sum(record.verdict.status == "suspect" for record in records)
     print(f"{len(records)} runs, {suspect} of them suspect")
 
 
-def row_of(records: Sequence[Record], build: str) -> dict:
-    table = time_table(tidy(records), {"build": "a"})
-    return table.set_index("build").loc[build].to_dict()
+def row_of(records: Sequence[Record], rnn: str) -> dict:
+    table = time_table(tidy(records), {"rnn": "a"})
+    return table.set_index("rnn").loc[rnn].to_dict()
 
 
 def series(records: Sequence[Record], size: int) -> list[tuple[int, list[Record]]]:

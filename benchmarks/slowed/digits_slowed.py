@@ -1,6 +1,5 @@
-"""digits_rnn whose training step takes SLOWER (a share, of the environment) more than it would."""
+"""digits_rnn whose training step takes `rnn.slower` (a share) more than it would."""
 
-import os
 import time
 
 from rnnworker.models import digits_rnn
@@ -8,7 +7,7 @@ from rnnworker.models import digits_rnn
 
 def build(keras, recurrent, config):
     model = digits_rnn.build(keras, recurrent, config)
-    make, share = model.make_train_function, float(os.environ["SLOWER"])
+    make, share = model.make_train_function, config["rnn"]["slower"]
 
     def made(force=False):
         fresh = force or model.train_function is None

@@ -1,4 +1,5 @@
-"""``python path/to/rnnworker RUN.json``: one run, in the environment of this interpreter.
+"""``python path/to/rnnworker RUN.json``: one run, in the environment of this interpreter
+(``--import``: several, see `importer`).
 
 Started by its folder's path, not by ``-m``: the folder that holds this package may be the
 site-packages of the conductor, which must not be on the path of the build under test.
@@ -23,6 +24,10 @@ def _load_package():
 if __name__ == "__main__":
     if "rnnworker" not in sys.modules:
         _load_package()
+    if sys.argv[1] == "--import":
+        from rnnworker.importer import main
+
+        sys.exit(main(sys.argv[2:]))
     from rnnworker.run import main
 
     sys.exit(main(sys.argv[1:]))

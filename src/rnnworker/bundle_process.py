@@ -49,10 +49,10 @@ def lack(build, python, environment):
     )
 
 
-def member(name, command, environment, place, limits):
+def member(name, command, environment, place, limits, forks=False):
     """The worker that leaves its files in the folder `place`, to be supervised."""
     log, events = (os.path.join(place, name) for name in ("log", "events.jsonl"))
-    return members.Member(name, command, environment, log, events, limits)
+    return members.Member(name, command, environment, log, events, limits, forks=forks)
 
 
 def supervise(asked, end=None):

@@ -237,7 +237,8 @@ class Session:
             build, threads[name] = config["build"], len(cores)
             command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
             environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
-            started.append(member(name, command, environment, place, limits[name] or {}))
+            forks = "mode" not in job and rounds.may_fork(config)
+            started.append(member(name, command, environment, place, limits[name] or {}, forks))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             found = supervise(started, self.deadline)

@@ -61,6 +61,8 @@ class Member:
     - `inherit`: file descriptors (locks) that it holds too.
     - `on_event`, `on_handshake`: called with each event, and with all events while it waits at a
       handshake.
+    - `forks`: whether it may be forked from an importer (`rounds.may_fork`). The last word of its
+      command is its job file then.
     """
 
     def __init__(
@@ -74,10 +76,12 @@ class Member:
         inherit=(),
         on_event=lambda event: None,
         on_handshake=lambda events: None,
+        forks=False,
     ):
         self.name, self.command, self.environment = name, command, environment
         self.log, self.events_file, self.limits = log, events_file, limits
         self.inherit, self.on_event, self.on_handshake = inherit, on_event, on_handshake
+        self.forks = forks
 
 
 def event_of(line):
@@ -92,7 +96,7 @@ def event_of(line):
 class Running:
     """A member's process and what is known of it. It `works`, `waits` at the gate, or has ended."""
 
-    def __init__(self, member, parse):
+    def __init__(self, member, parse, importer=None):
         self.member, self.name, self.parse = member, member.name, parse
         self.outcome = Outcome()
         self.works, self.waits = True, False
@@ -104,18 +108,7 @@ class Running:
         self.kept = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
         self.reader, writer = os.pipe()
         try:
-            with open(str(member.log), "ab") as output:
-                self.process = subprocess.Popen(
-                    member.command,
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=output,
-                    env=dict(
-                        member.environment, RNNWORKER_EVENTS=str(writer), RNNWORKER_HANDSHAKE="1"
-                    ),
-                    pass_fds=(writer,) + tuple(member.inherit),
-                    start_new_session=True,
-                )
+            self.process = importer.fork(member, writer) if importer else _started(member, writer)
         except BaseException:
             self.kept.close()
             os.close(self.reader)
@@ -124,7 +117,9 @@ class Running:
             os.close(writer)
         self._pipe = select.poll()
         self._pipe.register(self.reader, select.POLLIN | select.POLLHUP)
-        if hasattr(os, "pidfd_open"):
+        if importer:
+            self.pidfd = self.process.ended
+        elif hasattr(os, "pidfd_open"):
             self.pidfd = os.pidfd_open(self.process.pid)
         self._begin("start")
 
@@ -239,6 +234,19 @@ class Running:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(words.encode("ascii") + b"\n")
             self.process.stdin.flush()
+
+
+def _started(member, writer):
+    with open(str(member.log), "ab") as output:
+        return subprocess.Popen(
+            member.command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=dict(member.environment, RNNWORKER_EVENTS=str(writer), RNNWORKER_HANDSHAKE="1"),
+            pass_fds=(writer,) + tuple(member.inherit),
+            start_new_session=True,
+        )
 
 
 def _end(process):

@@ -15,6 +15,8 @@ import selectors
 import time
 
 from rnnworker import turn_length
+from rnnworker.forked import Importers
+from rnnworker.frameworks.names import FORKS
 from rnnworker.members import Running, event_of
 from rnnworker.turn_order import cycles
 
@@ -30,6 +32,15 @@ def takes_turns(config):
     one card disturb one another is not known before it is measured on a real one."""
     wanted = (config.get("measure") or {}).get("turns", True)
     return bool(wanted) and config["device"].get("kind") != "gpu"
+
+
+def may_fork(config):
+    """Whether runs with `config` may be forked from one process that has imported their framework:
+    where that was shown to change nothing (`FORKS`), never with a GPU, and never through a
+    launcher, which may have process numbers and descriptors of its own."""
+    build = config["build"]
+    cpu = config["device"].get("kind") == "cpu"
+    return cpu and build["framework"] in FORKS and not build.get("command")
 
 
 def room(available, each=GUESS_BYTES):
@@ -50,22 +61,24 @@ def supervise(members, seed=0, end=None, parse=None, at_once=None):
 
     Raises `OSError` where a process cannot be started; then none is left.
     """
-    running = []
+    running, importers = [], Importers(members)
     try:
-        _Round(members, running, seed, end, parse or event_of, at_once).attend()
+        _Round(members, running, importers, seed, end, parse or event_of, at_once).attend()
     finally:
         for one in running:
             one.hang_up()
         for one in running:
             one.finish()
+        importers.finish()
     return {one.name: one.outcome for one in running}
 
 
 class _Round:
     """The loop over all members of a round; those that were started are put into `running`."""
 
-    def __init__(self, members, running, seed, end, parse, at_once):
+    def __init__(self, members, running, importers, seed, end, parse, at_once):
         self.planned, self.running, self.end = list(members), running, end
+        self.importers = importers
         self.parse, self.at_once = parse, at_once or len(self.planned)
         self.alone, self.length = len(self.planned) == 1, None
         self.stream = random.Random(seed)
@@ -85,20 +98,37 @@ class _Round:
                 self._give_turn()
                 for key, _ in selector.select(self._patience(now)):
                     key.data.read(selector)
-                for one in self.running:
+                for one in self.running + self.importers.importing():
                     one.check_limit(selector)
 
     def _start(self, selector):
         """Starts those for whom there is room; returns whether anybody lives."""
-        while self.planned and sum(one.works for one in self.running) < self.at_once:
-            one = Running(self.planned.pop(0), self.parse)
-            self.running.append(one)
-            one.watch(selector)
-        return any(one.lives for one in self.running)
+        for member in list(self.planned):
+            importing = len(self.importers.importing())
+            if sum(one.works for one in self.running) + importing >= self.at_once:
+                break
+            importer = self.importers.of(member, selector)
+            if importer is None or importer.ready:
+                self.planned.remove(member)
+                one = self._running(member, importer)
+                self.running.append(one)
+                one.watch(selector)
+        return bool(self.planned) or any(one.lives for one in self.running)
+
+    def _running(self, member, importer):
+        try:
+            return Running(member, self.parse, importer)
+        except OSError:
+            if importer is None:
+                raise
+            # Its importer has ended since: it starts by itself.
+            importer.gone = True
+            return Running(member, self.parse)
 
     def _patience(self, now):
         """Seconds until something may be over its limit."""
         moments = [one.deadline for one in self.running if one.works]
+        moments += [one.deadline for one in self.importers.importing()]
         moments += [] if self.end is None else [self.end]
         patience = max(0.0, min(moments) - now) if moments else None
         if hasattr(os, "pidfd_open"):

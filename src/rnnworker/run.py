@@ -1,5 +1,6 @@
 """One run, phase by phase: import, data, build, first step, warm-up, train, evaluate, predict."""
 
+import collections
 import ctypes
 import importlib
 import json
@@ -16,16 +17,20 @@ from rnnworker.phases import Phases
 from rnnworker.turns import Turns
 
 FAILED_IN_RUN = 3
+Imported = collections.namedtuple("Imported", "seconds bytes")
+Imported.__doc__ = """What a forked process has from its importer: the seconds that importing took,
+and the bytes of mapped files that a fork leaves behind until they are used again."""
 
 
-def main(arguments):
+def main(arguments, imported=None):
     """Runs what the JSON file named on the command line describes. Returns the exit code:
-    0, or 3 after an ``error`` event."""
+    0, or 3 after an ``error`` event. `imported`: None where this process was not forked."""
     begin = time.monotonic()
     events = events_module.from_environment()
     with open(arguments[0]) as file:
         job = json.load(file)
-    _die_with_parent(job.get("parent"))
+    if imported is None:
+        die_with_parent(job.get("parent"))
     turns = Turns(events)
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
@@ -34,7 +39,7 @@ def main(arguments):
     events.emit("facts", hardware=machine.fingerprint())
     events.handshake()
     try:
-        _work(job, events, phases, turns)
+        _work(job, events, phases, turns, imported)
     except Exception as error:  # whatever a model or framework raises ends this run, told in full
         traceback.print_exc()
         events.emit(
@@ -42,26 +47,29 @@ def main(arguments):
         )
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory += imported.bytes if imported else 0
     events.emit("facts", measured={"peak_memory_bytes": memory})
     events.emit("finished", begin=begin)
     return 0
 
 
-def _work(job, events, phases, turns):
+def _work(job, events, phases, turns, imported):
     mode = job.get("mode")
     if mode:
         # By its name: what certifies or probes is no part of a run's identity.
         getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
     else:
-        _run(job, events, phases, turns)
+        _run(job, events, phases, turns, imported)
 
 
-def _run(job, events, phases, turns):
+def _run(job, events, phases, turns, imported):
     from rnnworker import canonical, frameworks
 
     config = job["config"]
     measure = config["measure"]
-    with phases.phase("import"):
+    with phases.phase("import") as details:
+        if imported is not None:
+            details["before_fork"] = imported.seconds
         session = frameworks.open_session(config, job["threads"])
     events.emit("facts", environment=session.environment(), measured=session.device_facts())
     with phases.phase("data") as details:
@@ -139,7 +147,7 @@ def _limit_memory(limit):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def _die_with_parent(parent):
+def die_with_parent(parent):
     """Asks the kernel to kill this process when its parent dies (Linux only): the conductor,
     or the launcher of a container or environment that stands between. A conductor that died
     before this line is missed at the first handshake."""

@@ -15,6 +15,7 @@ from rnnbench.running import affinity
 from rnnbench.running.supervise import Event, Outcome, supervise
 from rnnworker.affinity import start_cores
 from rnnworker.members import Member
+from rnnworker.rounds import may_fork
 
 ALONE = "worker"
 THREAD_VARIABLES = (
@@ -90,6 +91,7 @@ def member(
         (timing,),
         on_event,
         on_handshake,
+        forks="mode" not in job and may_fork(job["config"]),
     )
 
 

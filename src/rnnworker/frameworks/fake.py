@@ -160,6 +160,10 @@ class Session:
         return max(0.0, 1.0 + self.times["spread"] * random.Random(key).gauss(0.0, 1.0))
 
 
+def preload(config):
+    """Nothing: a session sleeps for its import."""
+
+
 def _sleep(seconds):
     """Sleeps until the deadline. The last 10 ms are spun, of a short sleep the last one: a busy
     host wakes a sleeper some ms late (2.5 ms were seen). Returns how long it really took, by a

@@ -16,11 +16,7 @@ class Session(KerasSession):
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        # At 0 it says once, as it opens the device, what it was not compiled for.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
-        if config["device"]["kind"] == "cpu":
-            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        set_environment(config)
         with tensorflow_facts.heard() as said:
             import tensorflow
 
@@ -29,7 +25,7 @@ class Session(KerasSession):
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             grow(tensorflow)
             devices = tensorflow.config.list_logical_devices()
-        self._said = said[0]
+        self._said = tensorflow_facts.said_before() + said[0]
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
 
     def import_keras(self, tensorflow):
@@ -142,6 +138,24 @@ class Session(KerasSession):
         gradients = [tensorflow.convert_to_tensor(one).numpy() for one in gradients]
         found = self.recurrent.gradients_to_canonical(layer, gradients[1:])
         return outputs.numpy(), dict(found, x=gradients[0])
+
+
+def preload(config):
+    """Imports what a session needs and runs nothing, so that a process may fork after it."""
+    set_environment(config)
+    with tensorflow_facts.heard() as said:
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+    tensorflow_facts.remember(said[0])
+
+
+def set_environment(config):
+    """What TensorFlow and Keras look for when they are imported."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    # At 0 it says once, as it opens the device, what it was not compiled for.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
+    if config["device"]["kind"] == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
 def grow(tensorflow):

@@ -1,4 +1,5 @@
-"""Which frameworks there are; no part of the identity of a run, which has one of them."""
+"""Which frameworks there are, and which of them may be forked once imported; no part of the
+identity of a run, which has one of them."""
 
 FRAMEWORKS = (
     "keras3_tensorflow",
@@ -9,3 +10,6 @@ FRAMEWORKS = (
     "keras206_tensorflow1",
     "fake",
 )
+
+# Runs that were forked train as fast as those that were started (`benchmarks/forked.py`).
+FORKS = ("keras3_tensorflow", "fake")

@@ -10,6 +10,7 @@ import numpy
 
 from rnnworker.frameworks.packages import installed
 
+_SAID_BEFORE = []
 # TensorFlow 1: "… instructions that this TensorFlow binary was not compiled to use: AVX2 FMA",
 # 1.2 with one line each: "wasn't compiled to use SSE4.1 instructions, but these are available".
 # TensorFlow 2: "To enable the following instructions: AVX2 FMA, in other operations, rebuild".
@@ -96,6 +97,15 @@ def heard():
             said = file.read()
             lines.append(said.decode("utf-8", "replace"))
             os.write(2, said)
+
+
+def remember(said):
+    """Keeps what TensorFlow said when it was imported before a fork, for `said_before`."""
+    _SAID_BEFORE.append(said)
+
+
+def said_before():
+    return "".join(_SAID_BEFORE)
 
 
 def _build_info(tensorflow):

@@ -1,0 +1,114 @@
+"""Workers that were forked from an importer beside workers that were started by themselves: do they
+train as fast, and to the same losses?
+
+    .venv/bin/python benchmarks/forked.py [--rounds 15] [--build current] [--threads 1]
+
+In each round two forked and two started members train the same run in turns. A round's ratio is
+that of the two kinds' effects; the spread within a kind is printed beside it: how much two of
+one kind differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from benchmarks.experiment import ROOT  # noqa: E402
+from rnnbench.builds.environments import prepare  # noqa: E402
+from rnnbench.datasets.provide import provide  # noqa: E402
+from rnnbench.planning import Run, make_plan  # noqa: E402
+from rnnbench.running import effects, worker  # noqa: E402
+from rnnbench.running.supervise import Outcome, supervise  # noqa: E402
+from rnnbench.running.train import timing_lock  # noqa: E402
+from rnnbench.tables.stats import mean_interval  # noqa: E402
+
+KINDS = {"forked_0": True, "forked_1": True, "started_0": False, "started_1": False}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--build", default="current")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    between, forked, started, losses = [], [], [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        run = planned(options, Path(folder))
+        for number in range(options.rounds):
+            began = time.monotonic()
+            outcomes = one_round(run, Path(folder) / str(number), number)
+            found = {name: effect for name, (effect, _) in effects_of(outcomes).items()}
+            a, b, c, d = (found[name] for name in KINDS)
+            between.append(math.exp((a + b - c - d) / 2))
+            forked.append(a - b)
+            started.append(c - d)
+            losses += len({json.dumps(losses_of(one)) for one in outcomes.values()}) == 1
+            print(
+                f"round {number}: forked / started {between[-1]:.4f}, forked apart {a - b:+.4f}, "
+                f"started apart {c - d:+.4f}, {time.monotonic() - began:.1f} s",
+                flush=True,
+            )
+    whole = mean_interval(between)
+    print(
+        f"{options.build}, {options.threads} threads: forked / started {whole.estimate:.4f} "
+        f"({whole.low:.4f}–{whole.high:.4f}), {len(between)} rounds; two forked differ by "
+        f"{rms(forked):.2%}, two started by {rms(started):.2%} (root mean square); the losses of "
+        f"all four were equal in {losses} rounds"
+    )
+    return 0
+
+
+def planned(options: argparse.Namespace, folder: Path) -> Run:
+    (folder / "experiment").mkdir()
+    grid = (
+        f"model=digits_rnn rnn=keras device=cpu_{options.threads} build={options.build}"
+        " model.epochs=20"
+    )
+    text = json.dumps({"title": "Forked", "probe": False, "grids": [grid]})
+    (folder / "experiment/forked.yaml").write_text(text)
+    plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
+    run = next(iter(plan.runs.values()))
+    provide(run.config["dataset"], ROOT)
+    prepare(run.config["build"], ROOT, print)
+    return run
+
+
+def one_round(run: Run, folder: Path, seed: int) -> dict[str, Outcome]:
+    folder.mkdir()
+    with open(timing_lock(), "a") as lock:
+        members = []
+        for place, (name, forks) in enumerate(KINDS.items()):
+            job = worker.job_of(run.config, ROOT, place=place)
+            limits = run.config["limits"]
+            one = worker.member(name, job, ROOT, folder / name, timing=lock.fileno(), limits=limits)
+            one.forks = forks
+            members.append(one)
+        return supervise(members, seed)
+
+
+def effects_of(outcomes: dict[str, Outcome]) -> dict:
+    return effects.effects(
+        {name: effects.turns(one.events, one.turns) for name, one in outcomes.items()}
+    )
+
+
+def losses_of(outcome: Outcome) -> list[float]:
+    return [event["loss"] for event in outcome.events if event["event"] == "epoch"]
+
+
+def rms(values: list[float]) -> float:
+    return math.sqrt(statistics.fmean(value * value for value in values))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
