@@ -130,6 +130,7 @@ def test_keys_that_are_numbers_are_text_as_the_worker_gets_them(
         (["~seed"], "~seed adds or deletes"),
         (["+rnn=keras"], r"\+rnn adds or deletes an axis"),
         (["device.threads=0"], "device.threads=0 is not a whole number from 1"),
+        (["limits.members=0"], "limits.members=0 is not a whole number from 1"),
         (["measure.warmup_seconds=-1"], "measure.warmup_seconds=-1.* is not a number from 0"),
         (["device.kind=tpu"], "device.kind is 'tpu'.*one of cpu, gpu"),
         (["dataset=file"], "dataset.path has no value.*write dataset.path=VALUE"),

@@ -25,7 +25,7 @@ from rnnbench.tables.runs import runs
 from rnnbench.tables.stats import dunnett
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
 from rnnbench.tables.usable import run_values
-from tests.factory import SAMPLES, STEPS, make_record
+from tests.factory import SAMPLES, STEPS, make_late, make_record
 
 REFERENCE = {"rnn": "keras"}
 
@@ -303,3 +303,13 @@ def test_the_frame_is_linear_in_the_records():
     start = clock.perf_counter()
     tidy([record] * 2000)
     assert clock.perf_counter() - start < 5
+
+
+def test_a_companion_without_a_run_of_its_own_enters_nothing():
+    first, late, again = make_late()
+    table = time(tidy([first, late, again]), REFERENCE)
+    row = cell(table, "block")
+    assert row["speedup"] == pytest.approx(math.exp(-0.2))
+    alone = time(tidy([late, again]), REFERENCE)
+    assert list(alone["implementation"]) == ["block"]
+    assert alone.iloc[0]["words"] == NO_REFERENCE and pd.isna(alone.iloc[0]["speedup"])
