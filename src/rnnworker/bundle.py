@@ -48,14 +48,14 @@ def main(folder, arguments):
             if run["config"]["build"]["name"] not in session.unfit:
                 print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
-        together = [run] if done else session.together(run, runs[place:])
+        together, companion = ([run], None) if done else session.together(run, runs)
         for one in together:
             if one.get("certificate") in certificates:
                 session.make("certificates", [certificates[one["certificate"]]])
         if not done:
             words = {}
             if session.fits(together):
-                words = session.train(together)
+                words = session.train(together, companion)
                 for one in together:
                     word = words[one["name"]]
                     print("{}  {}".format(labels[one["name"]], word or CUT), flush=True)

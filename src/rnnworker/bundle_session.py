@@ -31,6 +31,7 @@ class Session:
         self.pythons = dict(pair.split("=", 1) for pair in options.python)
         self.hardware = machine.fingerprint()
         self.packages = read(os.path.join(folder, "bundle.json"))["packages"]
+        self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
         self.sites, self.lacking, self.skipped = {}, {}, {}
         self.unfit = {}  # build → why its Python cannot run it
         self.seconds = {}  # (build, name without its repeat) → the longest so far
@@ -91,7 +92,9 @@ class Session:
         """Whether a whole outcome of this very run is there; with ``--again``, one that went
         well."""
         for outcome in self._outcomes(name):
-            if outcome["digest"] == digest and not (self.options.again and outcome["exit_code"]):
+            companion = name in (outcome.get("round") or {}).get("companions", ())
+            failed = self.options.again and outcome["exit_code"]
+            if outcome["digest"] == digest and not companion and not failed:
                 return True
         return False
 
@@ -102,20 +105,29 @@ class Session:
         needed = sum(self.forecast(one, name) for one in planned)
         return time.monotonic() + needed <= self.deadline
 
-    def together(self, run, others):
-        """Those of `others` that take turns with `run`, which is the first of them."""
+    def together(self, run, runs):
+        """Those of `runs` that take turns with `run` and are not there yet, itself among them; and
+        the run that they are compared with, where it is there: their companion, or None."""
         if not rounds.takes_turns(run["config"]) or not run.get("round"):
-            return [run]
-        found = [
+            return [run], None
+        able = [
             other
-            for other in others
+            for other in runs
             if other.get("round") == run["round"]
             and rounds.takes_turns(other["config"])
-            and not self.done(other["name"], other["digest"])
             and not self.obstacle(other["config"])
         ]
-        found = found[: rounds.room(machine.available_memory())]
-        return found if self.fits(found) else [run]
+        missing = [other for other in able if not self.done(other["name"], other["digest"])]
+        base = rounds.reference_of(able, self.reference)
+        companion = base if base not in missing else None
+        beside = [companion] if companion else []
+        room = rounds.room(machine.available_memory()) - len(beside)
+        # Who does not fit is measured later, with the reference as a companion.
+        first = sorted(missing, key=lambda other: (other is not base, other is not run))[:room]
+        found = [other for other in missing if other in first]
+        if run in found and self.fits(found + beside):
+            return found, companion
+        return [run], None
 
     def forecast(self, planned, name=None):
         """Seconds: the longest of its own repeats, else of its kind in its build, else of
@@ -145,16 +157,22 @@ class Session:
             self.unmade.discard(name)
             self.pack()
 
-    def train(self, runs):
-        """Measures `runs` in turns. Returns how each went, in words, by name; None for one that the
-        session's end cut short, which leaves no outcome and is done again."""
+    def train(self, runs, companion=None):
+        """Measures `runs` in turns, beside a `companion` where there is one. Returns how each went,
+        in words, by name; None for one that the session's end cut short, which leaves no outcome
+        and is done again."""
         started, begin = self._now(), time.monotonic()
+        runs = runs + ([companion] if companion else [])
         places = {run["name"]: self._place(run["name"], started) for run in runs}
         asked = [(run["name"], places[run["name"]], job_of(run)) for run in runs]
         limits = {run["name"]: run["config"].get("limits") for run in runs}
         found = self._workers(asked, limits)
         took = (time.monotonic() - begin) / len(runs)
-        about = {"id": "{}/{}".format(runs[0].get("round"), started), "members": sorted(places)}
+        about = {
+            "id": "{}/{}".format(runs[0].get("round"), started),
+            "members": sorted(places),
+            "companions": [companion["name"]] if companion else [],
+        }
         words = {}
         for run in runs:
             name, outcome = run["name"], found[run["name"]]

@@ -43,6 +43,17 @@ def may_fork(config):
     return cpu and build["framework"] in FORKS and not build.get("command")
 
 
+def reference_of(planned, reference):
+    """The run (a line of the plan) of a round with which the others are compared, by what the
+    experiment names as its `reference` (axis → choice); None where it has none."""
+    wanted = dict({"alias": ""}, **reference)
+    for run in planned:
+        choices = dict(run["choices"], alias=run["alias"] or "")
+        if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
+            return run
+    return None
+
+
 def room(available, each=GUESS_BYTES):
     """How many runs of `each` bytes may live at the same time where `available` bytes are free;
     None: nobody knows."""

@@ -51,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     run = {"name": "r", "digest": "r", "block": 0, "config": config, "certificate": "m-lstm-b"}
     files = {
         "bundle.json": {"files": {}, "packages": {}},
+        "experiment.json": {},
         "plan.jsonl": run,
         "certificates.json": {"m-lstm-b": certificate},
     }

@@ -14,6 +14,7 @@ from typing import Any
 from rnnbench.commands.alone import alone
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
+from rnnbench.exchange.pulled import companions_by_round, round_of
 from rnnbench.records.store import pointer_to, read_json
 from rnnbench.running.train import Place, timing_lock
 
@@ -57,12 +58,16 @@ def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
     experiment = str(facts["name"])
     files: dict[str, bytes] = {}
     place = Place(source, source, "", experiment, timing_lock())
-    for record, folder in outcomes.records_in(source, place):
+    found = list(outcomes.records_in(source, place))
+    companions = companions_by_round(record for record, _ in found)
+    for record, folder in found:
         key = f"records/{record.key}"
         files[f"{key}.json"] = _json({**record.to_json(), "site": record.machine})
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
-        files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer_to(record))
+        if not record.is_companion:
+            pointer = pointer_to(record, companions.get(round_of(record), ()))
+            files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer)
         plan = f"{record.machine}/{experiment}/plan.jsonl"
         files[plan] = outcomes.plan_with(source / "plan.jsonl", results / plan)
         files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)

@@ -27,6 +27,7 @@ from rnnbench.running.progress import remaining, say
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place, main_label, read_round, timing_lock
 from rnnbench.tracking.address import is_server, tracking_uri
+from rnnworker.rounds import reference_of
 
 PR_SET_PDEATHSIG = 1
 SAMPLE = 20  # rounds, for an estimate
@@ -97,17 +98,8 @@ def _needed(planned: Sequence[Mapping], place: Place, label: str) -> list[Mappin
 
 
 def _reference(planned: Sequence[Mapping], place: Place) -> str | None:
-    return reference_of(planned, read_facts(place).get("reference") or {})
-
-
-def reference_of(planned: Sequence[Mapping], reference: Mapping[str, str]) -> str | None:
-    """The name of the run with which the others of a round are compared, None where it has none."""
-    for run in planned:
-        choices = {**run["choices"], "alias": run["alias"] or ""}
-        wanted = {"alias": "", **reference}
-        if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
-            return str(run["name"])
-    return None
+    found = reference_of(planned, read_facts(place).get("reference") or {})
+    return str(found["name"]) if found else None
 
 
 def _mirror(place: Place) -> Callable | None:

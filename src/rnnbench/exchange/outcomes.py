@@ -65,7 +65,7 @@ def _rounds(found: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
             rounds[path] = {
                 "id": f"{found[path]['hardware']['machine']}/{identity}",
                 "members": list(found[path]["round"]["members"]),
-                "companion": False,
+                "companion": name in found[path]["round"].get("companions", ()),
                 "effect": effect,
                 "cycles": cycles,
             }

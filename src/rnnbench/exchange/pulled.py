@@ -22,19 +22,15 @@ def files_about(
     """Name → content below `results`: at each record's site a pointer to the latest record of
     each run, with the records of its companions; the plan (what is there already stays, runs it
     lacks are added); and `facts`, where the site has none."""
-    latest: dict[tuple[str, str], Record] = {}
-    companions: dict[str, list[str]] = {}
-    for record in sorted(records, key=lambda record: record.started):
-        if record.is_companion:
-            companions.setdefault(_round_of(record), []).append(f"records/{record.key}.json")
-        else:
-            latest[record.site, record.name] = record
+    ordered = sorted(records, key=lambda record: record.started)
+    companions = companions_by_round(ordered)
+    latest = {(record.site, record.name): record for record in ordered if not record.is_companion}
     files: dict[str, bytes] = {}
     for site in sorted({site for site, _ in latest}):
         folder = f"{site}/{facts['name']}"
         runs = [record for (place, _), record in latest.items() if place == site]
         for record in runs:
-            beside = companions.get(_round_of(record), ())
+            beside = companions.get(round_of(record), ())
             files[f"{folder}/{record.name}.json"] = _json(pointer_to(record, beside))
         files[f"{folder}/plan.jsonl"] = _plan(results / folder / "plan.jsonl", runs)
         if not (results / folder / "experiment.json").exists():
@@ -42,7 +38,16 @@ def files_about(
     return files
 
 
-def _round_of(record: Record) -> str:
+def companions_by_round(records: Iterable[Record]) -> dict[str, list[str]]:
+    """Round → the records (paths below the results folder) of its companions."""
+    companions: dict[str, list[str]] = {}
+    for record in records:
+        if record.is_companion:
+            companions.setdefault(round_of(record), []).append(f"records/{record.key}.json")
+    return companions
+
+
+def round_of(record: Record) -> str:
     return str((record.round or {}).get("id", ""))
 
 
