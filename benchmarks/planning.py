@@ -1,11 +1,11 @@
 """What planning costs beside bare Snakemake with the same number of trivial jobs.
 
-    .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--times 3]
+    .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--members 4]
 
 Three rows: a dry run of a grid nobody has run, `rnnbench cells`, and a real start with nothing to
 do; all print to /dev/null. What is asked for is the ratio to `trivial`, as many jobs of one output
-each and nothing else; `same graph` has the jobs (rounds of two runs), inputs and outputs of the
-experiment (`bare.py`).
+each and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`).
+A job of ours is a round of `members` runs (`quick` has four).
 The three are measured in turn, `times` rounds: wall seconds and peak memory are medians, ratios
 the median of the rounds' own ratios with the smallest and the largest.
 """
@@ -32,7 +32,10 @@ from rnnbench.records.store import pointer_to, read_json, write_json  # noqa: E4
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402
 
-GRID = "model=fake build=fake rnn=fake_fast,fake_slow device=cpu_1 model.batch={} repeat={}"
+GRID = (
+    "model=fake build=fake rnn=fake_fast,fake_slow ++rnn.fake.samples=range({}) device=cpu_1"
+    " model.batch=range(1,11) repeat=range({})"
+)
 
 
 class Command(NamedTuple):
@@ -45,6 +48,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--finished", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--members", type=int, choices=(2, 4, 8), default=4)
     options = parser.parse_args()
     print(where.told())
     print(
@@ -52,13 +56,13 @@ def main() -> int:
         "rnnbench, MiB | trivial, MiB | same graph, MiB |\n|---|" + "--:|" * 9
     )
     with tempfile.TemporaryDirectory() as folder:
-        dry(Path(folder), options.runs, options.times)
-        nothing_to_do(Path(folder), options.finished, options.times)
+        dry(Path(folder), options.runs, options.times, options.members)
+        nothing_to_do(Path(folder), options.finished, options.times, options.members)
     return 0
 
 
-def dry(folder: Path, count: int, times: int) -> None:
-    project = grid(folder / "dry", count)
+def dry(folder: Path, count: int, times: int, members: int) -> None:
+    project = grid(folder / "dry", count, members)
     bare.trivial(folder / "trivial", count)
     bare.same_graph(folder / "same", *graph(project))
     theirs = [*snakemake(), "-n", "--cores", "2"]
@@ -69,10 +73,10 @@ def dry(folder: Path, count: int, times: int) -> None:
     row("`rnnbench cells`", count, [Command(cells, project.folder)], project, times)
 
 
-def nothing_to_do(folder: Path, count: int, times: int) -> None:
+def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:
     """Records, pointers, tables and marks of `count` finished runs, made by hand, then
     Snakemake's own marks with --touch; of the bare one the files as it leaves them."""
-    project = grid(folder / "done", count)
+    project = grid(folder / "done", count, members)
     finish(project)
     made = {
         "trivial_done": bare.trivial(folder / "trivial_done", count),
@@ -104,11 +108,10 @@ def start(words, command: Command, project: Project, **options) -> subprocess.Co
     )
 
 
-def grid(folder: Path, count: int) -> Project:
+def grid(folder: Path, count: int, members: int) -> Project:
     folder.mkdir()
     project = make_project(folder)
-    sizes, repeats = 10, max(1, count // 20)
-    text = GRID.format(f"range(1,{sizes + 1})", f"range({repeats})")
+    text = GRID.format(members // 2, max(1, count // (10 * members)))
     (project.conf / "experiment/many.yaml").write_text(f"title: many\ngrids: ['{text}']\n")
     return project
 
