@@ -114,7 +114,7 @@ def test_a_turn_is_disturbed_by_who_used_its_cores_alone(changed, disturbed) -> 
 def test_a_records_turns_are_those_of_the_training_that_the_supervisor_gave() -> None:
     turn = {"event": "turn", "phase": "train", "start": 5.0, "seconds": 0.035, "steps": 11}
     events = [
-        {**turn, "turn": 4, "full": True},
+        {**turn, "turn": 4, "full": True, "major_faults": 3},
         {**turn, "turn": 6, "full": False, "foreign": 0.5},
         {**turn, "turn": 8, "phase": "evaluate"},
         {**turn, "turn": 9, "seconds": "long"},
@@ -125,6 +125,7 @@ def test_a_records_turns_are_those_of_the_training_that_the_supervisor_gave() ->
     assert turns(events, given) == {
         "turn": [4, 6], "cycle": [2, 3], "start": [5.0, 5.0], "seconds": [0.035, 0.035],
         "steps": [11, 11], "full": [True, False], "good": [True, False],
+        "major_faults": [3, None],
     }  # fmt: skip
     assert turns([], []) == {name: [] for name in turns(events, given)}
 

@@ -126,7 +126,8 @@ class Record:
       its turns were good). None in records of schema 1.
     - `turns`: of the training, lists of equal length: ``turn`` and ``cycle`` of the round;
       ``start`` (monotonic), ``seconds`` and ``steps`` of what was timed; ``full`` (as long as
-      planned) and ``good`` (others did not use its cores).
+      planned), ``good`` (others did not use its cores), ``major_faults`` (pages that it had to
+      read from a disk, as of a process that has slept for long).
     """
 
     name: str

@@ -25,7 +25,7 @@ DISTURBED_SECONDS = 0.02  # of foreign or stolen CPU: two ticks of the kernel's 
 DISTURBED_SHARE = 0.10  # and so much of the turn's seconds
 ROUNDS_OF_POLISH = 20
 Turn = Mapping[str, Any]
-TURNS = ("turn", "cycle", "start", "seconds", "steps", "full", "good")
+TURNS = ("turn", "cycle", "start", "seconds", "steps", "full", "good", "major_faults")
 
 
 def turns(
@@ -41,6 +41,7 @@ def turns(
             "cycle": cycles[turn["turn"]],
             "full": turn.get("full") is True,
             "good": not is_disturbed(turn),
+            "major_faults": turn.get("major_faults"),
         }
         for turn in turns_of(events)
         if turn["turn"] in cycles
