@@ -9,14 +9,21 @@ being raised before Adam's bias correction or a decay reads it: here it is read 
 ``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 
-import os
+from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks.arrays_session import ArraysSession, set_environment
 
-from rnnworker.frameworks.arrays_session import ArraysSession
+
+def preload(config):
+    """Imports what a session needs and runs nothing, so that a process may fork after it."""
+    set_environment(config)
+    with tensorflow_facts.heard() as said:
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+    tensorflow_facts.remember(said[0])
 
 
 class Session(ArraysSession):
     def import_keras(self, tensorflow):
-        os.environ["KERAS_BACKEND"] = "tensorflow"
         import keras
 
         return keras
