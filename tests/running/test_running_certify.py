@@ -126,7 +126,8 @@ def test_what_a_person_reads() -> None:
     first, second = summary(one, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: died in native code")
-    assert second.endswith("Remedy: mend /home/me/mine.py (docs/own_kernel.md has the contract).")
+    remedy = "Remedy: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
+    assert second.endswith(f"in phase certify_keras. {remedy}")
     _, second = summary(one, {"keras": {"implementation": "keras"}})
     assert "Remedy" not in second
 

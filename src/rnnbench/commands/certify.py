@@ -36,11 +36,13 @@ def summary(certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]
     words = [f"{len(names)} {status.replace('_', ' ')}" for status, names in by.items() if names]
     lines = [f"certificate {certificate['key']}: {', '.join(words)}"]
     return lines + [
-        f"  {name} failed: {found[name]['why']}{_remedy(rnns[name])}" for name in by["failed"]
+        f"  {name} failed: {found[name]['why'].rstrip('.')}{_remedy(rnns[name])}"
+        for name in by["failed"]
     ]
 
 
 def _remedy(rnn: Mapping[str, Any]) -> str:
     if not is_own(rnn.get("implementation")):
         return ""
-    return f". Remedy: mend {rnn['implementation']} (docs/own_kernel.md has the contract)."
+    file = rnn["implementation"]
+    return f". Remedy: mend {file} or its YAML; docs/own_kernel.md has the contract."
