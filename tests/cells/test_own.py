@@ -105,6 +105,19 @@ def test_a_bad_yaml_is_one_line(ask, conf, mine: Path, old: str, new: str, messa
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        PYTHON.replace("def make", "try:\n  import a\nexcept ImportError: ...\nelse:\n def make"),
+        "from elsewhere import *",
+        "import other\nmake = other.make\nto_canonical, from_canonical = other.both",
+    ],
+)
+def test_functions_may_come_from_elsewhere(ask, conf, mine: Path, text: str) -> None:
+    (mine / "mine.py").write_text(text)
+    assert expand(ask(f"rnn={mine}/mine.yaml device=cpu_1"), conf)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("def make", "def mkae", "mine.py: has no function make. .*docs/own_kernel.md"),
