@@ -82,6 +82,7 @@ def test_which_cells_it_is_for_reruns_nothing(ask, conf, mine: Path) -> None:
         ("mine.py", "kears", "mine.yaml: rnn.implementation is 'kears'.*did you mean keras"),
         ("[lstm]", "[lsmt]", "mine.yaml: cells has 'lsmt'.*did you mean lstm.*one of gru, "),
         ("[lstm]", "lstm", r"mine.yaml: cells is 'lstm'.*write a list"),
+        ("kernels", "kernel", "mine.yaml: nothing reads kernel.*did you mean kernels"),
         ("[while]", "[whlie]", "mine.yaml: kernels has 'whlie'.*did you mean while"),
         ("[while]", "{cpu: {lstm: [whlie]}}", "mine.yaml: kernels has 'whlie'"),
         ("[while]", "[]", r"mine.yaml: kernels is \[\].*or null for whatever is found"),

@@ -16,7 +16,6 @@ from rnnbench.errors import ConfigError
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
 IMPLEMENTATION = "rnn.implementation"
-KEYS = (*FUNCTIONS, IMPLEMENTATION)
 
 
 def absolute_function(text: Any, folder: Path, where: str) -> Any:

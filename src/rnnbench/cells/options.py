@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.cells.catalogue import suggestion
-from rnnbench.cells.own import is_own
+from rnnbench.cells.own import KEYS, is_own
 from rnnbench.errors import ConfigError
 from rnnworker.options import honoured, not_honoured
-
-# The keys of an rnn choice that somebody reads; a file may have others of its own.
-KEYS = ("name", "about", "source", "requires", "cells", "implementation", "options", "kernels")
 
 
 def check_options(

@@ -14,6 +14,8 @@ from rnnbench.errors import ConfigError
 from rnnworker.attest import KERNELS
 from rnnworker.options import HONOURED
 
+# The keys of an rnn choice that somebody reads.
+KEYS = ("name", "about", "source", "requires", "cells", "implementation", "options", "kernels")
 # Function of an implementation's file → with how many arguments it is called.
 FUNCTIONS = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # Key of a model → the option of its recurrent layer.
@@ -35,6 +37,13 @@ def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> N
             remedy="add implementation: mine.py, the Python file beside it, or one of "
             f"{', '.join(HONOURED)}.",
         )
+    for key in section if is_own(implementation) else ():
+        if key not in KEYS:
+            raise ConfigError(
+                f"nothing reads {key}.",
+                where=where,
+                remedy=f"{suggestion(key, KEYS)}the keys are {', '.join(KEYS[1:])}.",
+            )
     if implementation != MISSING and "${" not in str(implementation):
         check_implementation(implementation, where)
     _check_names("cells", section.get("cells"), cells, where, "every cell")
