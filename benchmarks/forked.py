@@ -61,8 +61,8 @@ def main() -> int:
     whole = mean_interval(between)
     span = f"({whole.low:.4f}–{whole.high:.4f})" if whole.low and whole.high else "(one round)"
     print(
-        f"{options.build}, {options.threads} threads: forked / started {whole.estimate:.4f} {span}, "
-        f"{len(between)} rounds; two forked differ by "
+        f"{options.build}, {options.threads} threads: forked / started {whole.estimate:.4f} {span}"
+        f", {len(between)} rounds; two forked differ by "
         f"{rms(forked):.2%}, two started by {rms(started):.2%} (root mean square); the losses of "
         f"all four were equal in {losses} rounds"
     )

@@ -41,7 +41,8 @@ def _digest(framework: str, implementation: str | None, functions: frozenset[str
     """Of thousands of runs a few differ in these, and no file changes while a plan is made."""
     chosen = [_ROOT / "frameworks" / f"{framework}.py"]
     if implementation:
-        chosen.append(_ROOT / "recurrent" / f"{implementation}.py")
+        own = implementation.endswith(".py")
+        chosen.append(Path(implementation) if own else _ROOT / f"recurrent/{implementation}.py")
     return _over([*_files(_ENTRY), *chosen, *sorted(map(_file_of, functions))])
 
 

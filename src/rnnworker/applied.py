@@ -10,7 +10,7 @@ import traceback
 
 import numpy
 
-from rnnworker import canonical, data, frameworks
+from rnnworker import canonical, data, frameworks, loading
 
 STEPS = 30
 # The gradient itself is what is taken. Momentum plays no part, as it starts from 0 in each step;
@@ -189,4 +189,4 @@ def first_batches(arrays, config, steps):
 
 
 def told(error):
-    return " ".join("{}: {}".format(type(error).__name__, error).split())[:500]
+    return "{}: {}".format(type(error).__name__, loading.one_line(error))

@@ -11,6 +11,10 @@ thing there). In jax, by the primitives of the step as it is traced: ``jax:cudnn
 loop with products in it), ``unrolled``.
 """
 
+KERNELS = (
+    *("cudnn", "block", "block_cell", "while", "unrolled", "xla"),
+    *("torch:cudnn", "torch:onednn", "torch:native", "torch:loop", "jax:cudnn", "jax:scan"),
+)
 # What a label says → what the framework calls it.
 NAMES = {
     "keras3_torch": {"while": "torch:loop", "unrolled": "torch:loop", "cudnn": "torch:cudnn"},

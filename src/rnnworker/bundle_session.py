@@ -30,7 +30,10 @@ class Session:
         self.deadline = time.monotonic() + options.limit if options.limit else None
         self.pythons = dict(pair.split("=", 1) for pair in options.python)
         self.hardware = machine.fingerprint()
-        self.packages = read(os.path.join(folder, "bundle.json"))["packages"]
+        about = read(os.path.join(folder, "bundle.json"))
+        self.packages = about["packages"]
+        # The user's own Python files: their paths where the bundle was made → here.
+        self.own = {path: os.path.join(folder, name) for path, name in about["own"].items()}
         self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
         self.sites, self.lacking, self.skipped = {}, {}, {}
         self.unfit = {}  # build → why its Python cannot run it
@@ -246,7 +249,7 @@ class Session:
             cores = affinity.choose(topology, config["device"].get("threads"))
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
-            job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
+            job = dict(moved(job, self.own), threads=len(cores), cores=list(cores), dataset=path)
             job["start_cores"] = list(affinity.start_cores(topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
@@ -298,6 +301,18 @@ def on_other_devices(planned):
     """The jobs of a certificate beside its first; none for anything else."""
     jobs = certifying.jobs_of(planned)[1:] if "implementations" in planned else []
     return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
+
+
+def moved(value, places):
+    """`value` with each path to a file, or to a function in one, where `places` says."""
+    if isinstance(value, dict):
+        return {key: moved(one, places) for key, one in value.items()}
+    if isinstance(value, list):
+        return [moved(one, places) for one in value]
+    path, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if colon and path in places:
+        return places[path] + colon + name
+    return places.get(value, value) if isinstance(value, str) else value
 
 
 def _cell(planned, name):

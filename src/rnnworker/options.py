@@ -40,10 +40,12 @@ _WITHOUT_CUDNN = ("keras206_tensorflow1", "keras2_tensorflow1")
 
 
 def honoured(config):
-    """The options that the implementation of a run's config honours, sorted; None where there is no
-    such implementation."""
+    """The options that the implementation of a run's config honours, sorted; of a file of the
+    user's own what its choice lists. None where there is no such implementation."""
     rnn, cell = config["rnn"], config["cell"]["name"]
     name = rnn.get("implementation")
+    if str(name).endswith(".py"):
+        return sorted(rnn.get("options") or {})
     if name not in HONOURED:
         return None
     framework = (config.get("build") or {}).get("framework")

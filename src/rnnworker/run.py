@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, machine
+from rnnworker import affinity, loading, machine
 from rnnworker import events as events_module
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -43,7 +43,10 @@ def main(arguments, imported=None):
     except Exception as error:  # whatever a model or framework raises ends this run, told in full
         traceback.print_exc()
         events.emit(
-            "error", phase=phases.current, type=type(error).__name__, message=_one_line(error)
+            "error",
+            phase=phases.current,
+            type=type(error).__name__,
+            message=loading.one_line(error),
         )
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -153,8 +156,3 @@ def die_with_parent(parent):
     before this line is missed at the first handshake."""
     if parent is not None and sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def _one_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else repr(error))[:500]

@@ -75,7 +75,7 @@ def test_an_alias_tells_one_cell_twice(ask: Ask, conf: list[Path]) -> None:
 
 
 def test_interpolations_are_resolved_in_each_cell(ask: Ask, conf: list[Path], extra: Path) -> None:
-    (extra / "rnn" / "wide.yaml").write_text("{implementation: wide, chunk: '${model.batch}'}")
+    (extra / "rnn" / "wide.yaml").write_text("{implementation: keras, chunk: '${model.batch}'}")
     small, large = expand(ask("rnn=wide model.batch=7,9"), conf)
     assert (small.config["rnn"]["chunk"], large.config["rnn"]["chunk"]) == (7, 9)
 
@@ -151,7 +151,7 @@ def test_bad_grids_are_one_line(ask: Ask, conf: list[Path], grids: list[str], me
     ("text", "message"),
     [
         ("a: [", r"bad.yaml"),
-        ("", "rnn=bad has no implementation.*add implementation to its file"),
+        ("", r"bad.yaml: has no implementation.*add implementation: mine.py"),
         ("# @package _global_\nmeasure: {warmup_steps: 3}\nrnn: {x: 1}", "outside its own section"),
         ("defaults: [nowhere]", "nowhere"),
         ("implementation: keras\nx: .nan", "rnn=bad.* cannot be composed: .*not JSON compliant"),

@@ -53,7 +53,7 @@ LIBRARY = Library(
     },
     defaults={"a": FIRST, "b": {**FIRST, "model": "b", "dataset": "mnist"}},
     model="a",
-    folders={"a": Path(), "b": Path()},
+    files={(group, choice): Path() for group in ("model", "rnn") for choice in CHOICES[group]},
 )
 
 Grid = dict[str, list[Any]]

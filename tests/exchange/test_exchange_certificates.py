@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     }  # fmt: skip
     run = {"name": "r", "digest": "r", "block": 0, "config": config, "certificate": "m-lstm-b"}
     files = {
-        "bundle.json": {"files": {}, "packages": {}},
+        "bundle.json": {"files": {}, "packages": {}, "own": {}},
         "experiment.json": {},
         "plan.jsonl": run,
         "certificates.json": {"m-lstm-b": certificate},

@@ -122,9 +122,14 @@ def test_one_that_never_ends_takes_no_other_with_it() -> None:
 
 def test_what_a_person_reads() -> None:
     one = room.assembled(PLANNED, Outcome(exit_code=-11, phase="certify_keras"))
-    first, second = summary(one)
+    own = {"implementation": "/home/me/mine.py"}
+    first, second = summary(one, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: died in native code")
+    remedy = "Remedy: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
+    assert second.endswith(f"in phase certify_keras. {remedy}")
+    _, second = summary(one, {"keras": {"implementation": "keras"}})
+    assert "Remedy" not in second
 
 
 WORKER = """

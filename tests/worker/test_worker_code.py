@@ -197,6 +197,19 @@ def test_a_model_file_of_ones_own_counts(worker: Path, tmp_path: Path) -> None:
     assert digest(**reference) != before
 
 
+def test_a_kernel_file_of_ones_own_counts_for_its_runs_alone(worker: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("# a scan\nfrom rnnworker.recurrent.block import GATES\nUNROLLED = 1\n")
+    before, others = digest(str(mine)), digest()
+    edit(mine, "a scan", "a loop")
+    assert digest(str(mine)) == before
+    edit(worker / "recurrent/block.py", "GATES = 4", "GATES = 5")
+    imported = digest(str(mine))
+    edit(mine, "UNROLLED = 1", "UNROLLED = 2")
+    assert len({before, imported, digest(str(mine))}) == 3
+    assert digest() == others
+
+
 def test_a_model_file_that_is_missing_is_told_later(worker: Path) -> None:
     assert digest(function="/no/such/file.py:build") != digest()
 

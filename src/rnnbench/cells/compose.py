@@ -42,14 +42,14 @@ class Library:
     - `sections`: (group, choice) → its part of a config.
     - `defaults`: model → group → the choice where a grid names none.
     - `model`: the model where a grid names none.
-    - `folders`: model → the folder of its file, for the relative paths in it.
+    - `files`: (group, choice) → its file, of models and rnn choices, for the relative paths in it.
     """
 
     base: Mapping[str, Any]
     sections: Mapping[tuple[str, str], Mapping[str, Any]]
     defaults: Mapping[str, Mapping[str, str]]
     model: str
-    folders: Mapping[str, Path]
+    files: Mapping[tuple[str, str], Path]
 
 
 def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -> Library:
@@ -82,12 +82,14 @@ def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -
             config, _ = compose({**choices, "model": first})
             base = _outside(config, base, choices)
             sections |= _sections(config, choices)
-    folders = {model: wanted.get("model", {}).get(model, _home(conf, model)) for model in defaults}
-    for model, file in folders.items():
-        section = with_absolute_functions(sections["model", model], file.parent, shown(file))
-        sections["model", model] = section
-    parents = {model: file.parent for model, file in folders.items()}
-    return Library(base, sections, defaults, first, parents)
+    files = {
+        (group, choice): wanted.get(group, {}).get(choice, _home(conf, group, choice))
+        for group, choice in sections
+        if group in ("model", "rnn")
+    }
+    for key, file in files.items():
+        sections[key] = with_absolute_functions(sections[key], file.parent, shown(file))
+    return Library(base, sections, defaults, first, files)
 
 
 def riders_of(conf: Sequence[Path], wanted: Wanted) -> list[Rider]:
@@ -166,8 +168,8 @@ def _outside(
     return rest
 
 
-def _home(conf: Sequence[Path], model: str) -> Path:
-    candidates = [Path(folder) / "model" / f"{model}.yaml" for folder in conf]
+def _home(conf: Sequence[Path], group: str, choice: str) -> Path:
+    candidates = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
     return next((path.resolve() for path in candidates if path.is_file()), candidates[0])
 
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.cells.catalogue import file_of, files_of
+from rnnbench.cells.catalogue import file_of, files_of, shown
 from rnnbench.cells.cell import AXES, GROUPS, Cell, name_of
 from rnnbench.cells.check import check_complete, check_config
 from rnnbench.cells.compose import Library, compose_choices, resolved
 from rnnbench.cells.dotted import MISSING
 from rnnbench.cells.experiment import Experiment
-from rnnbench.cells.functions import KEYS as FUNCTION_KEYS
-from rnnbench.cells.functions import absolute_function
+from rnnbench.cells.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, absolute_function
 from rnnbench.cells.grid import Setting, combinations, parse_overrides
 from rnnbench.cells.options import check_options
 from rnnbench.cells.override import Change, apply_changes
+from rnnbench.cells.own import check_implementation, check_rnn
 from rnnbench.cells.precision import unmet_precision
 from rnnbench.cells.reference import check_reference
 from rnnbench.cells.requires import unmet
@@ -52,6 +52,10 @@ def expand(
     # A reference may be the default of a model that the command line has replaced.
     asked = [*grids, *own] if experiment.reference else grids
     library = compose_choices(conf, files, any("model" not in grid for grid in asked))
+    cells = files_of(conf, "cell")
+    for (group, choice), file in library.files.items():
+        if group == "rnn":
+            check_rnn(library.sections[group, choice], shown(file), list(cells))
     check_reference(experiment, own, library.defaults, library.model)
     return cells_of(grids, library, obstacles)
 
@@ -118,7 +122,7 @@ def _cell(
         **library.base,
     }
     changes = [
-        _change(key, setting, value, library.folders[model])
+        _change(key, setting, value, model, choices["rnn"], library)
         for key, (setting, value) in combination.items()
         if key not in GROUPS
     ]
@@ -153,7 +157,9 @@ def _cell(
     )
 
 
-def _change(key: str, setting: Setting, value: Any, folder: Path) -> Change:
+def _change(
+    key: str, setting: Setting, value: Any, model: str, rnn: str, library: Library
+) -> Change:
     if key in NUMBERS and setting.mode:
         raise ConfigError(
             f"{setting.mode}{key} adds or deletes what every cell has.",
@@ -168,8 +174,11 @@ def _change(key: str, setting: Setting, value: Any, folder: Path) -> Change:
         )
     if key == "alias" and value is not None:
         value = str(value)
-    if key in FUNCTION_KEYS:
-        value = absolute_function(value, folder, setting.where)
+    if key in FUNCTIONS:
+        value = absolute_function(value, library.files["model", model].parent, setting.where)
+    if key == IMPLEMENTATION:
+        value = absolute_file(value, library.files["rnn", rnn].parent, setting.where)
+        check_implementation(value, setting.where)
     return Change(key, setting.mode, value, setting.where)
 
 

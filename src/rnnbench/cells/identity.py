@@ -12,7 +12,7 @@ from rnnbench.cells.shared import Shared
 from rnnworker.precision import DEFAULT
 
 NOT_IN_CONFIG = ("limits",)
-DOCUMENTATION = ("about", "source", "requires", "title", "url")
+DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url")
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )

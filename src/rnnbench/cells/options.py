@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.cells.catalogue import suggestion
+from rnnbench.cells.own import KEYS, is_own
 from rnnbench.errors import ConfigError
 from rnnworker.options import honoured, not_honoured
-
-# The keys of an rnn choice that somebody reads; a file may have others of its own.
-KEYS = ("name", "about", "source", "requires", "implementation", "options", "kernels")
 
 
 def check_options(
@@ -43,9 +41,13 @@ def check_options(
         raise ConfigError(
             f"rnn.options is {options!r}.", where=at, remedy="write rnn.options={op: CudnnRNNV3}."
         )
-    for key in not_honoured(config):
-        known, own = honoured(config) or [], f"rnn={rnn.get('name')}"
-        behind = rnn.get("implementation")
+    behind = rnn.get("implementation")
+    known, unknown = honoured(config) or [], not_honoured(config)
+    if is_own(behind):
+        known = sorted(choice.get("options") or {})
+        unknown = [key for key in options or {} if key not in known]
+    for key in unknown:
+        own = f"rnn={rnn.get('name')}"
         means = "" if behind == rnn.get("name") else f" (rnn.implementation {behind})"
         remedy = f"give {own} a grid without {key}."
         if key in (choice.get("options") or {}):

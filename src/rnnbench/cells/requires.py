@@ -3,7 +3,8 @@
 A choice's YAML may hold ``requires: [{key: device.kind, in: [gpu], why: "…"}]``; a cell whose
 config has another value there is skipped, with `why` as its reason. With ``null`` in the list
 the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` it is asked only of
-cells whose config has one of these values there.
+cells whose config has one of these values there. What an rnn choice may say shorter, and what
+every kernel of the user's own requires, is in ``own``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.dotted import ABSENT, lookup
+from rnnbench.cells.own import unmet_by_own
 from rnnbench.errors import ConfigError
 
 
@@ -20,6 +22,8 @@ def unmet(config: Mapping[str, Any]) -> str | None:
     """The reason of the first requirement that fails, in the axes' order, or None."""
     for group in GROUPS:
         section = config[group]
+        if group == "rnn" and (why := unmet_by_own(config)):
+            return why
         for entry in section.get("requires") or ():
             where = f"{group}={section.get('name', '?')}"
             if not isinstance(entry, dict) or {*entry, "when"} != {"key", "in", "why", "when"}:

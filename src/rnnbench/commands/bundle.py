@@ -9,6 +9,7 @@ from typing import Any
 
 from rnnbench.builds.carried import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
+from rnnbench.cells.functions import own_files
 from rnnbench.cells.identity import digest_of
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         {key: _line(one, root, pins) for key, one in plan.certificates.items()},
         {key: _line(one, root, pins) for key, one in plan.probes.items()},
         _packages(plan, root),
+        _own_files(plan),
     )
     print(f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; there: python run.py")
     if size > AT_ONCE:
@@ -55,6 +57,12 @@ def main(arguments: Sequence[str]) -> int:
     if parts_folder(options.output).exists():
         print(f"{parts_folder(options.output)}: parts that travel apart; there: --parts FOLDER")
     return 0
+
+
+def _own_files(plan: Plan) -> set[Path]:
+    certified = (entry for one in plan.certificates.values() for entry in one.implementations)
+    configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
+    return set().union(*map(own_files, configs))
 
 
 def _packages(plan: Plan, root: Path) -> dict[str, Packages]:

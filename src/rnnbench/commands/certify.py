@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rnnbench.cells.own import is_own
 from rnnbench.commands.planned import preflight_asked
 from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
 from rnnbench.running.certify import certify
@@ -18,13 +19,15 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     planned, place = preflight_asked("certify", __doc__, arguments, "certificate")
     certificate = certify(planned, place, pinned_md5=check_dataset(place.root, planned))
-    for line in summary(certificate):
+    rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    for line in summary(certificate, rnns):
         say(line)
     return 0
 
 
-def summary(certificate: Mapping[str, Any]) -> list[str]:
-    """What a person reads: one line, and one more for each implementation that failed."""
+def summary(certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What a person reads: one line, and one more for each implementation that failed. `rnns`: by
+    their names, their sections of a config."""
     found = certificate["implementations"]
     by = {
         status: [name for name, one in found.items() if one["status"] == status]
@@ -32,4 +35,14 @@ def summary(certificate: Mapping[str, Any]) -> list[str]:
     }
     words = [f"{len(names)} {status.replace('_', ' ')}" for status, names in by.items() if names]
     lines = [f"certificate {certificate['key']}: {', '.join(words)}"]
-    return lines + [f"  {name} failed: {found[name]['why']}" for name in by["failed"]]
+    return lines + [
+        f"  {name} failed: {found[name]['why'].rstrip('.')}{_remedy(rnns[name])}"
+        for name in by["failed"]
+    ]
+
+
+def _remedy(rnn: Mapping[str, Any]) -> str:
+    if not is_own(rnn.get("implementation")):
+        return ""
+    file = rnn["implementation"]
+    return f". Remedy: mend {file} or its YAML; docs/own_kernel.md has the contract."

@@ -53,6 +53,7 @@ def write_bundle(
     certificates: Mapping[str, Any] | None = None,
     probes: Mapping[str, Any] | None = None,
     packages: Mapping[str, Packages] | None = None,
+    own: Iterable[Path] = (),
 ) -> int:
     """Writes worker, plan, certificates and probes to make, datasets, packages and runner into
     `folder`, which must be new or empty.
@@ -65,11 +66,13 @@ def write_bundle(
     - `certificates`, `probes`: what ``certificates.json`` and ``probes.json`` hold.
     - `packages`: what builds carry, by name. Parts that are too many for a bundle go into a
       folder beside it, ``FOLDER-parts``, to travel one by one.
+    - `own`: Python files of the user's own that runs name by their paths here.
 
     **Returns** the bytes written into the bundle.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
+    places = {str(file): f"own/{_short(str(file))}/{file.name}" for file in sorted(own)}
     files = {
         "plan.jsonl": "".join(json.dumps(run) + "\n" for run in runs).encode(),
         "experiment.json": json.dumps(experiment, indent=1).encode(),
@@ -77,6 +80,7 @@ def write_bundle(
         "probes.json": json.dumps(probes or {}, indent=1).encode(),
         "run.py": RUN.encode(),
         **{name: path.read_bytes() for name, path in datasets.items()},
+        **{name: Path(path).read_bytes() for path, name in places.items()},
         **_worker(),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -85,6 +89,7 @@ def write_bundle(
             "schema": SCHEMA,
             "experiment": experiment["name"],
             "files": digests,
+            "own": places,
             "packages": {name: each.line() for name, each in (packages or {}).items()},
         },
         indent=1,
@@ -114,6 +119,10 @@ def _copy_packages(folder: Path, packages: Mapping[str, Packages]) -> int:
             shutil.copyfile(part, target / part.name)
             inside += part.stat().st_size if fits else 0
     return inside
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _worker() -> dict[str, bytes]:

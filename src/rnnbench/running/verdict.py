@@ -171,7 +171,8 @@ def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
         Reason(
             "wrong_kernel",
             f"ran {ran} instead of {' and '.join(expected)}",
-            "choose the rnn that says what runs, or rnn=auto, which promises nothing.",
+            "choose the rnn that says what runs, or rnn=auto, which promises nothing; in an rnn of "
+            "your own correct kernels, or write null.",
         )
     ]
 

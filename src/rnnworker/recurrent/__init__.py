@@ -1,24 +1,20 @@
-"""One module per RNN implementation, each with these functions:
-
-- ``make(keras, cell, units, options)``: a layer. `options` are ``return_sequences``,
-  ``go_backwards``, ``dropout``, ``recurrent_dropout``, ``name``, and those of ``rnn.options``
-  that it honours (``rnnworker.options``).
-- ``to_canonical(layer)``: its weights as ``{"kernel", "recurrent", "bias"}``.
-- ``from_canonical(layer, arrays)``: sets them.
-- ``gradients_to_canonical(layer, values)`` where gradients travel otherwise than weights; else
-  ``to_canonical(layer, values)`` takes them.
+"""One module per RNN implementation, each with ``make``, ``to_canonical`` and ``from_canonical``;
+``gradients_to_canonical`` where gradients travel otherwise than weights. ``docs/own_kernel.md`` has
+this contract, which a file of the user's own fulfils too.
 """
 
 import importlib
 
 from rnnworker.options import HONOURED, honoured, not_honoured
-from rnnworker.recurrent import both_directions
+from rnnworker.recurrent import both_directions, own_file
 
 IMPLEMENTATIONS = tuple(HONOURED)
 
 
 def implementation(name):
-    """The module of the implementation that ``rnn.implementation`` names."""
+    """The functions of the implementation that ``rnn.implementation`` names."""
+    if str(name).endswith(".py"):
+        return own_file.Implementation(name)
     if name not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
         raise ValueError("rnn.implementation {!r} is none of {}".format(name, known))
@@ -99,6 +95,8 @@ class Recurrent:
         options.setdefault("return_sequences", False)
         options.setdefault("dropout", 0.0)
         options.setdefault("recurrent_dropout", 0.0)
+        if isinstance(self.module, own_file.Implementation):
+            own_file.check_dropout(self._rnn, options)
         if self._without_dropout:
             options.update(dropout=0.0, recurrent_dropout=0.0)
         return self.module.make(self._keras, self._cell, units, options)

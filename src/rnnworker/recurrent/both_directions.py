@@ -5,10 +5,13 @@ Keras's ``Bidirectional`` makes its inner layers anew from their configs, which 
 layers that Keras cannot make anew stand side by side in a layer of ours that does the same.
 """
 
+from rnnworker.loading import OWN
 from rnnworker.recurrent.cells import accepts
 
 WAYS = ("forward_", "backward_")
 KEPT = ("use_cudnn", "_could_use_gpu_kernel")
+# Where classes that Keras cannot make anew are defined.
+OURS = ("rnnworker", OWN)
 
 
 def make(keras, forward, backward, name=None):
@@ -19,7 +22,7 @@ def make(keras, forward, backward, name=None):
     - `forward`, `backward`: layers alike, the second one with ``go_backwards``.
     """
     settings = {"name": name} if name else {}
-    if not type(forward).__module__.startswith("rnnworker") and not _holds_ours(forward):
+    if not type(forward).__module__.startswith(OURS) and not _holds_ours(forward):
         if accepts(keras.layers.Bidirectional, "backward_layer"):
             settings["backward_layer"] = backward
         # Keras 2.0.6 has no such argument: it makes the backward layer from the forward one itself.
@@ -56,7 +59,7 @@ def parted(arrays):
 
 
 def _holds_ours(layer):
-    return type(getattr(layer, "cell", None)).__module__.startswith("rnnworker")
+    return type(getattr(layer, "cell", None)).__module__.startswith(OURS)
 
 
 def _pair_class(keras):

@@ -5,7 +5,7 @@ def make(keras, cell, units, options):
     raise ValueError("rnn.implementation fake goes with build.framework fake only")
 
 
-def to_canonical(layer):
+def to_canonical(layer, values=None):
     return {}
 
 

@@ -5,7 +5,7 @@ def make(keras, cell, units, options):
     raise ValueError("this model has a recurrent layer, so it cannot be had with rnn=none")
 
 
-def to_canonical(layer):
+def to_canonical(layer, values=None):
     return {}
 
 

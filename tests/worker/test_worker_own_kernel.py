@@ -1,0 +1,190 @@
+"""A kernel in a file of the user's own: the contract it is held to, and what is said of one that
+breaks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from rnnworker import loading
+from rnnworker.recurrent import Recurrent, own_file
+from tests.conftest import ROOT
+
+UNITS, COLUMNS = 4, 16
+GOOD = {
+    "kernel": numpy.zeros((3, COLUMNS), "float32"),
+    "recurrent": numpy.ones((UNITS, COLUMNS), "float32"),
+    "bias": numpy.zeros(COLUMNS, "float32"),
+}
+MINE = """
+def make(keras, cell, units, options):
+    layer = keras.layers.Layer()
+    layer.arrays = {}
+    return layer
+
+def to_canonical(layer, values=None):
+    return dict(layer.arrays if values is None else values)
+
+def from_canonical(layer, arrays):
+    layer.arrays = arrays
+"""
+KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=type("Layer", (), {})))
+
+
+def recurrent(tmp_path: Path, text: str, **rnn) -> Recurrent:
+    mine = tmp_path / "mine.py"
+    mine.write_text(text)
+    config = {"cell": {"name": "lstm"}, "build": {"framework": None}}
+    return Recurrent(KERAS, {**config, "rnn": {"implementation": str(mine), "name": "mine", **rnn}})
+
+
+def test_a_file_is_an_implementation(tmp_path: Path) -> None:
+    one = recurrent(tmp_path, MINE)
+    layer = one(UNITS)
+    one.from_canonical(layer, GOOD)
+    assert one.to_canonical(layer).keys() == GOOD.keys()
+    twice = {name: 2 * array for name, array in GOOD.items()}
+    assert (one.gradients_to_canonical(layer, twice)["recurrent"] == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def make", "def other", "mine.py: has no function make"),
+        ("return layer\n", "return None\n", "mine.py: make returns a NoneType"),
+        ("dict(layer", "list(layer", r"to_canonical gives list, not a dict of kernel, recurrent"),
+        ("= arrays", "= {'kernel': arrays['kernel']}", r"gives \['kernel'\], not a dict"),
+        (
+            "= arrays",
+            "= dict(arrays, recurrent=arrays['recurrent'].T)",
+            r"to_canonical gives recurrent of shape \(16, 4\): of cell=lstm with 4 units it has "
+            r"\(4, 16\) \(docs/own_kernel.md\)",
+        ),
+        ("= arrays", "= dict(arrays, bias=arrays['bias'] + 1)", "gives another bias than from_can"),
+    ],
+)
+def test_what_breaks_the_contract_is_one_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        one = recurrent(tmp_path, MINE.replace(old, new))
+        one.from_canonical(one(UNITS), GOOD)
+    assert str(caught.value).startswith(f"{tmp_path}/mine.py: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bias_of_a_gru_has_two_rows() -> None:
+    arrays = {"kernel": numpy.zeros((3, 12)), "recurrent": numpy.zeros((4, 12))}
+    assert own_file.wrong("gru", {4}, dict(arrays, bias=numpy.zeros((2, 12)))) is None
+    assert "has (2, 12)" in str(own_file.wrong("gru", {4}, dict(arrays, bias=numpy.zeros(12))))
+    assert own_file.wrong("gru_reset_before", {4}, arrays) is None, "a layer may have no bias"
+
+
+def test_dropout_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"asks for dropout=0.2; .* list it in options of rnn=min"):
+        recurrent(tmp_path, MINE)(UNITS, dropout=0.2)
+    recurrent(tmp_path, MINE, options={"dropout": 0.0})(UNITS, dropout=0.2)
+
+
+def test_an_error_says_where_in_the_users_file(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        recurrent(tmp_path, MINE.replace("layer = ", "1 / 0; layer = "))(UNITS)
+    assert loading.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
+    assert loading.one_line(ValueError("a\nb")) == "a"
+    assert loading.one_line(ValueError()) == "ValueError()"
+
+
+def test_what_keras_and_tensorflow_put_before_a_message_is_left_out() -> None:
+    text = (
+        'in user code:\n\n    File "/a.py", line 1, in probe  *\n        outputs = layer(inputs)\n'
+        '    File "/b.py", line 15, in outputs\n        raise RuntimeError("no")\n\n'
+        "    RuntimeError: Exception encountered when calling Scan.call().\n    \n"
+        "    \x1b[1mno such device\x1b[0m\n    \n    Arguments received"
+    )
+    assert loading.one_line(RuntimeError(text)) == "no such device"
+    plain = "Exception encountered when calling Scan.call().\n\n\x1b[1mno such device\x1b[0m\n\nA"
+    assert loading.one_line(RuntimeError(plain)) == "no such device"
+
+
+SCRIPT = """
+import json, sys
+source, mine = sys.argv[1:]
+sys.path.insert(0, source)
+import numpy
+from rnnworker import certify
+from rnnworker.phases import Phases
+from rnnworker.turns import Turns
+import rnnworker.models.digits_rnn as home
+
+STREAM = numpy.random.RandomState(0)
+DATA = {"x_" + n: STREAM.normal(size=(32, 7, 5)).astype("float32") for n in ("train", "val")}
+DATA.update({"y_" + n: STREAM.randint(0, 3, 32) for n in ("train", "val")})
+certify.TRAINED_STEPS = 2
+
+
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(7, 5))
+    hidden = recurrent.bidirectional(6, return_sequences=True)(inputs)
+    hidden = recurrent.bidirectional(4)(hidden)
+    return keras.models.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
+
+
+home.build_made_up, home.prepare_made_up = build, lambda source, config: DATA
+
+
+class Events:
+    told = {}
+
+    def emit(self, event, **fields):
+        if event == "facts":
+            self.told.update(fields["certificate"])
+
+    def handshake(self):
+        pass
+
+
+here = "rnnworker.models.digits_rnn:"
+model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
+model.update(batch=16, loss="sparse_categorical_crossentropy")
+model.update(optimizer={"name": "adam", "learning_rate": 0.01})
+config = {"model": model, "cell": {"name": "lstm"}, "device": {"kind": "cpu", "threads": 1}}
+config.update(build={"framework": "keras3_tensorflow"}, seed=0)
+names = {"keras": "keras", "mine": mine, "raises": mine.replace("mine.py", "raises.py")}
+entries = [{"name": name, "rnn": {"implementation": at}} for name, at in names.items()]
+job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
+events = Events()
+certify.certify(dict(job, device="cpu_1"), events, Phases(events, Turns(events)))
+print(json.dumps(events.told))
+"""
+
+
+def test_both_directions_are_certified_and_an_exception_is_told(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own_kernel.md").read_text()
+    text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
+    (tmp_path / "mine.py").write_text(text)
+    shifted = "            raise RuntimeError('on purpose')\n            projected ="
+    (tmp_path / "raises.py").write_text(text.replace("            projected =", shifted, 1))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(ROOT / "src"), f"{tmp_path}/mine.py"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "PYTHONPATH": "", "KERAS_BACKEND": "tensorflow"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    found = told["implementations"]
+    assert (found["mine"]["status"], found["mine"]["why"]) == ("certified", None)
+    assert found["mine"]["kernel"] == ["while"], "found, though the choice names none"
+    assert found["mine"]["applied"]["cpu_1"]["off"] == 0
+    (pair,) = told["pairs"]
+    assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "mine", True)
+    why = f"RuntimeError: {tmp_path}/raises.py, line 15: on purpose"
+    assert (found["raises"]["status"], found["raises"]["why"]) == ("failed", why)
