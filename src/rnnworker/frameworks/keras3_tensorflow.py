@@ -114,15 +114,6 @@ class Session(KerasSession):
     def executed_ops(self, run):
         return tensorflow_profile.executed_ops(self.tensorflow, run)
 
-    def kernels(self, steps):
-        # An op that ran some 90 times in little time is taken for cheap and told of no more: in
-        # long sequences within the first step. A step that is traced anew is told of again.
-        found = super().kernels(steps)
-        if not found:
-            self.model.make_train_function(force=True)
-            found = super().kernels(steps)
-        return found
-
     def layer_gradients(self, layer, x, upstream):
         tensorflow = self.tensorflow
         upstream = tensorflow.constant(upstream)
