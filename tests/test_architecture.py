@@ -102,6 +102,7 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker",
         "rnnworker.machine",
         "rnnworker.affinity",
+        "rnnworker.cards",
         "rnnworker.certifying",
         "rnnworker.members",
         "rnnworker.options",

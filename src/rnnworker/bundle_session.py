@@ -9,7 +9,7 @@ import sys
 import tarfile
 import time
 
-from rnnworker import affinity, carried, certifying, machine, rounds
+from rnnworker import affinity, cards, carried, certifying, machine, rounds
 from rnnworker.bundle_process import environment_of, lack, member, read, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
@@ -48,6 +48,10 @@ class Session:
         device, build = config["device"], config["build"]
         if device["kind"] == "gpu" and not self.hardware["gpus"]:
             return "no NVIDIA GPU on this machine"
+        if device["kind"] == "gpu" and self.card(config) is None:
+            names = [one["name"] for one in self._visible(config)]
+            here = ", ".join(names) or "none that may be seen ({})".format(cards.VISIBLE)
+            return "no {} on this machine, which has {}".format(device.get("gpu") or "card", here)
         if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
             return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
         entry = self.packages.get(build.get("carry"))
@@ -58,6 +62,15 @@ class Session:
             except carried.Missing as error:
                 self.lacking[entry["name"]] = str(error)
         return self.lacking.get(entry["name"]) if entry else None
+
+    def card(self, config):
+        """The card that a run with `config` uses here, None on a CPU (`cards.chosen`)."""
+        if config["device"]["kind"] != "gpu":
+            return None
+        return cards.chosen(config["device"], self.hardware["gpus"], _variables(config))
+
+    def _visible(self, config):
+        return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
 
     def look(self, runs):
         """Asks the Python of each build that has something to do here for the build's framework."""
@@ -229,6 +242,7 @@ class Session:
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
+            job["card"] = self.card(config)
             job["start_cores"] = list(affinity.start_cores(topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
@@ -237,6 +251,7 @@ class Session:
             build, threads[name] = config["build"], len(cores)
             command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
             environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+            environment.update(cards.variables(job["card"]))
             started.append(member(name, command, environment, place, limits[name] or {}))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -279,6 +294,10 @@ def on_other_devices(planned):
     """The jobs of a certificate beside its first; none for anything else."""
     jobs = certifying.jobs_of(planned)[1:] if "implementations" in planned else []
     return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
+
+
+def _variables(config):
+    return dict(os.environ, **(config["build"].get("environment") or {}))
 
 
 def _cell(planned, name):

@@ -31,7 +31,8 @@ def main(arguments):
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
     _limit_memory(job.get("memory_bytes"))
-    events.emit("facts", hardware=machine.fingerprint())
+    card = {"card": job["card"]} if job.get("card") else {}
+    events.emit("facts", hardware=machine.fingerprint(), measured=card)
     events.handshake()
     try:
         _work(job, events, phases, turns)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from rnnworker import cards as nvidia
 from rnnworker import machine
 
 
@@ -21,7 +22,7 @@ def obstacle_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> 
     if device.get("kind") == "gpu" and not cards:
         return "no NVIDIA GPU on this machine"
     wanted = device.get("gpu")
-    if wanted and not any(machine.is_card(wanted, card) for card in cards):
+    if wanted and not any(nvidia.is_card(wanted, card) for card in cards):
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
@@ -31,8 +32,10 @@ def obstacle_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> 
 
 @cache
 def cards() -> tuple[str, ...]:
-    """The NVIDIA GPUs of this machine, as their driver names them."""
-    return tuple(str(card["name"]) for card in machine.gpus())
+    """The NVIDIA GPUs of this machine that CUDA_VISIBLE_DEVICES leaves to us, as their driver
+    names them."""
+    found = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
+    return tuple(str(card["name"]) for card in found)
 
 
 def cores() -> int:

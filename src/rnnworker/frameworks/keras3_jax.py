@@ -44,6 +44,9 @@ class Session(KerasSession):
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
             "framework_devices": [str(device) for device in self.jax.devices()],
+            "framework_cards": [
+                device.device_kind for device in self.jax.devices() if device.platform == "gpu"
+            ],
         }
 
     def compile_settings(self):

@@ -52,6 +52,7 @@ class Session(KerasSession):
             "framework_devices": [
                 device.name for device in self.tensorflow.config.list_logical_devices()
             ],
+            "framework_cards": card_names(self.tensorflow),
         }
 
     def compile_settings(self):
@@ -139,6 +140,12 @@ def grow(tensorflow):
     """Takes a GPU's memory as it is needed: other runs of a round have contexts on the card too."""
     for gpu in tensorflow.config.list_physical_devices("GPU"):
         tensorflow.config.experimental.set_memory_growth(gpu, True)
+
+
+def card_names(tensorflow):
+    config = tensorflow.config
+    details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
+    return [found["device_name"] for found in details if "device_name" in found]
 
 
 def ready(tensorflow, dataset):

@@ -54,7 +54,8 @@ class Session(KerasSession):
                 "inter_op": torch.get_num_interop_threads(),
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
-            "framework_devices": ["cpu"] + [torch.cuda.get_device_name(one) for one in gpus],
+            "framework_devices": ["cpu"] + ["cuda:{}".format(one) for one in gpus],
+            "framework_cards": [torch.cuda.get_device_name(one) for one in gpus],
         }
 
     def compile_settings(self):
