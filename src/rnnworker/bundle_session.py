@@ -52,8 +52,9 @@ class Session:
             names = [one["name"] for one in self._visible(config)]
             here = ", ".join(names) or "none that may be seen ({})".format(cards.VISIBLE)
             return "no {} on this machine, which has {}".format(device.get("gpu") or "card", here)
-        if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
-            return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
+        offered = len(affinity.read_topology())
+        if (device.get("threads") or 0) > offered:
+            return "this machine offers {} cores".format(offered)
         entry = self.packages.get(build.get("carry"))
         if entry and entry["name"] not in self.sites and entry["name"] not in self.lacking:
             folders = [os.path.join(self.folder, "packages")] + self.options.parts
@@ -238,11 +239,12 @@ class Session:
         topology, started, threads = affinity.read_topology(), [], {}
         for number, (name, place, job) in enumerate(asked):
             config = job["config"]
-            cores = affinity.choose(topology, config["device"].get("threads"))
+            card = self.card(config)
+            cores = affinity.for_device(topology, config["device"], card)
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
-            job["card"] = self.card(config)
+            job["card"] = card
             job["start_cores"] = list(affinity.start_cores(topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
@@ -251,7 +253,7 @@ class Session:
             build, threads[name] = config["build"], len(cores)
             command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
             environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
-            environment.update(cards.variables(job["card"]))
+            environment.update(cards.variables(card))
             started.append(member(name, command, environment, place, limits[name] or {}))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -9,6 +9,7 @@ import platform
 import re
 
 from rnnworker import cards
+from rnnworker.quota import quota
 
 DRIVER = "/proc/driver/nvidia"
 DEVICES = "/dev"
@@ -24,6 +25,7 @@ def fingerprint():
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "available_cores": _available_cores(),
+        "core_quota": quota(),
         "sockets": processor.get("sockets"),
         "threads_per_core": _threads_per_core(),
         "flags": processor.get("flags"),

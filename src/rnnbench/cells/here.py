@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from rnnworker import affinity, machine
 from rnnworker import cards as nvidia
-from rnnworker import machine
 
 
 def obstacles(config: Mapping[str, Any]) -> str | None:
@@ -39,7 +39,7 @@ def cards() -> tuple[str, ...]:
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """The cores this process may use, and has time for."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return len(affinity.read_topology())
     return os.cpu_count() or 1

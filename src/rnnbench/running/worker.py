@@ -40,11 +40,12 @@ def job_of(
     that are chosen here, and `more`. It loads pickles only from a dataset whose bytes have
     `pinned_md5`. `place`: its number in its round, whose members start on different cores."""
     topology = affinity.read_topology()
-    cores = affinity.choose(topology, config["device"].get("threads"))
+    card = card_of(config)
+    cores = affinity.for_device(topology, config["device"], card)
     dataset = (config.get("dataset") or {}).get("path")
     return {
         "config": config,
-        "card": card_of(config),
+        "card": card,
         "threads": len(cores),
         "cores": list(cores),
         "start_cores": list(start_cores(topology, cores, place)),
