@@ -244,7 +244,7 @@ class Session:
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
-            job["card"] = card
+            job["card"], job["nvml"] = card, os.path.join(self.folder, "pynvml.py")
             job["start_cores"] = list(affinity.start_cores(topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")

@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, machine
+from rnnworker import affinity, card_look, machine
 from rnnworker import events as events_module
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -26,7 +26,7 @@ def main(arguments):
     with open(arguments[0]) as file:
         job = json.load(file)
     _die_with_parent(job.get("parent"))
-    turns = Turns(events)
+    turns = Turns(events, card_look.opened(job))
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
@@ -102,6 +102,7 @@ def _run(job, events, phases, turns):
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+    _tell_card_memory(job, events, session)
 
 
 def _attested(session, phases):
@@ -110,6 +111,11 @@ def _attested(session, phases):
         return None
     with phases.phase("attest"):
         return session.attest()
+
+
+def _tell_card_memory(job, events, session):
+    if job.get("card") and hasattr(session, "card_memory_peak"):
+        events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
 
 
 def _timed(call):

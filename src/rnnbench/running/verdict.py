@@ -10,6 +10,7 @@ from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running import memory
+from rnnbench.running.card_use import card_reasons
 
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
@@ -53,6 +54,7 @@ def judge(
     feeders = len(threads.get("pinned_to") or []) if measured.get("card") else 1
     reasons += [reason for phase in judged for reason in _load(phase, feeders or 1)]
     reasons += _unknown_load(phases)
+    reasons += card_reasons(measured.get("card_use"))
     reasons += _disturbed(good) if in_turns else []
     reasons += _spins(measured.get("asleep") or {})
     reasons += _closure(measured.get("closure"))

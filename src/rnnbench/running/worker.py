@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +47,7 @@ def job_of(
     return {
         "config": config,
         "card": card,
+        "nvml": nvml() if card else None,
         "threads": len(cores),
         "cores": list(cores),
         "start_cores": list(start_cores(topology, cores, place)),
@@ -110,6 +112,12 @@ def work(job: Mapping[str, Any], root: Path, files: Path, **options: Any) -> Out
 
 def _job_file(files: Path) -> Path:
     return Path(f"{files}.job.json")
+
+
+def nvml() -> str | None:
+    """The one file of nvidia-ml-py, which a worker looks at its card with."""
+    spec = importlib.util.find_spec("pynvml")
+    return spec.origin if spec else None
 
 
 def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -98,6 +98,9 @@ class Session(KerasSession):
     def set_tf32(self, on):
         self.jax.config.update("jax_default_matmul_precision", "tensorfloat32" if on else "highest")
 
+    def card_memory_peak(self):
+        return (self.jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
     def tf32(self):
         named = self.jax.config.jax_default_matmul_precision
         return {"tensorfloat32": True, "highest": False}.get(named, named)

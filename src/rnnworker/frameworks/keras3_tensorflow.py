@@ -98,6 +98,9 @@ class Session(KerasSession):
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
 
+    def card_memory_peak(self):
+        return int(self.tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])
+
     def tf32(self):
         return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
 

@@ -104,6 +104,9 @@ class Session(KerasSession):
         self.torch.set_float32_matmul_precision("high" if on else "highest")
         self.torch.backends.cudnn.allow_tf32 = on
 
+    def card_memory_peak(self):
+        return int(self.torch.cuda.max_memory_allocated())
+
     def tf32(self):
         backends = self.torch.backends
         found = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}

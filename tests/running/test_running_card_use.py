@@ -1,0 +1,112 @@
+"""Energy, heat, and who else was on the card, from two looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from rnnbench.report.raw import raw_cells
+from rnnbench.running.card_use import card_reasons, card_use
+from rnnbench.running.verdict import judge
+from rnnbench.tables.frame import tidy
+from rnnbench.tracking.mapping import tags
+from rnnbench.tracking.numbers import metrics
+from tests.factory import make_record
+from tests.running.test_running_verdict import FALLING
+
+BEFORE = {
+    "t": 100.0, "joules": 1000.0, "watts": 90.0, "sm_mhz": 1980, "memory_mhz": 2619,
+    "celsius": 40, "slowed": [], "thermal_s": 1.0, "power_s": 7.0, "ecc": 2,
+    "memory_bytes": 100, "others": 0,
+}  # fmt: skip
+AFTER = {
+    **BEFORE, "t": 110.0, "joules": 4000.0, "sm_mhz": 1755, "celsius": 71,
+    "slowed": ["SwPowerCap"], "thermal_s": 1.05, "power_s": 9.0, "memory_bytes": 900,
+}  # fmt: skip
+
+
+def turn(before: object, after: object, phase: str = "train") -> dict:
+    return {"event": "turn", "phase": phase, "card": [before, after]}
+
+
+def epochs(samples: int):
+    return [one.__class__(**{**one.__dict__, "samples": samples}) for one in FALLING]
+
+
+def test_energy_by_sample_and_what_the_card_was_like() -> None:
+    found = card_use(
+        [turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500), {"slice": False}
+    )
+    assert found["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
+    assert found["card_watts"] == 300.0
+    use = found["card_use"]
+    assert use["heat"] == pytest.approx(0.005)
+    assert use["power_limit"] == pytest.approx(0.2)
+    assert (use["seconds"], use["joules"], use["ecc"], use["others"]) == (10.0, 3000.0, 0, 0)
+    assert (use["celsius"], use["memory_bytes"]) == (71, 900)
+    assert (use["sm_mhz"], use["memory_mhz"]) == ([1980, 1755], [2619, 2619])
+    assert use["slowed"] == ["SwPowerCap"]
+    assert card_reasons(use) == []
+
+
+def test_of_a_slice_the_whole_cards_energy_is_not_told() -> None:
+    found = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
+    assert found["joules_per_sample"] is found["card_watts"] is found["card_use"]["joules"] is None
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [{"event": "turn", "phase": "train"}],
+        [turn(None, None)],
+        [turn(BEFORE, AFTER), turn(BEFORE, AFTER)],
+        [turn(BEFORE, {**AFTER, "t": 100.0})],
+    ],
+)
+def test_where_nobody_looked_nothing_is_told(events: list) -> None:
+    assert card_use(events, epochs(500), {"slice": False}) == {}
+
+
+def test_what_a_card_does_not_tell_is_none() -> None:
+    nothing = {**dict.fromkeys(BEFORE), "slowed": None}
+    found = card_use(
+        [turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500), {"slice": False}
+    )
+    assert found["joules_per_sample"] is None
+    assert found["card_use"]["heat"] is found["card_use"]["others"] is None
+    # A counter that went back was begun anew.
+    found = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
+    assert found["card_use"]["joules"] is None
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "words"),
+    [
+        ({"thermal_s": 1.2}, "card_hot", "for 2% of the training"),
+        ({"others": 1}, "card_shared", "1 other process computed on the card"),
+        ({"ecc": 5}, "card_ecc", "3 errors, uncorrected"),
+    ],
+)
+def test_what_makes_a_run_suspect(after: dict, code: str, words: str) -> None:
+    measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500), {"slice": False})
+    verdict = judge([], FALLING, measured)
+    assert verdict.status == "suspect"
+    (reason,) = verdict.reasons
+    assert reason.code == code and words in reason.text
+
+
+def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
+    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": False})
+    card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
+    record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
+    frame = tidy([record])
+    assert set(frame["card_watts"]) == {300.0}
+    assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
+    (cell,) = raw_cells([record], {})
+    assert dict(cell.facts)["card"] == "NVIDIA H200"
+    assert dict(cell.facts)["energy"].endswith("J per sample, at 300 W")
+    values = {point.key: point.value for point in metrics(record)}
+    assert values["card_watts"] == 300.0
+    assert values["card_peak_memory_bytes"] == 5.0
+    assert "joules_per_sample" in values
+    assert tags(record)["measured.card_use.celsius"] == "71"
