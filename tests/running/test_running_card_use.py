@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rnnbench.report.raw import raw_cells
+from rnnbench.running import worker
+from rnnbench.running.affinity import read_topology
 from rnnbench.running.card_use import card_reasons, card_use
+from rnnbench.running.round import measure
+from rnnbench.running.train import Place
 from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import tags
 from rnnbench.tracking.numbers import metrics
 from tests.factory import make_record
+from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
+from tests.worker.test_worker_card_look import LIBRARY
+from tests.worker.test_worker_cards import TWO
 
 BEFORE = {
     "t": 100.0, "joules": 1000.0, "watts": 90.0, "sm_mhz": 1980, "memory_mhz": 2619,
@@ -110,3 +119,31 @@ def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
     assert values["card_peak_memory_bytes"] == 5.0
     assert "joules_per_sample" in values
     assert tags(record)["measured.card_use.celsius"] == "71"
+
+
+def test_a_run_on_a_card_from_its_start_to_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the fake framework, made-up cards and a made-up library of the driver."""
+    library = tmp_path / "pynvml.py"
+    library.write_text(LIBRARY.replace("FAILURES", "0").replace("PROCESSES", "['us', 'them']"))
+    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
+    monkeypatch.setattr(worker, "nvml", lambda: str(library))
+    line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
+    line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
+    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+    (record,) = measure([line], place, label="[1/1]", name="a_round", reference=None).values()
+    measured = record.measured
+    assert measured["card"]["uuid"] == "GPU-a1"
+    assert measured["threads"]["asked"] == min(8, len(read_topology()))
+    assert measured["card_use"]["others"] == 1
+    assert measured["card_use"]["sm_mhz"] == [1980, 1980]
+    assert measured["joules_per_sample"] == 0.0, "this card's counter stands still"
+    assert abs(measured["closure"]) < 0.2, "looks are no part of the training"
+    assert "card_shared" in [reason.code for reason in record.verdict.reasons]
+    assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]
+    # The same run where only another model is there.
+    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO[:1])
+    other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
+    (record,) = measure([other], place, label="[1/1]", name="b_round", reference=None).values()
+    assert record.measured.get("card") is None
