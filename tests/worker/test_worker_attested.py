@@ -91,8 +91,10 @@ def test_cheap_ops_are_told_of(build: str, version: str | None, tmp_path_factory
         assert "device_tracer_level set to 0" in done.stderr
 
 
-@pytest.mark.parametrize("build", ["current", "tf_2_15"])
-def test_a_small_models_kernel_is_seen(build: str, tmp_path_factory) -> None:
+@pytest.mark.parametrize(
+    ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
+)
+def test_a_small_models_kernel_is_seen(build: str, kernel: str, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("small")
     (folder / "small.py").write_text(MODEL)
     (folder / "small.yaml").write_text(YAML)
@@ -101,7 +103,8 @@ def test_a_small_models_kernel_is_seen(build: str, tmp_path_factory) -> None:
     (cell,) = expand(experiment, [ROOT / "conf"])
     python = Path(sys.executable)
     if build != "current":
-        python = build_python(build, cell.config["build"]["python"], tmp_path_factory)
+        stated = cell.config["build"]
+        python = build_python(stated["lock"], stated["python"], tmp_path_factory)
     done = subprocess.run(
         [python, "-c", SCRIPT, json.dumps(cell.config)],
         capture_output=True,
@@ -110,4 +113,4 @@ def test_a_small_models_kernel_is_seen(build: str, tmp_path_factory) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [["while"], ["while"]]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[kernel], [kernel]]

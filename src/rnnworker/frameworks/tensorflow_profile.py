@@ -10,6 +10,7 @@ import shutil
 import tempfile
 
 COMPILED = ("ThunkExecutor::", "CpuExecutable::", "GpuExecutable::")
+COMPILED_ON_GPU = ":XLA GPU module"  # ends the event's name (XLA's gpu_executable.cc)
 
 
 def executed_ops(tensorflow, run):
@@ -65,7 +66,7 @@ def _ops(space):
                 counts[name] = counts.get(name, 0) + 1
     ops = []
     for name, count in sorted(counts.items()):
-        if name.startswith(COMPILED):
+        if name.startswith(COMPILED) or name.endswith(COMPILED_ON_GPU):
             ops.append((name, "XlaLaunch", count))
         path, _, kind = name.rpartition(":")
         # The profiler's own events are named Class::Method.
