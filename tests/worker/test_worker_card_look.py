@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from rnnworker import card_look
@@ -124,7 +125,6 @@ def test_on_a_cpu_nobody_looks(capsys) -> None:
 
 
 def test_the_real_library_has_what_is_asked_of_it() -> None:
-    pynvml = pytest.importorskip("pynvml")
     asked: list[str] = []
 
     class Recorded:
