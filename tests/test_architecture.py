@@ -103,6 +103,7 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker.machine",
         "rnnworker.affinity",
         "rnnworker.attest",
+        "rnnworker.cards",
         "rnnworker.certifying",
         "rnnworker.members",
         "rnnworker.options",

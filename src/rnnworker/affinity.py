@@ -1,9 +1,16 @@
 """Which logical processors a run is pinned to. Standard library only; pure but for
-`read_topology` and `move`."""
+`read_topology`, `near` and `move`."""
 
 import collections
 import contextlib
 import os
+import re
+
+from rnnworker.quota import quota
+
+# What feeds a card: Python, the feed's threads and the driver's. More cores would only bring in
+# more of what others do.
+FEEDERS = 8
 
 Processor = collections.namedtuple("Processor", "number socket core")
 Processor.__doc__ = "One logical processor: its number, its socket, its core within the socket."
@@ -28,6 +35,29 @@ def choose(topology, threads):
     return tuple(sorted(number for _, _, number in sorted(ranked)[:threads]))
 
 
+def for_device(topology, device, card=None, base="/sys"):
+    """The processors for a run on `device` (``kind``, ``threads``), as `choose`; on a GPU those
+    near the `card` that it uses come first, and without a number of threads it is `FEEDERS`."""
+    threads = device.get("threads")
+    if device.get("kind") != "gpu":
+        return choose(topology, threads)
+    there = near(topology, card, base)
+    if threads is None:
+        threads = min(FEEDERS, len(there))
+    return choose(there if threads <= len(there) else topology, threads)
+
+
+def near(topology, card, base="/sys"):
+    """Those of the `topology` on the NUMA node of the `card` (``bus``: its PCI address); all of
+    them where nobody says which these are, or none of them is there."""
+    match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F:.]+)$", (card or {}).get("bus") or "")
+    address = "{}:{}".format(*match.groups()).lower() if match else ""
+    node = _number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
+    listed = os.path.join(base, "devices/system/node/node{}/cpulist".format(node))
+    numbers = _listed(listed) if node >= 0 else set()
+    return tuple(one for one in topology if one.number in numbers) or tuple(topology)
+
+
 def start_cores(topology, cores, place):
     """As many processors as `cores`, another set for each `place` (from 0) in a round, where these
     sockets have others: there a run of the round starts, beside the others."""
@@ -50,14 +80,29 @@ def move(cores):
         moved |= threads
 
 
-def read_topology(base="/sys/devices/system/cpu"):
-    """The processors this process may use, as the kernel lists them."""
+def read_topology(base="/sys/devices/system/cpu", cores=None):
+    """The processors this process may use, as the kernel lists them; no more of them than the
+    quota of its control group (or `cores`) has time for: threads of all would stop one another."""
     topology = []
     for number in sorted(os.sched_getaffinity(0)):
         folder = os.path.join(str(base), "cpu{}".format(number), "topology")
         socket = _number(os.path.join(folder, "physical_package_id"), 0)
         topology.append(Processor(number, socket, _number(os.path.join(folder, "core_id"), number)))
-    return tuple(topology)
+    cores = quota() if cores is None else cores
+    if cores is None or cores >= len(topology):
+        return tuple(topology)
+    kept = choose(topology, max(1, int(cores)))
+    return tuple(one for one in topology if one.number in kept)
+
+
+def _listed(path):
+    """Processors as the kernel lists them: ``0-3,8``."""
+    try:
+        with open(path) as file:
+            parts = [part.split("-") for part in file.read().strip().split(",") if part]
+    except OSError:
+        return set()
+    return {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
 
 
 def _number(path, default):

@@ -9,7 +9,7 @@ import sys
 import tarfile
 import time
 
-from rnnworker import affinity, carried, certifying, machine, rounds
+from rnnworker import affinity, cards, carried, certifying, machine, rounds
 from rnnworker.bundle_process import environment_of, lack, member, read, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
@@ -52,8 +52,13 @@ class Session:
         device, build = config["device"], config["build"]
         if device["kind"] == "gpu" and not self.hardware["gpus"]:
             return "no NVIDIA GPU on this machine"
-        if (device.get("threads") or 0) > len(os.sched_getaffinity(0)):
-            return "this machine offers {} cores".format(len(os.sched_getaffinity(0)))
+        if device["kind"] == "gpu" and self.card(config) is None:
+            names = [one["name"] for one in self._visible(config)]
+            here = ", ".join(names) or "none that may be seen ({})".format(cards.VISIBLE)
+            return "no {} on this machine, which has {}".format(device.get("gpu") or "card", here)
+        offered = len(affinity.read_topology())
+        if (device.get("threads") or 0) > offered:
+            return "this machine offers {} cores".format(offered)
         entry = self.packages.get(build.get("carry"))
         if entry and entry["name"] not in self.sites and entry["name"] not in self.lacking:
             folders = [os.path.join(self.folder, "packages")] + self.options.parts
@@ -62,6 +67,15 @@ class Session:
             except carried.Missing as error:
                 self.lacking[entry["name"]] = str(error)
         return self.lacking.get(entry["name"]) if entry else None
+
+    def card(self, config):
+        """The card that a run with `config` uses here, None on a CPU (`cards.chosen`)."""
+        if config["device"]["kind"] != "gpu":
+            return None
+        return cards.chosen(config["device"], self.hardware["gpus"], _variables(config))
+
+    def _visible(self, config):
+        return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
 
     def look(self, runs):
         """Asks the Python of each build that has something to do here for the build's framework."""
@@ -246,10 +260,12 @@ class Session:
         topology, started, threads = affinity.read_topology(), [], {}
         for number, (name, place, job) in enumerate(asked):
             config = job["config"]
-            cores = affinity.choose(topology, config["device"].get("threads"))
+            card = self.card(config)
+            cores = affinity.for_device(topology, config["device"], card)
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(moved(job, self.own), threads=len(cores), cores=list(cores), dataset=path)
+            job["card"], job["nvml"] = card, os.path.join(self.folder, "pynvml.py")
             job["start_cores"] = list(affinity.start_cores(topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
@@ -258,6 +274,7 @@ class Session:
             build, threads[name] = config["build"], len(cores)
             command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
             environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+            environment.update(cards.variables(card))
             forks = "mode" not in job and rounds.may_fork(config)
             started.append(member(name, command, environment, place, limits[name] or {}, forks))
         with open(TIMING_LOCK, "a") as lock:
@@ -313,6 +330,10 @@ def moved(value, places):
     if colon and path in places:
         return places[path] + colon + name
     return places.get(value, value) if isinstance(value, str) else value
+
+
+def _variables(config):
+    return dict(os.environ, **(config["build"].get("environment") or {}))
 
 
 def _cell(planned, name):

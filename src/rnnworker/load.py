@@ -23,7 +23,8 @@ def snapshot():
 def difference(before, after):
     """Seconds between two snapshots: `own` (this run), `busy` (all processes on this run's
     processors), `foreign` (busy minus own, at least 0; on the run's processors), `steal`
-    (taken by the hypervisor), and counts of major faults and involuntary switches."""
+    (taken by the hypervisor), and counts of major faults and involuntary switches. Where
+    ``/proc/stat`` says nothing, `busy`, `foreign` and `steal` are absent: unknown."""
     result = {
         "own": after["own"] - before["own"],
         "major_faults": after["major_faults"] - before["major_faults"],
@@ -50,15 +51,16 @@ def total(one, other):
     return found
 
 
-def _processors():
+def _processors(file="/proc/stat"):
     ticks_per_second = float(os.sysconf("SC_CLK_TCK"))
-    processors = {}
+    processors, said = {}, False
     try:
-        with open("/proc/stat") as file:
-            for line in file:
+        with open(file) as stream:
+            for line in stream:
                 if line.startswith("cpu") and line[3].isdigit():
                     fields = line.split()
                     ticks = [int(field) for field in fields[1:9]]
+                    said = said or any(ticks)
                     busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]
                     processors[int(fields[0][3:])] = (
                         busy / ticks_per_second,
@@ -66,4 +68,5 @@ def _processors():
                     )
     except OSError:
         pass
-    return processors
+    # Some sandboxes (gVisor) list processors that never did anything: that says nothing of them.
+    return processors if said else {}

@@ -1,13 +1,15 @@
 """What machine this is: read off the hardware, and a short key made of it.
 
-Standard library only. The one module of the worker that the conductor imports too.
+Standard library only; the conductor imports it too.
 """
 
 import hashlib
 import os
 import platform
 import re
-import subprocess
+
+from rnnworker import cards
+from rnnworker.quota import quota
 
 DRIVER = "/proc/driver/nvidia"
 DEVICES = "/dev"
@@ -23,6 +25,7 @@ def fingerprint():
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "available_cores": _available_cores(),
+        "core_quota": quota(),
         "sockets": processor.get("sockets"),
         "threads_per_core": _threads_per_core(),
         "flags": processor.get("flags"),
@@ -87,11 +90,18 @@ def gpu_models():
 
 
 def _listed_models():
+    found = _information("Model")
+    return [] if "Unknown" in found else found
+
+
+def _information(field):
+    """What the kernel's driver says of each card, in the order of their addresses; nothing where
+    it does not say it of all."""
     found = []
     for address in sorted(_listed(DRIVER + "/gpus")):
         text = _read(os.path.join(DRIVER, "gpus", address, "information")) or ""
-        match = re.search(r"^Model:[ \t]*(\S.*?)[ \t]*$", text, re.MULTILINE)
-        if match is None or match.group(1) == "Unknown":
+        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), text, re.MULTILINE)
+        if match is None:
             return []
         found.append(match.group(1))
     return found
@@ -103,31 +113,16 @@ def _has_driver():
 
 def gpus():
     """NVIDIA GPUs as their driver names them, without importing a framework: what nvidia-smi
-    says of each; where that fails, the ``name`` alone."""
+    says of each (`cards.ask`); where that fails, the ``name`` and ``uuid`` that the kernel says."""
     if not _has_driver():
         return []
-    query = "name,driver_version,memory.total,power.limit,clocks.max.sm"
-    try:
-        output = subprocess.check_output(
-            ["nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"],
-            stderr=subprocess.DEVNULL,
-            timeout=30,
-        ).decode("utf-8")
-    except (OSError, subprocess.SubprocessError):
-        return [{"name": model} for model in _listed_models()]
-    fields = ("name", "driver", "memory_mib", "power_limit_w", "max_clock_mhz")
-    return [
-        dict(zip(fields, [value.strip() for value in line.split(",")]))
-        for line in output.splitlines()
-        if line.strip()
-    ]
-
-
-def is_card(wanted, name):
-    """Whether a card's name, as its driver says it, has the words of `wanted` in it:
-    ``P100`` is ``Tesla P100-PCIE-16GB``, and is not ``P1000``."""
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    return all(word in words for word in re.findall(r"[a-z0-9]+", wanted.lower()))
+    found = cards.ask()
+    if found is not None:
+        return found
+    models, uuids = _listed_models(), _information("GPU UUID")
+    if len(uuids) != len(models):
+        return [{"name": model} for model in models]
+    return [{"name": model, "uuid": uuid} for model, uuid in zip(models, uuids)]
 
 
 def _available_cores():

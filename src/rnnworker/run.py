@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, loading, machine
+from rnnworker import affinity, card_look, loading, machine
 from rnnworker import events as events_module
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -31,12 +31,13 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    turns = Turns(events)
+    turns = Turns(events, card_look.opened(job))
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
     _limit_memory(job.get("memory_bytes"))
-    events.emit("facts", hardware=machine.fingerprint())
+    card = {"card": job["card"]} if job.get("card") else {}
+    events.emit("facts", hardware=machine.fingerprint(), measured=card)
     events.handshake()
     try:
         _work(job, events, phases, turns, imported)
@@ -112,6 +113,7 @@ def _run(job, events, phases, turns, imported):
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+    _tell_card_memory(job, events, session)
 
 
 def _attested(session, phases):
@@ -120,6 +122,11 @@ def _attested(session, phases):
         return None
     with phases.phase("attest"):
         return session.attest()
+
+
+def _tell_card_memory(job, events, session):
+    if job.get("card") and hasattr(session, "card_memory_peak"):
+        events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
 
 
 def _timed(call):

@@ -4,7 +4,7 @@ processors meanwhile. Standard library only, Python 3.6 syntax."""
 import collections
 import time
 
-from rnnworker import load
+from rnnworker import card_look, load
 from rnnworker.phases import second_clock
 
 Grant = collections.namedtuple("Grant", "turn lead steps")
@@ -23,10 +23,11 @@ def grant_of(line):
 
 class Turns:
     """Waits for turns and keeps account of a timed phase: `waited` seconds of it passed at the
-    gate (`waited_second` by the second clock), and `load` is the sum over its turns."""
+    gate, or while the card was looked at (`waited_second` by the second clock), and `load` is the
+    sum over its turns. `look` is called before and after each turn (`card_look.opened`)."""
 
-    def __init__(self, events):
-        self._events = events
+    def __init__(self, events, look=card_look.nothing):
+        self._events, self._look = events, look
         self.begin(None)
 
     def begin(self, phase):
@@ -38,9 +39,10 @@ class Turns:
     def take(self, **told):
         """Ends the turn that it has, and waits for the next one. `told` goes to the supervisor."""
         start, second_start = time.monotonic(), second_clock() or 0.0
-        self.end()
+        self._end()
         line = self._events.gate(phase=self._phase, **told)
         grant = grant_of(line) if line else WHOLE
+        self._seen = self._look()
         self._before, begin = load.snapshot(), time.monotonic()
         self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": begin}
         self.waited += begin - start
@@ -53,9 +55,17 @@ class Turns:
 
     def end(self):
         """Ends the turn, if there is one, and reports it with the next event."""
+        start, second_start = time.monotonic(), second_clock() or 0.0
+        self._end()
+        self.waited += time.monotonic() - start
+        self.waited_second += (second_clock() or 0.0) - second_start
+
+    def _end(self):
         if self._turn is None:
             return
         turn, self._turn = self._turn, None
         used = load.difference(self._before, load.snapshot())
         self.load = load.total(self.load, used)
+        if self._seen is not None:
+            turn["card"] = [self._seen, self._look()]
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

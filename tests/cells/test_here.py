@@ -15,7 +15,7 @@ from rnnbench.cells.here import cores, obstacle_on, obstacles
         ({"kind": "cpu", "threads": None}, (), None),
         ({"kind": "gpu", "threads": None}, (), "no NVIDIA GPU on this machine"),
         ({"kind": "gpu", "threads": None}, ("Tesla P100-PCIE-16GB",), None),
-        ({"kind": "gpu", "gpu": "P100"}, ("Tesla P100-PCIE-16GB",), None),
+        ({"kind": "gpu", "gpu": "P100 PCIE"}, ("Tesla P100-PCIE-16GB",), None),
         (
             {"kind": "gpu", "gpu": "K80"},
             ("Quadro P1000",),

@@ -6,9 +6,14 @@ from rnnbench.running.device import device_reasons
 
 P100 = {"gpus": [{"name": "Tesla P100-PCIE-16GB"}]}
 CPU = {"kind": "cpu", "threads": 2}
-GPU = {"kind": "gpu", "threads": None, "gpu": "P100"}
+GPU = {"kind": "gpu", "threads": None, "gpu": "P100 PCIE"}
 SEES_ONE = {"framework_devices": ["/device:CPU:0", "/device:GPU:0"]}
 SEES_NONE = {"framework_devices": ["/device:CPU:0"]}
+
+SEES_TWO = {"framework_devices": ["cpu", "cuda:0", "cuda:1"]}
+K80 = {"name": "Tesla K80", "uuid": "GPU-2", "bus": None, "slice": False}
+BOTH = {"gpus": [K80, *P100["gpus"]]}
+ANY = {"kind": "gpu", "threads": None}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +25,13 @@ SEES_NONE = {"framework_devices": ["/device:CPU:0"]}
         (GPU, SEES_NONE, P100, "the framework saw no GPU"),
         ({**GPU, "gpu": "K80"}, SEES_ONE, P100, "asked for a K80, the card is Tesla P100"),
         ({**GPU, "gpu": "P10"}, SEES_ONE, P100, "asked for a P10"),
+        ({**GPU, "gpu": "P100"}, SEES_ONE, P100, "asked for a P100, the card is Tesla P100-PCIE"),
+        # Another card of the machine is the one asked for; this one was given, or perhaps.
+        (GPU, {**SEES_ONE, "card": K80}, BOTH, "asked for a P100 PCIE, the card is Tesla K80"),
+        (GPU, SEES_ONE, BOTH, "the card is Tesla K80, Tesla P100-PCIE-16GB"),
+        (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "the framework saw Tesla T4"),
+        (GPU, {"framework_cards": ["Tesla T4"]}, P100, "the card is Tesla P100-PCIE-16GB, Tesla T"),
+        (ANY, {"card": K80, **SEES_TWO}, BOTH, "one card, the framework saw 2: CUDA:0, CUDA:1"),
     ],
 )
 def test_another_device_is_told(device, measured, hardware, found) -> None:
@@ -35,7 +47,9 @@ def test_another_device_is_told(device, measured, hardware, found) -> None:
         (CPU, {**SEES_NONE, "threads": None}, P100),
         (GPU, SEES_ONE, P100),
         ({"kind": "gpu", "threads": None}, SEES_ONE, P100),
-        ({**GPU, "gpu": "p100"}, {"framework_devices": ["cuda:0"]}, P100),
+        (GPU, {**SEES_ONE, "card": P100["gpus"][0]}, BOTH),
+        (ANY, {"card": K80, "framework_cards": ["NVIDIA Tesla K80"]}, BOTH),
+        ({**GPU, "gpu": "p100 pcie"}, {"framework_devices": ["cuda:0"]}, P100),
         (CPU, {"threads": {"asked": None, "intra_op": 2}}, {}),
         (CPU, {"threads": {"asked": 2}}, {}),
         (CPU, {}, {}),

@@ -234,3 +234,33 @@ def test_a_warm_start_is_void(canonical, started, expected: list[str]) -> None:
     verdict = judge([], FALLING, measured)
     assert [reason.code for reason in verdict.reasons] == expected
     assert verdict.status == ("void" if expected else "clean")
+
+
+CARD = {"name": "NVIDIA H200"}
+FED = {"card": CARD, "threads": {"asked": 8, "pinned_to": list(range(8))}}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "steal", "measured", "expected"),
+    [
+        # A twentieth of what feeds the card: 8 cores, 10 seconds.
+        (3.9, 1.5, FED, []),
+        (4.1, 0.0, FED, ["foreign_load"]),
+        (0.0, 1.7, FED, ["steal"]),
+        (0.6, 0.0, {"threads": FED["threads"]}, ["foreign_load"]),
+        (0.6, 0.0, {"card": CARD}, ["foreign_load"]),
+    ],
+)
+def test_a_card_is_fed_by_what_is_left_of_its_cores(foreign, steal, measured, expected) -> None:
+    assert codes([train(10.0, foreign=foreign, steal=steal)], measured=measured) == expected
+
+
+def test_where_the_kernel_does_not_say_who_works_a_run_is_not_clean() -> None:
+    unknown = train(10.0, own=9.0, major_faults=0, switched_out=0)
+    verdict = judge([unknown, unknown], FALLING, {})
+    assert [reason.code for reason in verdict.reasons] == ["load_unknown"]
+    assert verdict.status == "suspect"
+    turns = {"good": [True, True]}
+    verdict = judge([unknown], FALLING, {}, turns=turns)
+    assert [reason.code for reason in verdict.reasons] == ["load_unknown"]
+    assert codes([train(10.0, timed=False, own=9.0)]) == []

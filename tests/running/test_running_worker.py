@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from rnnbench.running import worker
 from rnnbench.running.worker import worker_environment
+from tests.worker.test_worker_cards import TWO
 
 
 def test_the_worker_environment_is_ours_but_for_what_would_lead_it_astray() -> None:
@@ -40,3 +44,14 @@ def test_the_build_may_set_what_is_taken_out() -> None:
         "OMP_NUM_THREADS": "7",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def test_a_run_on_a_gpu_sees_one_card_alone(tmp_path: Path, monkeypatch) -> None:
+    config = {"device": {"kind": "gpu", "gpu": "H100"}, "build": {"name": "b", "environment": {}}}
+    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    job = worker.job_of(config, tmp_path)
+    assert job["card"]["uuid"] == "GPU-a1"
+    made = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
+    assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
+    assert made.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -214,9 +214,10 @@ def test_ops_are_counted_in_the_hosts_plane() -> None:
         return SimpleNamespace(name=name, lines=[line], event_metadata=metadata)
 
     names = ["a/MatMul:MatMul", "a/MatMul:MatMul", "EagerExecute", "ExecutorState::Process"]
-    names += ["end: copy.2", "ThunkExecutor::Execute"]
+    names += ["end: copy.2", "ThunkExecutor::Execute", "a_step_42.7:XLA GPU module"]
     space = SimpleNamespace(planes=[plane("/host:CPU", names), plane("/device:GPU:0", ["k:K"])])
     assert _ops(space) == [
         ("ThunkExecutor::Execute", "XlaLaunch", 1),
         ("a/MatMul", "MatMul", 2),
+        ("a_step_42.7:XLA GPU module", "XlaLaunch", 1),
     ]

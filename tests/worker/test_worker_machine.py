@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnworker import machine
+from rnnworker import cards, machine
 
 FACTS = {
     "cpu": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz",
@@ -77,11 +77,9 @@ def test_this_machine() -> None:
 
 
 def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = (
-        b"NVIDIA H200, 570.1, 143771, 700.00, 1980\n\nNVIDIA H200, 570.1, 143771, 700.00, 1980\n"
-    )
+    output = b"NVIDIA H200, 570.1, 143771, 700.00, 1980, GPU-1, 00000000:3B:00.0\n\n"
     monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
-    monkeypatch.setattr(machine.subprocess, "check_output", lambda *a, **k: output)
+    monkeypatch.setattr(cards.subprocess, "check_output", lambda *a, **k: output * 2)
     found = machine.gpus()
     assert len(found) == 2
     assert found[0] == {
@@ -90,6 +88,9 @@ def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
         "memory_mib": "143771",
         "power_limit_w": "700.00",
         "max_clock_mhz": "1980",
+        "uuid": "GPU-1",
+        "bus": "00000000:3B:00.0",
+        "slices": [],
     }
 
 
@@ -98,14 +99,16 @@ def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> 
         raise FileNotFoundError("nvidia-smi")
 
     monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
-    monkeypatch.setattr(machine.subprocess, "check_output", fail)
+    monkeypatch.setattr(cards.subprocess, "check_output", fail)
     assert machine.gpus() == []
 
 
 # As the driver writes it, one file for each GPU.
 INFORMATION = "Model: \t\t {}\nIRQ:   \t\t 38\nGPU UUID: \t GPU-1\nBus Type: \t PCIe\n"
-FAILS_ONCE = """#!/bin/sh
-if mkdir {}/asked 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
+FAILS_AT_FIRST = """#!/bin/sh
+for asked in first second; do
+    if mkdir {}/$asked 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
+done
 echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
 echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
 """
@@ -113,13 +116,13 @@ echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with two P100, whose nvidia-smi fails when it is asked first."""
+    """A machine with two P100, whose nvidia-smi fails when it is asked first, twice."""
     for number in ("0000:3b:00.0", "0000:af:00.0"):
         folder = tmp_path / "driver/gpus" / number
         folder.mkdir(parents=True)
         (folder / "information").write_text(INFORMATION.format("Tesla P100-PCIE-16GB"))
     program = tmp_path / "nvidia-smi"
-    program.write_text(FAILS_ONCE.format(tmp_path))
+    program.write_text(FAILS_AT_FIRST.format(tmp_path))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(machine, "DRIVER", str(tmp_path / "driver"))
@@ -135,6 +138,7 @@ def test_a_failing_nvidia_smi_makes_no_other_machine(driver: Path) -> None:
     assert ["driver" in facts["gpus"][0] for facts in (first, second)] == [False, True]
     assert first["machine"] == second["machine"]
     assert "-tesla_p100_pcie_16gb-" in first["machine"]
+    assert [gpu["uuid"] for gpu in first["gpus"]] == ["GPU-1"] * 2
 
 
 def test_the_key_is_the_one_that_was_made_of_nvidia_smis_names(driver: Path, monkeypatch) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from rnnworker import machine
+from rnnworker import affinity, machine
+from rnnworker import cards as nvidia
 
 
 def obstacles(config: Mapping[str, Any]) -> str | None:
@@ -21,7 +22,7 @@ def obstacle_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> 
     if device.get("kind") == "gpu" and not cards:
         return "no NVIDIA GPU on this machine"
     wanted = device.get("gpu")
-    if wanted and not any(machine.is_card(wanted, card) for card in cards):
+    if wanted and not any(nvidia.is_card(wanted, card) for card in cards):
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
@@ -31,12 +32,14 @@ def obstacle_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> 
 
 @cache
 def cards() -> tuple[str, ...]:
-    """The NVIDIA GPUs of this machine, as their driver names them."""
-    return tuple(str(card["name"]) for card in machine.gpus())
+    """The NVIDIA GPUs of this machine that CUDA_VISIBLE_DEVICES leaves to us, as their driver
+    names them."""
+    found = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
+    return tuple(str(card["name"]) for card in found)
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """The cores this process may use, and has time for."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return len(affinity.read_topology())
     return os.cpu_count() or 1

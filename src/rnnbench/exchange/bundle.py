@@ -13,8 +13,10 @@ from typing import Any
 import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_bytes
+from rnnbench.running.worker import nvml
 
 SCHEMA = 1
+NVML = "pynvml.py"  # of nvidia-ml-py
 RUN = '''"""Measures this bundle's runs: python run.py [--stop-after SECONDS] (--help says more)."""
 
 import os
@@ -126,7 +128,8 @@ def _short(text: str) -> str:
 
 
 def _worker() -> dict[str, bytes]:
-    root = Path(rnnworker.__file__).parent
-    return {
-        f"rnnworker/{p.relative_to(root).as_posix()}": p.read_bytes() for p in root.rglob("*.py")
-    }
+    root, library = Path(rnnworker.__file__).parent, nvml()
+    files = {f"rnnworker/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
+    if library:
+        files[NVML] = Path(library)
+    return {name: path.read_bytes() for name, path in files.items()}

@@ -135,8 +135,17 @@ def _facts(record: Record) -> dict[str, str]:
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
         "code revision": record.measured.get("revision") or UNTOLD,
+        "card": (record.measured.get("card") or {}).get("name"),
+        "energy": _energy(record),
     }
     return {name: str(value) for name, value in facts.items() if value}
+
+
+def _energy(record: Record) -> str:
+    joules, watts = (record.measured.get(name) for name in ("joules_per_sample", "card_watts"))
+    if joules is None or watts is None:
+        return ""
+    return f"{joules:.3g} J per sample, at {watts:.0f} W"
 
 
 def _epoch(epoch: Epoch) -> tuple[str, ...]:

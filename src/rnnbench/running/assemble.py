@@ -121,6 +121,8 @@ _SHAPES: Mapping[str, Callable[[Any], bool]] = {
     "kernel": _is_kernel,
     "threads": _is_threads,
     "framework_devices": lambda value: isinstance(value, list),
+    "framework_cards": lambda value: isinstance(value, list),
+    "card": lambda value: isinstance(value, Mapping),
     "gpus": lambda value: _is_list_of(value, Mapping),  # type: ignore[type-abstract]
 }
 

@@ -14,6 +14,7 @@ from rnnbench.errors import RunError
 from rnnbench.records import stamp
 from rnnbench.records.record import Reason, Record
 from rnnbench.running import assemble, effects, verdict
+from rnnbench.running.card_use import card_use
 from rnnbench.running.device import device_reasons
 from rnnbench.running.supervise import Event, Outcome
 
@@ -71,6 +72,7 @@ def assembled(
         "garbage_lines": outcome.garbage,
         "asleep": dict(asleep) if asleep else None,
     }
+    measured |= card_use(events, epochs, measured.get("card"))
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
     turns = effects.turns(events, outcome.turns)
     device = device_reasons(planned["config"]["device"], measured, machine_facts)

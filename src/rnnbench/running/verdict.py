@@ -10,6 +10,7 @@ from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running import memory
+from rnnbench.running.card_use import card_reasons
 
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
@@ -48,7 +49,12 @@ def judge(
     good = turns.get("good") or ()
     in_turns = len(good) > 1
     judged = [phase for phase in phases if phase.timed and not (in_turns and phase.name == "train")]
-    reasons += [reason for phase in judged for reason in _load(phase)]
+    # What others do on cores that feed a card is in its way once they are short.
+    threads = measured.get("threads") or {}
+    feeders = len(threads.get("pinned_to") or []) if measured.get("card") else 1
+    reasons += [reason for phase in judged for reason in _load(phase, feeders or 1)]
+    reasons += _unknown_load(phases)
+    reasons += card_reasons(measured.get("card_use"))
     reasons += _disturbed(good) if in_turns else []
     reasons += _spins(measured.get("asleep") or {})
     reasons += _closure(measured.get("closure"))
@@ -259,9 +265,24 @@ def _spins(asleep: Mapping[str, Any]) -> list[Reason]:
     ]
 
 
-def _load(phase: Phase) -> list[Reason]:
+def _unknown_load(phases: Sequence[Phase]) -> list[Reason]:
+    loads = [phase.details.get("load") or {} for phase in phases if phase.timed]
+    if not any("own" in load and "foreign" not in load for load in loads):
+        return []
+    return [
+        Reason(
+            "load_unknown",
+            "nobody can say who else used the processors: /proc/stat says nothing here",
+            "measure where the kernel tells (no gVisor), or take its times as they are.",
+        )
+    ]
+
+
+def _load(phase: Phase, cores: int) -> list[Reason]:
+    """Of the time of `cores` cores."""
     load = phase.details.get("load") or {}
-    pinned_seconds = phase.seconds - (phase.details.get("waited") or 0.0) or 1.0
+    pinned_seconds = cores * (phase.seconds - (phase.details.get("waited") or 0.0)) or 1.0
+    whole = "a core" if cores == 1 else f"its {cores} cores"
     reasons = []
     # The kernel counts in ticks of 10 ms: less than five of them is no evidence.
     if load.get("foreign", 0) > max(0.05, FOREIGN_SHARE * pinned_seconds):
@@ -269,7 +290,7 @@ def _load(phase: Phase) -> list[Reason]:
         reasons.append(
             Reason(
                 "foreign_load",
-                f"other processes used {share:.0%} of a core during {phase.name}",
+                f"other processes used {share:.0%} of {whole} during {phase.name}",
                 "end them and measure the run again: rnnbench retry NAME.",
             )
         )
@@ -278,7 +299,7 @@ def _load(phase: Phase) -> list[Reason]:
         reasons.append(
             Reason(
                 "steal",
-                f"the hypervisor took {share:.0%} of a core during {phase.name}",
+                f"the hypervisor took {share:.0%} of {whole} during {phase.name}",
                 "measure again, or on a machine of your own.",
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from rnnbench.builds.launcher import launcher
 from rnnbench.records.store import write_json
 from rnnbench.running import affinity
 from rnnbench.running.supervise import Event, Outcome, supervise
+from rnnworker import cards, machine
 from rnnworker.affinity import start_cores
 from rnnworker.members import Member
 from rnnworker.rounds import may_fork
@@ -40,10 +42,13 @@ def job_of(
     that are chosen here, and `more`. It loads pickles only from a dataset whose bytes have
     `pinned_md5`. `place`: its number in its round, whose members start on different cores."""
     topology = affinity.read_topology()
-    cores = affinity.choose(topology, config["device"].get("threads"))
+    card = card_of(config)
+    cores = affinity.for_device(topology, config["device"], card)
     dataset = (config.get("dataset") or {}).get("path")
     return {
         "config": config,
+        "card": card,
+        "nvml": nvml() if card else None,
         "threads": len(cores),
         "cores": list(cores),
         "start_cores": list(start_cores(topology, cores, place)),
@@ -84,7 +89,7 @@ def member(
             str(Path(rnnworker.__file__).parent),
             str(job_file),
         ],
-        worker_environment(os.environ, job["config"], job["threads"]),
+        worker_environment(os.environ, job["config"], job["threads"], job.get("card")),
         Path(f"{files}.log"),
         Path(f"{files}.events.jsonl"),
         limits,
@@ -111,11 +116,28 @@ def _job_file(files: Path) -> Path:
     return Path(f"{files}.job.json")
 
 
+def nvml() -> str | None:
+    """The one file of nvidia-ml-py, which a worker looks at its card with."""
+    spec = importlib.util.find_spec("pynvml")
+    return spec.origin if spec else None
+
+
+def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The card that a run with `config` uses here (`cards.chosen`)."""
+    if config["device"].get("kind") != "gpu":
+        return None
+    environment = {**os.environ, **(config["build"].get("environment") or {})}
+    return cards.chosen(config["device"], machine.gpus(), environment)
+
+
 def worker_environment(
-    environment: Mapping[str, str], config: Mapping[str, Any], threads: int
+    environment: Mapping[str, str],
+    config: Mapping[str, Any],
+    threads: int,
+    card: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """The worker's environment: ours, without the thread counts that Snakemake exports and
-    without what leads Python to our packages; then the config's own."""
+    without what leads Python to our packages; then the config's own, and `card` as the only one."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -124,4 +146,4 @@ def worker_environment(
     }
     kept["OMP_NUM_THREADS"] = str(threads)
     kept["PYTHONUNBUFFERED"] = "1"
-    return {**kept, **build_environment(config["build"])}
+    return {**kept, **build_environment(config["build"]), **cards.variables(card)}

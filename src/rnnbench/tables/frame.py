@@ -24,7 +24,7 @@ RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
     "why_not_cudnn", "probe", "config", "precision", "not_learning", "round", "effect",
-    "companion",
+    "companion", "joules_per_sample", "card_watts",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -49,6 +49,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
       nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
+    - `joules_per_sample`, `card_watts`: energy and power of the GPU over the training with its
+      validations (missing where nobody looked).
     - `probe`, `config`: which probe, and which model of it, is about this run; `precision`: what it
       was asked to compute in (``float32``, ``tf32``, …).
     - `not_learning`: 1 where its certificate says that its steps apply another gradient than the
@@ -138,6 +140,8 @@ def run_facts(record: Record) -> dict[str, Any]:
         "started": record.started,
         "peak_memory_bytes": record.measured.get("peak_memory_bytes"),
         "parameters": record.measured.get("parameters"),
+        "joules_per_sample": record.measured.get("joules_per_sample"),
+        "card_watts": record.measured.get("card_watts"),
         **_kernel(record.measured.get("kernel")),
         "probe": probe_key(choices, record.overrides),
         "config": model_digest(record.config),

@@ -55,6 +55,9 @@ class Session(KerasSession):
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
             "framework_devices": [str(device) for device in self.jax.devices()],
+            "framework_cards": [
+                device.device_kind for device in self.jax.devices() if device.platform == "gpu"
+            ],
         }
 
     def compile_settings(self):
@@ -105,6 +108,9 @@ class Session(KerasSession):
 
     def set_tf32(self, on):
         self.jax.config.update("jax_default_matmul_precision", "tensorfloat32" if on else "highest")
+
+    def card_memory_peak(self):
+        return (self.jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
     def tf32(self):
         named = self.jax.config.jax_default_matmul_precision

@@ -48,6 +48,7 @@ class Session(KerasSession):
             "framework_devices": [
                 device.name for device in self.tensorflow.config.list_logical_devices()
             ],
+            "framework_cards": card_names(self.tensorflow),
         }
 
     def compile_settings(self):
@@ -93,6 +94,9 @@ class Session(KerasSession):
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
 
+    def card_memory_peak(self):
+        return int(self.tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])
+
     def tf32(self):
         return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
 
@@ -109,15 +113,6 @@ class Session(KerasSession):
 
     def executed_ops(self, run):
         return tensorflow_profile.executed_ops(self.tensorflow, run)
-
-    def kernels(self, steps):
-        # An op that ran some 90 times in little time is taken for cheap and told of no more: in
-        # long sequences within the first step. A step that is traced anew is told of again.
-        found = super().kernels(steps)
-        if not found:
-            self.model.make_train_function(force=True)
-            found = super().kernels(steps)
-        return found
 
     def layer_gradients(self, layer, x, upstream):
         tensorflow = self.tensorflow
@@ -162,6 +157,12 @@ def grow(tensorflow):
     """Takes a GPU's memory as it is needed: other runs of a round have contexts on the card too."""
     for gpu in tensorflow.config.list_physical_devices("GPU"):
         tensorflow.config.experimental.set_memory_growth(gpu, True)
+
+
+def card_names(tensorflow):
+    config = tensorflow.config
+    details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
+    return [found["device_name"] for found in details if "device_name" in found]
 
 
 def ready(tensorflow, dataset):

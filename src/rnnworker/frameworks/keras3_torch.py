@@ -65,7 +65,8 @@ class Session(KerasSession):
                 "inter_op": torch.get_num_interop_threads(),
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
-            "framework_devices": ["cpu"] + [torch.cuda.get_device_name(one) for one in gpus],
+            "framework_devices": ["cpu"] + ["cuda:{}".format(one) for one in gpus],
+            "framework_cards": [torch.cuda.get_device_name(one) for one in gpus],
         }
 
     def compile_settings(self):
@@ -113,6 +114,9 @@ class Session(KerasSession):
         # The first is for products, the second for cuDNN, where torch allows it by itself.
         self.torch.set_float32_matmul_precision("high" if on else "highest")
         self.torch.backends.cudnn.allow_tf32 = on
+
+    def card_memory_peak(self):
+        return int(self.torch.cuda.max_memory_allocated())
 
     def tf32(self):
         backends = self.torch.backends

@@ -45,6 +45,10 @@ class KerasSession(KerasTraining, KerasProbe):
         """The same in the midst of an epoch; `values`: what its step takes or gives."""
         self.finish_device()
 
+    def card_memory_peak(self):
+        """Bytes of the card that arrays took at most so far; None where the framework cannot say.
+        What its libraries and its reserve take comes on top."""
+
     def set_tf32(self, on):
         """Lets an NVIDIA GPU round the operands of float32 products to TF32, or not."""
 

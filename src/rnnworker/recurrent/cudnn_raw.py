@@ -3,7 +3,8 @@ CudnnGRU, CudnnRNNTanh and CudnnRNNRelu were made of. GPU only.
 
 Source: TensorFlow's op definitions (cudnn_rnn_ops.cc) and registered gradients
 (cudnn_rnn_grad.py). ``rnn.options.op`` in the config chooses the op; V3 takes the sequences'
-lengths, all of them full here.
+lengths, all of them full here. Both are called with ``is_training=True`` always, as Keras does
+(keras/src/backend/tensorflow/rnn.py, ``_cudnn_lstm`` and ``_cudnn_gru``).
 
 The trained variable is the buffer (`cudnn_layout`). tf.contrib trained both bias sets of an LSTM,
 so that its biases moved twice as fast as Keras's; here the second set, the buffer's end, is not

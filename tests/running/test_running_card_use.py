@@ -1,0 +1,149 @@
+"""Energy, heat, and who else was on the card, from two looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.report.raw import raw_cells
+from rnnbench.running import worker
+from rnnbench.running.affinity import read_topology
+from rnnbench.running.card_use import card_reasons, card_use
+from rnnbench.running.round import measure
+from rnnbench.running.train import Place
+from rnnbench.running.verdict import judge
+from rnnbench.tables.frame import tidy
+from rnnbench.tracking.mapping import tags
+from rnnbench.tracking.numbers import metrics
+from tests.factory import make_record
+from tests.running.test_running_train import planned
+from tests.running.test_running_verdict import FALLING
+from tests.worker.test_worker_card_look import LIBRARY
+from tests.worker.test_worker_cards import TWO
+
+BEFORE = {
+    "t": 100.0, "joules": 1000.0, "watts": 90.0, "sm_mhz": 1980, "memory_mhz": 2619,
+    "celsius": 40, "slowed": [], "thermal_s": 1.0, "power_s": 7.0, "ecc": 2,
+    "memory_bytes": 100, "others": 0,
+}  # fmt: skip
+AFTER = {
+    **BEFORE, "t": 110.0, "joules": 4000.0, "sm_mhz": 1755, "celsius": 71,
+    "slowed": ["SwPowerCap"], "thermal_s": 1.05, "power_s": 9.0, "memory_bytes": 900,
+}  # fmt: skip
+
+
+def turn(before: object, after: object, phase: str = "train") -> dict:
+    return {"event": "turn", "phase": phase, "card": [before, after]}
+
+
+def epochs(samples: int):
+    return [one.__class__(**{**one.__dict__, "samples": samples}) for one in FALLING]
+
+
+def test_energy_by_sample_and_what_the_card_was_like() -> None:
+    found = card_use(
+        [turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500), {"slice": False}
+    )
+    assert found["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
+    assert found["card_watts"] == 300.0
+    use = found["card_use"]
+    assert use["heat"] == pytest.approx(0.005)
+    assert use["power_limit"] == pytest.approx(0.2)
+    assert (use["seconds"], use["joules"], use["ecc"], use["others"]) == (10.0, 3000.0, 0, 0)
+    assert (use["celsius"], use["memory_bytes"]) == (71, 900)
+    assert (use["sm_mhz"], use["memory_mhz"]) == ([1980, 1755], [2619, 2619])
+    assert use["slowed"] == ["SwPowerCap"]
+    assert card_reasons(use) == []
+
+
+def test_of_a_slice_the_whole_cards_energy_is_not_told() -> None:
+    found = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
+    assert found["joules_per_sample"] is found["card_watts"] is found["card_use"]["joules"] is None
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [{"event": "turn", "phase": "train"}],
+        [turn(None, None)],
+        [turn(BEFORE, AFTER), turn(BEFORE, AFTER)],
+        [turn(BEFORE, {**AFTER, "t": 100.0})],
+    ],
+)
+def test_where_nobody_looked_nothing_is_told(events: list) -> None:
+    assert card_use(events, epochs(500), {"slice": False}) == {}
+
+
+def test_what_a_card_does_not_tell_is_none() -> None:
+    nothing = {**dict.fromkeys(BEFORE), "slowed": None}
+    found = card_use(
+        [turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500), {"slice": False}
+    )
+    assert found["joules_per_sample"] is None
+    assert found["card_use"]["heat"] is found["card_use"]["others"] is None
+    # A counter that went back was begun anew.
+    found = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
+    assert found["card_use"]["joules"] is None
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "words"),
+    [
+        ({"thermal_s": 1.2}, "card_hot", "for 2% of the training"),
+        ({"others": 1}, "card_shared", "1 other process computed on the card"),
+        ({"ecc": 5}, "card_ecc", "3 errors, uncorrected"),
+    ],
+)
+def test_what_makes_a_run_suspect(after: dict, code: str, words: str) -> None:
+    measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500), {"slice": False})
+    verdict = judge([], FALLING, measured)
+    assert verdict.status == "suspect"
+    (reason,) = verdict.reasons
+    assert reason.code == code and words in reason.text
+
+
+def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
+    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": False})
+    card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
+    record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
+    frame = tidy([record])
+    assert set(frame["card_watts"]) == {300.0}
+    assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
+    (cell,) = raw_cells([record], {})
+    assert dict(cell.facts)["card"] == "NVIDIA H200"
+    assert dict(cell.facts)["energy"].endswith("J per sample, at 300 W")
+    values = {point.key: point.value for point in metrics(record)}
+    assert values["card_watts"] == 300.0
+    assert values["card_peak_memory_bytes"] == 5.0
+    assert "joules_per_sample" in values
+    assert tags(record)["measured.card_use.celsius"] == "71"
+
+
+def test_a_run_on_a_card_from_its_start_to_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the fake framework, made-up cards and a made-up library of the driver."""
+    library = tmp_path / "pynvml.py"
+    library.write_text(LIBRARY.replace("FAILURES", "0").replace("PROCESSES", "['us', 'them']"))
+    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
+    monkeypatch.setattr(worker, "nvml", lambda: str(library))
+    line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
+    line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
+    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+    (record,) = measure([line], place, label="[1/1]", name="a_round", reference=None).values()
+    measured = record.measured
+    assert measured["card"]["uuid"] == "GPU-a1"
+    assert measured["threads"]["asked"] == min(8, len(read_topology()))
+    assert measured["card_use"]["others"] == 1
+    assert measured["card_use"]["sm_mhz"] == [1980, 1980]
+    assert measured["joules_per_sample"] == 0.0, "this card's counter stands still"
+    assert abs(measured["closure"]) < 0.2, "looks are no part of the training"
+    assert "card_shared" in [reason.code for reason in record.verdict.reasons]
+    assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]
+    # The same run where only another model is there.
+    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO[:1])
+    other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
+    (record,) = measure([other], place, label="[1/1]", name="b_round", reference=None).values()
+    assert record.measured.get("card") is None

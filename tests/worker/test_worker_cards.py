@@ -1,0 +1,147 @@
+"""Which card a run uses, from what nvidia-smi says: one, two, eight cards, cards in slices, a
+driver that may not be asked or that fails once. The lines are in the form of nvidia-smi 570."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnworker import cards
+
+LINE = "{}, 570.86, 81559, 700.00, 1980, GPU-{}, 00000000:{:02X}:00.0\n"
+SXM, PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"
+A100 = "NVIDIA A100-SXM4-40GB"
+IN_SLICES = f"""GPU 0: {A100} (UUID: GPU-a0)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4)
+  MIG 1g.5gb      Device  1: (UUID: MIG-cba6)
+GPU 1: {A100} (UUID: GPU-a1)
+"""
+
+
+def machine_of(*models: str, listing: str = "") -> list[dict]:
+    text = "".join(LINE.format(model, f"a{n}", 16 + n) for n, model in enumerate(models))
+    return cards.with_slices(cards.parsed(text), listing)
+
+
+ONE, TWO, EIGHT = machine_of(SXM), machine_of(PCIE, SXM), machine_of(*[SXM] * 8)
+SLICED = machine_of(A100, A100, listing=IN_SLICES)
+
+
+def seen(machine: list[dict], variable: str | None) -> list[str]:
+    return [one["uuid"] for one in cards.visible(machine, variable)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "variable", "uuids"),
+    [
+        (ONE, None, ["GPU-a0"]),
+        (ONE, "", []),
+        (ONE, "-1", []),
+        (ONE, "1", []),
+        (TWO, None, ["GPU-a0", "GPU-a1"]),
+        (TWO, "1", ["GPU-a1"]),
+        (TWO, "1, 0", ["GPU-a1", "GPU-a0"]),
+        (TWO, "GPU-a1", ["GPU-a1"]),
+        (TWO, "GPU-a", []),  # of both
+        (EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
+        (EIGHT, "3,-1,4", ["GPU-a3"]),
+        (EIGHT, "3,8,4", ["GPU-a3"]),
+        (EIGHT, None, [f"GPU-a{n}" for n in range(8)]),
+        (SLICED, None, ["MIG-c6d4", "MIG-cba6", "GPU-a1"]),
+        (SLICED, "0", ["MIG-c6d4"]),
+        (SLICED, "1", ["GPU-a1"]),
+        (SLICED, "GPU-a0", ["MIG-c6d4"]),
+        (SLICED, "MIG-cba6", ["MIG-cba6"]),
+    ],
+)
+def test_what_a_process_may_use(machine: list[dict], variable: str | None, uuids) -> None:
+    assert seen(machine, variable) == uuids
+
+
+@pytest.mark.parametrize(
+    ("wanted", "machine", "variable", "uuid"),
+    [
+        (None, TWO, None, "GPU-a0"),
+        ("H100", TWO, None, "GPU-a1"),
+        ("H100", TWO, "0", None),
+        ("H100 PCIe", TWO, None, "GPU-a0"),
+        ("H200", EIGHT, None, None),
+        ("A100 SXM4", SLICED, None, "GPU-a1"),
+        ("A100 SXM4 MIG 1g.5gb", SLICED, None, "MIG-cba6"),
+    ],
+)
+def test_the_card_of_a_run_is_of_the_model_asked_for(wanted, machine, variable, uuid) -> None:
+    environment = {} if variable is None else {cards.VISIBLE: variable}
+    card = cards.chosen({"kind": "gpu", "gpu": wanted}, machine, environment)
+    assert (card and card["uuid"]) == uuid
+    only = {cards.VISIBLE: uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if uuid else {}
+    assert cards.variables(card) == only
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "same"),
+    [
+        ("RTX 2070", "NVIDIA GeForce RTX 2070", True),
+        ("RTX 2070", "NVIDIA GeForce RTX 2070 SUPER", False),
+        ("RTX 2070", "NVIDIA GeForce RTX 2070 with Max-Q Design", False),
+        ("H100", SXM, True),
+        ("H100", PCIE, False),
+        ("H100", "NVIDIA H100 NVL", False),
+        ("H100 NVL", "NVIDIA H100 NVL", True),
+        ("H200", "NVIDIA H200 NVL", False),
+        ("P100 PCIE", "Tesla P100-PCIE-16GB", True),
+        ("P100 PCIE 12GB", "Tesla P100-PCIE-16GB", False),
+        ("P100 PCIE", "Tesla P100-SXM2-16GB", False),
+        ("P100 PCIE", "Quadro P1000", False),
+        ("V100 SXM2", "Tesla V100S-PCIE-32GB", False),
+        ("A100 SXM4", f"{A100} MIG 3g.20gb", False),
+        ("A100 SXM4 MIG 3g.20gb", f"{A100} MIG 3g.20gb", True),
+        ("K80", "Tesla K80", True),
+        ("T4", "Tesla T4", True),
+    ],
+)
+def test_models_are_compared_exactly(wanted: str, name: str, same: bool) -> None:
+    assert cards.is_card(wanted, name) is same
+
+
+SCRIPT = """#!/bin/sh
+case "$1" in
+-L) cat {0}/listing ;;
+*) if [ -e {0}/broken ]; then rm {0}/broken; exit 9; fi; cat {0}/cards ;;
+esac
+"""
+REFUSED = "#!/bin/sh\necho 'Failed to initialize NVML: Insufficient Permissions'\nexit 4\n"
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SCRIPT.format(tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "cards").write_text(LINE.format(A100, "a0", 16) + LINE.format(A100, "a1", 17))
+    (tmp_path / "listing").write_text(IN_SLICES)
+    return program
+
+
+def test_nvidia_smi_is_asked_for_cards_and_their_slices(smi: Path) -> None:
+    assert cards.ask() == SLICED
+
+
+def test_a_driver_that_fails_once_is_asked_again(smi: Path) -> None:
+    (smi.parent / "broken").touch()
+    assert cards.ask() == SLICED
+    assert not (smi.parent / "broken").exists()
+
+
+def test_one_that_may_not_be_asked_says_nothing(smi: Path) -> None:
+    smi.write_text(REFUSED)
+    assert cards.ask() is None
+
+
+def test_what_the_driver_does_not_know_is_left_out() -> None:
+    (card,) = cards.parsed("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
+    assert "power_limit_w" not in card
+    assert "max_clock_mhz" not in card
+    assert card["uuid"] == "GPU-1"
