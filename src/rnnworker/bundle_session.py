@@ -138,13 +138,19 @@ class Session:
         base = rounds.reference_of(able, self.reference)
         companion = base if base not in missing else None
         beside = [companion] if companion else []
-        room = rounds.room(machine.available_memory()) - len(beside)
+        room = self._room(run["config"]) - len(beside)
         # Who does not fit is measured later, with the reference as a companion.
         first = sorted(missing, key=lambda other: (other is not base, other is not run))[:room]
         found = [other for other in missing if other in first]
         if run in found and self.fits(found + beside):
             return found, companion
         return [run], None
+
+    def _room(self, config):
+        room = rounds.room(machine.available_memory())
+        if config["device"].get("kind") != "gpu":
+            return room
+        return min(room, rounds.room_on_card(cards.ask_contexts(self.card(config))))
 
     def forecast(self, planned, name=None):
         """Seconds: the longest of its own repeats, else of its kind in its build, else of

@@ -43,6 +43,24 @@ def _said(*arguments):
     return None
 
 
+def ask_contexts(card):
+    """How many runs may compute on `card` at the same time, by what nvidia-smi says now:
+    {``mode``: its compute mode, ``free_bytes``: of its memory}; None where it says nothing, as of
+    a slice."""
+    if not card or not card["uuid"] or card.get("slice"):
+        return None
+    query = "--query-gpu=compute_mode,memory.free"
+    return contexts(_said(query, "--format=csv,noheader,nounits", "-i", card["uuid"]) or "")
+
+
+def contexts(text):
+    """nvidia-smi's line of ``compute_mode,memory.free`` → as `ask_contexts`."""
+    mode, comma, free = text.strip().partition(",")
+    if not comma or _unknown(mode.strip()) or not free.strip().isdigit():
+        return None
+    return {"mode": mode.strip(), "free_bytes": int(free) * 2**20}
+
+
 def parsed(text):
     """nvidia-smi's lines of `QUERY` → [{field: text}]; what it does not know is left out."""
     cards = []

@@ -23,15 +23,18 @@ from rnnworker.turn_order import cycles
 # Where Python has no pidfd_open, a process that left its pipe to a child is noticed by looking.
 LOOK_SECONDS = 1.0
 GUESS_BYTES = 1500000000  # of a run that nobody has measured
+GUESS_BYTES_OF_CARD = 4000000000  # the same, on a GPU, with its context
 SHARE = 0.7  # of the memory that is available
 MOST = 16
 
 
 def takes_turns(config):
-    """Whether a run with `config` takes turns with others. Not on a GPU: whether two contexts on
-    one card disturb one another is not known before it is measured on a real one."""
+    """Whether a run with `config` takes turns with others. On a GPU only where its device says
+    ``turns: true``: whether two contexts on one card disturb one another is not known before it is
+    measured on a real one."""
     wanted = (config.get("measure") or {}).get("turns", True)
-    return bool(wanted) and config["device"].get("kind") != "gpu"
+    device = config["device"]
+    return bool(wanted) and (device.get("kind") != "gpu" or device.get("turns") is True)
 
 
 def may_fork(config):
@@ -58,6 +61,14 @@ def room(available, each=GUESS_BYTES):
     """How many runs of `each` bytes may live at the same time where `available` bytes are free;
     None: nobody knows."""
     return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
+
+
+def room_on_card(card, each=GUESS_BYTES_OF_CARD):
+    """How many runs that take `each` bytes of it may be on a GPU at the same time. `card`: as
+    `cards.ask_contexts` tells; None, or a card for one process only (compute mode): one."""
+    if card is None or card["mode"] != "Default":
+        return 1
+    return max(1, min(MOST, int(SHARE * card["free_bytes"] // each)))
 
 
 def supervise(members, seed=0, end=None, parse=None, at_once=None):

@@ -7,16 +7,23 @@ from pathlib import Path
 import pytest
 
 from rnnbench.running.capacity import available_bytes, most, sittings
+from rnnworker import cards
 from rnnworker.rounds import GUESS_BYTES
 
 GB = 10**9
 
 
-def run(name: str, kind: str = "cpu", members: int | None = None, turns: bool = True) -> dict:
+def run(
+    name: str,
+    kind: str = "cpu",
+    members: int | None = None,
+    turns: bool = True,
+    on_gpu: bool = False,
+) -> dict:
     return {
         "name": name,
         "config": {
-            "device": {"kind": kind},
+            "device": {"kind": kind, "turns": on_gpu},
             "measure": {"turns": turns},
             "limits": {"members": members},
         },
@@ -78,3 +85,29 @@ def test_a_job_has_no_more_than_its_scheduler_allows(tmp_path: Path, allowed, ro
     mount = f"31 1 0:5 / {tmp_path}/groups rw shared:9 - cgroup2 cgroup2 rw\n"
     (tmp_path / "self/mountinfo").write_text(mount)
     assert available_bytes(tmp_path) == room
+
+
+ON_GPU = [run(name, "gpu", on_gpu=True) for name in "ghij"]
+
+
+@pytest.mark.parametrize(
+    ("told", "groups"),
+    [
+        ("Default, 81079", ["ghij"]),
+        ("Default, 17500", ["ghi", "gj"]),  # room for three: 4 GB each, of 70 %
+        ("Default, 9000", ["g", "h", "i", "j"]),  # no room for two
+        ("Exclusive_Process, 81079", ["g", "h", "i", "j"]),
+        ("Prohibited, 81079", ["g", "h", "i", "j"]),
+        ("[N/A], 81079", ["g", "h", "i", "j"]),  # nobody knows
+        ("Default, [Insufficient Permissions]", ["g", "h", "i", "j"]),
+        ("", ["g", "h", "i", "j"]),
+    ],
+)
+def test_a_gpu_takes_those_for_whom_it_has_room(told: str, groups: list[str]) -> None:
+    card = cards.contexts(told)
+    assert names(sittings(ON_GPU, ON_GPU[0], [], 640 * GB, card=card)) == groups
+
+
+def test_a_slice_and_no_card_are_not_asked() -> None:
+    assert cards.ask_contexts(None) is None
+    assert cards.ask_contexts({"name": "x", "uuid": "MIG-1", "slice": True}) is None

@@ -17,18 +17,26 @@ def sittings(
     reference: Planned | None,
     peaks: Sequence[int],
     available: int | None = None,
+    card: Mapping[str, Any] | None = None,
 ) -> list[list[Planned]]:
     """The runs that are `missing` in groups that live at the same time, each with the `reference`,
-    which nothing is compared without. A run that is to be measured alone (``measure.turns: false``)
-    is a group of its own. `peaks`: bytes that runs like these needed; `available`: bytes, read here
-    where not given."""
-    together = [run for run in missing if rounds.takes_turns(run["config"])]
-    alone = [[run] for run in missing if not rounds.takes_turns(run["config"])]
-    if reference is None or not rounds.takes_turns(reference["config"]):
-        size = most(missing, peaks, available)
-        return alone + [together[i : i + size] for i in range(0, len(together), size)]
-    others = [run for run in together if run is not reference]
-    size = max(1, most(missing, peaks, available) - 1)
+    which nothing is compared without. A run that is to be measured alone (``measure.turns: false``,
+    or on a GPU that has no room for two) is a group of its own. `peaks`: bytes that runs like these
+    needed; `available`: bytes, read here where not given; `card`: as `cards.ask_contexts` tells."""
+    on_card = rounds.room_on_card(card)
+
+    def together(run: Planned) -> bool:
+        has_room = run["config"]["device"].get("kind") != "gpu" or on_card > 1
+        return has_room and rounds.takes_turns(run["config"])
+
+    beside = [run for run in missing if together(run)]
+    alone = [[run] for run in missing if not together(run)]
+    gpus = any(run["config"]["device"].get("kind") == "gpu" for run in beside)
+    size = min(most(missing, peaks, available), on_card if gpus else rounds.MOST)
+    if reference is None or not together(reference):
+        return alone + [beside[i : i + size] for i in range(0, len(beside), size)]
+    others = [run for run in beside if run is not reference]
+    size = max(1, size - 1)
     groups = [[reference, *others[i : i + size]] for i in range(0, len(others), size)]
     if not groups and reference in missing:
         groups = [[reference]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
@@ -21,6 +22,9 @@ from rnnbench.running.capacity import sittings
 from rnnbench.running.progress import say
 from rnnbench.running.sitting import Mirror, Planned, Sitting
 from rnnbench.running.train import Place
+from rnnbench.running.worker import card_of
+from rnnworker import cards
+from rnnworker.rounds import takes_turns
 
 
 def measure(
@@ -79,7 +83,8 @@ def measure(
                     _point_to(record, place)
             missing = [run for run in planned if run["name"] not in records]
             base = next((run for run in planned if run["name"] == reference), None)
-            for group in sittings(missing, base, sitting.peaks(planned)):
+            groups = sittings(missing, base, sitting.peaks(planned), card=_card(missing))
+            for group in groups:
                 # The reference is measured once for itself, and else as the others' companion.
                 asked = {run["name"] for run in missing if run["name"] not in records}
                 records |= sitting.sit(group, timing, mine, asked)
@@ -90,6 +95,13 @@ def measure(
             remedy="free or unlock the results folder and run the same command again.",
         ) from error
     return records
+
+
+def _card(runs: Sequence[Planned]) -> Mapping[str, Any] | None:
+    """What there is to know of the card on which `runs` are to take turns."""
+    taking = (run["config"] for run in runs if takes_turns(run["config"]))
+    on_gpu = next((one for one in taking if one["device"].get("kind") == "gpu"), None)
+    return cards.ask_contexts(card_of(on_gpu)) if on_gpu else None
 
 
 def _point_to(record: Record, place: Place) -> None:
