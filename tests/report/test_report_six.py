@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import subprocess
 import tarfile
 
@@ -66,6 +67,15 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
     cell = table[(table["rnn"] == "cell") & (table["build"] == "tf_1_15")]
     assert cell["speedup"].isna().all() and set(cell["words"]) == {"not the same function"}
     assert "gradients differ by 0.03 (allowed 0.0001)" in html
+    assert cell["unequal"].str.startswith("≠").all() and len(cell) > 1
+    others = table.drop(cell.index)
+    assert others["unequal"].isna().all() and others["difference"].isna().all()
+    # Beside its mark only: in the table, and in no headline.
+    for text in (html, (site / "six/report.md").read_text()):
+        beside = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
+        assert re.findall(beside, text) == ["≠ "] * len(cell)
+    answer = html[html.index('<div class="answer">') : html.index("<nav")]
+    assert "≠" not in answer
     compared = pd.read_csv(site / "six/tables/builds.csv")
     other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
     # Both are certified against float64 in their own build, so their times may be compared.

@@ -135,13 +135,16 @@ def test_no_ratio_between_two_functions() -> None:
     for words in ("*relu*", "activation=relu", WORDS.split(", ")[1]):
         (row,) = versus(frame, [words], ["unrolled"]).to_dict("records")
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], words
+        assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
+        assert str(row["unequal"]).startswith("≠")
+        assert row["difference"].startswith("activation relu instead of tanh")
         assert (row["same"], row["a"], row["b"]) == ("unrolled", WORDS, "")
         assert row["equal_why"] == (
-            "not the same function: activation relu against tanh, "
-            "recurrent activation hard_sigmoid against sigmoid"
+            "not the same function: activation relu instead of tanh, "
+            "recurrent activation hard_sigmoid instead of sigmoid"
         )
     (row,) = versus(frame, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
-    assert row["ratio"] == pytest.approx(3, rel=0.01)
+    assert row["ratio"] == pytest.approx(3, rel=0.01) and row["unequal"] == row["difference"] == ""
 
 
 def test_what_both_sides_choose_stands_for_one_of_them() -> None:

@@ -54,6 +54,7 @@ from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import scaling
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.unequal import unequal_runs
 from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Content:
 
     `answer_sheets`: in the place of too many answers, one by one. `cells` are where the numbers of
     the tables lead; `whole` says that their raw epochs stand on the page. `panels`: how many places
-    (group and device) are drawn, 0 where all are. `csv` holds the tables as data, by file name."""
+    (group and device) are drawn, 0 where all are. `unequal_runs`: record key → the marked ratio of
+    its cell. `csv` holds the tables as data, by file name."""
 
     experiment: Experiment
     summary: str
@@ -105,6 +107,7 @@ class Content:
     order: str
     rerun: str
     csv: dict[str, pd.DataFrame]
+    unequal_runs: dict[str, str]
 
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
@@ -122,7 +125,7 @@ class Content:
 
     @property
     def unequal(self) -> list[str]:
-        """Why a cell has no speed-up: what its certificate found."""
+        """Why a cell has no speed-up but a marked ratio: what its certificate found."""
         table = self.csv["time"]
         return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
 
@@ -150,7 +153,7 @@ class Content:
 
     @property
     def reference_words(self) -> str:
-        return ", ".join(self.experiment.reference.values()) or "nothing"
+        return _words(self.experiment.reference)
 
 
 @unchecked
@@ -231,7 +234,12 @@ def content(
             "cost": money, "builds": compared, "threads": counts, "target": arrival,
             "efficiency": reached,
         },
+        unequal_runs=unequal_runs(frame, speed, _words(reference)),
     )  # fmt: skip
+
+
+def _words(reference: Mapping[str, str]) -> str:
+    return ", ".join(reference.values()) or "nothing"
 
 
 def _filled(*candidates: Sheet) -> list[Sheet]:

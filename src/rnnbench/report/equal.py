@@ -31,8 +31,9 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
             "Certified: from the same weights and batch, outputs and gradients agree with a "
             "float64 NumPy reference within the tolerance, and training steps apply the gradient "
             "that they compute, with the threads of each device. A pair that is not equal gets no "
-            "speed-up anywhere on this page, and no run is clean of a cell that does not learn "
-            "what it computes."
+            "speed-up anywhere on this page: the ratio of its times is marked ≠, stands beside "
+            "what is different, and is in no headline. No run is clean of a cell that does not "
+            "learn what it computes."
         )
     sheets = (
         kernels_sheet(kernels(frame)),
@@ -99,7 +100,7 @@ def pairs_sheet(table: pd.DataFrame) -> Sheet:
         Row(
             f"{row['a']} and {row['b']}",
             (
-                "yes" if row["equal"] else "no: no speed-up is shown",
+                "yes" if row["equal"] else "no: no speed-up, its ratio of times is marked ≠",
                 *(n.small(row[name]) for name in ("outputs", "gradients", "loss_curve")),
             ),
             _where(row),
