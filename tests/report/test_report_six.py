@@ -17,6 +17,7 @@ from rnnbench.report.index import write_index
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
 from rnnbench.report.roofline import apart
+from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.report.six import EXPERIMENT, SKIPPED, beside, six
@@ -33,7 +34,8 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
     write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=beside())
-    write_published(read_published(ROOT / "reports" / "published"), out)
+    rows = ROOT / "reports" / "published"
+    write_published(read_published(rows), out, read_claims(rows))
     return out
 
 
