@@ -103,7 +103,8 @@ def _reference(planned: Sequence[Mapping], place: Place) -> str | None:
 def reference_of(planned: Sequence[Mapping], reference: Mapping[str, str]) -> str | None:
     """The name of the run with which the others of a round are compared, None where it has none."""
     for run in planned:
-        choices = {**run["choices"], "alias": run["alias"] or ""}
+        options = {key: str(value) for key, value in run["overrides"].items()}
+        choices = {**options, **run["choices"], "alias": run["alias"] or ""}
         wanted = {"alias": "", **reference}
         if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
             return str(run["name"])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.labels import reference_words
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.tables.certificates import NOT_LEARNING
@@ -185,7 +186,7 @@ def _where(row: Any, several: bool) -> str:
 
 def _reference_name(reference: Mapping[str, str], row: Any) -> str:
     axes = {**({"rnn": row["rnn"]} if row["rnn"] else {}), **reference}
-    return daggered(", ".join(axes[axis] for axis in axes), row["reference_suspect"])
+    return daggered(reference_words(axes), row["reference_suspect"])
 
 
 def _curves(loss: str) -> str:

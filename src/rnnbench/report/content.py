@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rnnbench.records.labels import reference_words
 from rnnbench.records.record import Record
 from rnnbench.report import lists, sheets
 from rnnbench.report import numbers as n
@@ -46,6 +47,7 @@ from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.gaps import skipped as skipped_table
 from rnnbench.tables.learning import learning
+from rnnbench.tables.named import with_named_options
 from rnnbench.tables.optimizers import parted
 from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
@@ -169,9 +171,11 @@ def content(
     """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
     the experiment's ``repeats`` left out → why."""
     records = beside.certificates.marked(records)
-    frame, reference = ranked(tidy(records)), experiment.reference
+    reference, every_function = experiment.reference, tidy(records)
+    frame = ranked(with_named_options(every_function, reference))
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
-    every, same, apart = runs(frame), learning(frame, reference), alike(frame)
+    every, same, apart = runs(frame), learning(frame, reference), alike(every_function)
+    apart = with_named_options(apart, reference)
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
@@ -217,7 +221,7 @@ def content(
         panels=PANELS if places(beside_speed) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
-        cells=raw_cells(records, beside.mlflow, whole),
+        cells=raw_cells(records, beside.mlflow, whole, reference),
         whole=whole,
         doubted=unclean[:MANY],
         doubted_more=max(0, len(unclean) - MANY),
@@ -239,7 +243,7 @@ def content(
 
 
 def _words(reference: Mapping[str, str]) -> str:
-    return ", ".join(reference.values()) or "nothing"
+    return reference_words(reference) or "nothing"
 
 
 def _filled(*candidates: Sheet) -> list[Sheet]:
