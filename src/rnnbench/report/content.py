@@ -14,6 +14,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
 from rnnbench.report.axes import builds_section, target_section, threads_section
 from rnnbench.report.beside import Beside
+from rnnbench.report.calls import calls_section
 from rnnbench.report.colours import colours
 from rnnbench.report.curves import curves_section
 from rnnbench.report.efficiency import efficiency_section
@@ -39,6 +40,7 @@ from rnnbench.report.trust import (
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.alike import alike
 from rnnbench.tables.builds import builds
+from rnnbench.tables.calls import calls, calls_shown
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
 from rnnbench.tables.efficiency import efficiency
@@ -129,7 +131,7 @@ class Content:
     def unequal(self) -> list[str]:
         """Why a cell has no speed-up but a marked ratio: what its certificate found."""
         table = self.csv["time"]
-        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
+        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "difference"]))
 
     @property
     def not_learning(self) -> list[str]:
@@ -182,11 +184,12 @@ def content(
     moved = side_by_side(speed, reference)
     beside_speed = moved(speed)
     arrival, drawn = target(frame), figures(frame, speed, moved)
-    reached = efficiency(frame, beside.probes)
+    reached, called = efficiency(frame, beside.probes), calls(frame, speed, reference)
     unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
     ink = colours(speed["implementation"])
     sections = [
         money_section(money, beside, ink),
+        calls_section(called),
         builds_section(compared, parted(records)),
         threads_section(counts, ink),
         efficiency_section(reached, ink),
@@ -198,6 +201,7 @@ def content(
     ratios = (
         ratios_shown(speed) + extra_ratios(winners) + int(money["relative_low"].notna().sum())
         + int(compared["change_low"].notna().sum()) + int(counts["speedup_low"].notna().sum())
+        + calls_shown(called)
     )  # fmt: skip
     return Content(
         experiment=experiment,
@@ -236,7 +240,7 @@ def content(
             "accuracy": learnt, "alike": apart, "time": speed, "runs": every,
             "epochs": epochs(frame),
             "cost": money, "builds": compared, "threads": counts, "target": arrival,
-            "efficiency": reached,
+            "efficiency": reached, "calls": called,
         },
         unequal_runs=unequal_runs(frame, speed, _words(reference)),
     )  # fmt: skip

@@ -1,0 +1,72 @@
+"""``evaluate()`` and ``predict()``: latency, throughput, speed-ups of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rnnbench.records.record import Record
+from rnnbench.report.content import Experiment, content
+from rnnbench.tables.calls import calls
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
+from tests.factory import make_record
+
+KERAS = {"rnn": "keras"}
+
+
+def run(rnn: str, repeat: int, predict: float, samples: int, batch: int, **changes) -> Record:
+    """A call of ``predict()`` takes `predict` seconds, one of ``evaluate()`` one."""
+    record = make_record(rnn=rnn, repeat=repeat, **changes)
+    took = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
+    phases = tuple(
+        dataclasses.replace(phase, details={"calls": took[phase.name], "samples": samples})
+        if phase.name in took
+        else phase
+        for phase in record.phases
+    )
+    model = {**record.config["model"], "batch": batch}
+    return dataclasses.replace(record, phases=phases, config={**record.config, "model": model})
+
+
+def table(records: list[Record], reference: dict[str, str] = KERAS):
+    frame = tidy(records)
+    return calls(frame, time(frame, reference), reference)
+
+
+def test_latency_throughput_and_speedup_by_hand():
+    keras = [run("keras", repeat, 0.2, 128, 32, epoch_seconds=0.5) for repeat in range(3)]
+    block = [run("block", repeat, 0.4, 128, 32, epoch_seconds=0.25) for repeat in range(3)]
+    found = table([*keras, *block]).set_index(["call", "rnn"])
+    row = found.loc["predict", "keras"]
+    assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
+    assert row["ms_per_batch"] == pytest.approx(1e3 * row["seconds"] / 4)  # 128 / 32 batches
+    assert row["samples_per_second"] == pytest.approx(128 / row["seconds"])
+    assert row["words"] == IS_REFERENCE and (row["samples"], row["batch"]) == (128, 32)
+    # It trains in half the time and predicts in twice as much.
+    slow = found.loc["predict", "block"]
+    assert slow["words"] == SLOWER and slow["speedup"] == pytest.approx(0.5)
+    assert slow["speedup_low"] <= 0.5 <= slow["speedup_high"]
+    assert found.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
+    assert time(tidy([*keras, *block]), KERAS)["words"].tolist() == [IS_REFERENCE, FASTER]
+
+
+def test_a_call_of_another_function_is_marked():
+    relu = {"rnn.options.activation": "relu"}
+    plain = {"rnn.options.activation": "tanh"}
+    records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
+    records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
+    found = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
+    row = found.csv["calls"].set_index(["call", "options"]).loc["predict", "activation=relu"]
+    assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
+    assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
+    (section,) = [one for one in found.sections if one.id == "calls"]
+    texts = [text for line in section.sheets[0].rows for text in line.cells if "2.00×" in text]
+    assert texts == ["≠ 2.00×"]
+
+
+def test_a_run_without_calls_is_in_no_row():
+    record = make_record()
+    phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
+    assert table([dataclasses.replace(record, phases=phases)]).empty
