@@ -8,8 +8,10 @@ import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment, content
+from rnnbench.report.equal import kernels_sheet
 from rnnbench.tables.calls import calls
 from rnnbench.tables.frame import tidy
+from rnnbench.tables.kernels import kernels
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
 from tests.factory import make_record
 
@@ -64,6 +66,24 @@ def test_a_call_of_another_function_is_marked():
     (section,) = [one for one in found.sections if one.id == "calls"]
     texts = [text for line in section.sheets[0].rows for text in line.cells if "2.00×" in text]
     assert texts == ["≠ 2.00×"]
+
+
+def test_kernels_say_in_which_variant_something_else_ran():
+    def attested(why: str, **overrides) -> Record:
+        record = make_record(overrides={f"model.{k}": v for k, v in overrides.items()})
+        kernel = {"found": ["while"], "expected": None, "why_not_cudnn": [why]}
+        return dataclasses.replace(record, measured={**record.measured, "kernel": kernel})
+
+    def groups(*records: Record) -> list[tuple[str, str]]:
+        rows = kernels_sheet(kernels(tidy(records))).rows
+        return [(row.group, row.cells[2]) for row in rows]
+
+    plain, masked = attested("a CPU", units=8), attested("a mask", padding="left")
+    assert groups(plain, masked) == [
+        ("lstm · current · units=8", "a CPU"),
+        ("lstm · current · padding=left", "a mask"),
+    ]
+    assert groups(plain, attested("a CPU", units=9)) == [("", "a CPU")]
 
 
 def test_a_run_without_calls_is_in_no_row():

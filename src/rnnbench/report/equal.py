@@ -46,18 +46,19 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
 
 
 def kernels_sheet(table: pd.DataFrame) -> Sheet:
-    by = ["cell", "build", "implementation", "kernel", "why_not_cudnn"]
+    by = ["cell", "build", "variant", "implementation", "kernel", "why_not_cudnn"]
+    table = table.assign(variant=_telling(table))
     counted = (
         table.groupby(by, sort=False)
         .agg(device=("device", lambda names: ", ".join(dict.fromkeys(names))), runs=("runs", "sum"))
         .reset_index()
     )
-    several = len(counted[["cell", "build"]].drop_duplicates()) > 1
+    several = len(counted[["cell", "build", "variant"]].drop_duplicates()) > 1
     rows = tuple(
         Row(
             row["implementation"] or "model",
             (row["device"], row["kernel"], row["why_not_cudnn"] or n.NOTHING, str(row["runs"])),
-            _group(row["cell"], row["build"]) if several else "",
+            _group(row["cell"], row["build"], row["variant"]) if several else "",
         )
         for row in counted.to_dict("records")
     )
@@ -68,6 +69,20 @@ def kernels_sheet(table: pd.DataFrame) -> Sheet:
         Column("runs", quiet=True),
     )
     return Sheet("kernels", "Kernels", "implementation", columns, _grouped(rows))
+
+
+def _telling(table: pd.DataFrame) -> list[str]:
+    """The variant of each row where one implementation ran otherwise, or for other reasons, in
+    another variant, else ``""``."""
+    found: dict[tuple[Any, ...], set[tuple[str, str]]] = {}
+    keys = list(zip(table["cell"], table["build"], table["implementation"], strict=True))
+    ran = zip(table["kernel"], table["why_not_cudnn"], strict=True)
+    for key, what in zip(keys, ran, strict=True):
+        found.setdefault(key, set()).add(what)
+    return [
+        variant if len(found[key]) > 1 else ""
+        for key, variant in zip(keys, table["variant"], strict=True)
+    ]
 
 
 def certified_sheet(table: pd.DataFrame) -> Sheet:
