@@ -64,7 +64,15 @@ def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> N
     [
         ("relu_confound", ("model.train_samples=null", "model.val_samples=null")),
         ("relu_confound", ("device=gpu", "build=tf_2_21_carried")),
-        ("keras_implementation", ("model.train_samples=null", "model.val_samples=null")),
+        (
+            "keras_implementation",
+            (
+                "model=lstm_textgen",
+                "model.epochs=10",
+                "model.train_samples=null",
+                "model.val_samples=null",
+            ),
+        ),
         ("why_not_cudnn", ("device=gpu", "build=tf_2_21_carried")),
         ("threads", ("model.epochs=4", "model.train_samples=25000", "model.val_samples=25000")),
         ("samples_612235", ("model.train_samples=612235", "model.val_samples=61224")),

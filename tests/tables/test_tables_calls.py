@@ -7,12 +7,16 @@ import dataclasses
 import pytest
 
 from rnnbench.records.record import Record
+from rnnbench.report.beside import Beside
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.equal import kernels_sheet
+from rnnbench.sources.published import read_published
 from rnnbench.tables.calls import calls
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.kernels import kernels
+from rnnbench.tables.scaling import published_scaling
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
+from tests.conftest import ROOT
 from tests.factory import make_record
 
 KERAS = {"rnn": "keras"}
@@ -84,6 +88,28 @@ def test_kernels_say_in_which_variant_something_else_ran():
         ("lstm · current · padding=left", "a mask"),
     ]
     assert groups(plain, attested("a CPU", units=9)) == [("", "a CPU")]
+
+
+def test_published_threads_stand_beside_measured_ones():
+    def measured(*devices: str) -> list[Record]:
+        records = [make_record(device=device) for device in devices]
+        named = [{**record.choices, "model": "imdb_bilstm"} for record in records]
+        return [dataclasses.replace(r, choices=c) for r, c in zip(records, named, strict=True)]
+
+    rows = read_published(ROOT / "reports/published")
+    assert published_scaling(tidy(measured("cpu_1")), rows).empty
+    assert published_scaling(tidy([make_record(device=f"cpu_{n}") for n in (1, 2)]), rows).empty
+    table = published_scaling(tidy(measured("cpu_1", "cpu_2")), rows).set_index(
+        ["build", "threads"]
+    )
+    assert table.loc[("pip", 8), "speedup"] == 1
+    assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
+    assert len(table) == 8  # two builds; the later article has two vCPU counts only
+    found = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
+                    beside=Beside(published=tuple(rows)))  # fmt: skip
+    (section,) = [one for one in found.sections if one.id == "threads"]
+    assert [sheet.id for sheet in section.sheets] == ["threads-published"]
+    assert len(section.figures) == 1 and "Fewer than three" in section.words[0]
 
 
 def test_a_run_without_calls_is_in_no_row():

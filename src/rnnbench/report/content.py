@@ -55,7 +55,7 @@ from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.ranked import ranked
 from rnnbench.tables.runs import runs
-from rnnbench.tables.scaling import scaling
+from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal import unequal_runs
@@ -191,7 +191,7 @@ def content(
         money_section(money, beside, ink),
         calls_section(called),
         builds_section(compared, parted(records)),
-        threads_section(counts, ink),
+        threads_section(counts, ink, published_scaling(frame, beside.published)),
         efficiency_section(reached, ink),
         equal_section(frame, beside.certificates),
         curves_section(drawn),
