@@ -216,7 +216,9 @@ def test_numbers_lead_to_the_runs_of_what_the_reference_names() -> None:
     assert found.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in found.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in found.cells} and len(links) == 2
-    assert found.answers[0].fast.startswith("Only `keras activation=tanh")
+    said = found.answers[0].fast
+    assert said.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
+    assert "marked ≠; not compared: `keras activation=relu" in said and "×" not in said
 
 
 def test_what_both_sides_choose_stands_for_one_of_them() -> None:

@@ -28,28 +28,29 @@ WORDS = (
 
 def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
     """`table` and `ours` as `claims_table` and `measured_claims` make them."""
+    lead = {row["claim"]: SECTIONS.get(row["from"], "") for row in table.to_dict("records")}
     rows = tuple(
         Row(
             row["claim"],
             (
-                row["words"],
-                f"{row['source']}: {row['address']}",
-                _rests_on(row),
-                _found(row),
                 f"{row['supported']}: {row['why']}" if row["why"] else row["supported"],
+                _found(row),
                 _ours(ours.get(row["claim"]), row["ours_note"]),
+                row["words"],
+                _rests_on(row),
+                row["address"],
             ),
-            links=("", "", *[SECTIONS.get(row["from"], "")] * 2, "", ""),
+            links=("", lead[row["claim"]], "", "", lead[row["claim"]], ""),
         )
         for row in table.to_dict("records")
     )
     columns = (
-        Column("in its words", number=False),
-        Column("source", number=False, quiet=True),
-        Column("rests on", number=False),
+        Column("do its rows say so?", number=False),
         Column("the rows say", number=False),
-        Column("do they support it?", number=False),
         Column("measured here", number=False),
+        Column("in its words", number=False),
+        Column("rests on", number=False),
+        Column("source", number=False, quiet=True),
     )
     counts = {verdict: int((table["supported"] == verdict).sum()) for verdict in (NO, OPEN)}
     said = (
