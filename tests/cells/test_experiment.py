@@ -18,7 +18,7 @@ def test_quick_is_read(conf: list[Path]) -> None:
 
 def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, quick"):
+    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, .*quick"):
         load_experiment("quikc", conf)
 
 
