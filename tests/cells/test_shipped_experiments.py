@@ -17,7 +17,7 @@ ON_A_CPU = {
     "relu_confound": 12,
     "keras_implementation": 18,
     "contrib": 45,
-    "why_not_cudnn": 51,
+    "why_not_cudnn": 17,
     "inference": 24,
     "threads": 12,
     "samples_612235": 12,
