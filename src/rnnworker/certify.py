@@ -138,12 +138,15 @@ def pairs(tried, found, tolerance):
 
 
 def portable(tried):
-    """The weights that each implementation has trained, evaluated in each other one. `difference`:
-    relative error of the outputs against those in the implementation that trained them."""
+    """The weights that each implementation has trained, evaluated in each other one of the same
+    function: another one means something else by them, and may have others. `difference`: relative
+    error of the outputs against those in the implementation that trained them."""
     listed = []
     for trained, trainer in tried.items():
         weights, own = trainer.kept["trained"], trainer.kept["trained_outputs"]
         for served, server in tried.items():
+            if server.function != trainer.function:
+                continue
             metrics, outputs = server.serve(weights)
             listed.append(
                 {

@@ -17,6 +17,14 @@ _GATED_LAYER = ("recurrent_activation", "activity_regularizer")
 # The options that make another function of the layer; the others choose how it is computed.
 OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
 
+PREFIX = "rnn.options."
+
+
+def named(reference):
+    """The options that an experiment's reference names (``rnn.options.NAME``): name → value."""
+    return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
+
+
 HONOURED = {
     "keras": _LAYER,
     "auto": _LAYER,

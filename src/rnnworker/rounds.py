@@ -48,10 +48,11 @@ def may_fork(config):
 
 def reference_of(planned, reference):
     """The run (a line of the plan) of a round with which the others are compared, by what the
-    experiment names as its `reference` (axis → choice); None where it has none."""
+    experiment names as its `reference` (axis or option → choice); None where it has none."""
     wanted = dict({"alias": ""}, **reference)
     for run in planned:
-        choices = dict(run["choices"], alias=run["alias"] or "")
+        choices = {key: str(value) for key, value in run["overrides"].items()}
+        choices.update(run["choices"], alias=run["alias"] or "")
         if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
             return run
     return None

@@ -18,7 +18,7 @@ def test_quick_is_read(conf: list[Path]) -> None:
 
 def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, quick"):
+    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, .*quick"):
         load_experiment("quikc", conf)
 
 
@@ -67,6 +67,11 @@ def test_a_bad_file_is_named(conf: list[Path], extra: Path, text: str, message: 
         (["rnn=mine.yaml"], "rnn: main", "did you mean mine. the grids have rnn=mine"),
         (["model=mnist_mlp"], "dataset: digits", "the grids have dataset=mnist"),
         (
+            ["rnn=keras +rnn.options.implementation=0,1"],
+            "{rnn: keras, rnn.options.implementation: 2}",
+            "has rnn.options.implementation=2, .* the grids have rnn.options.implementation=0,1",
+        ),
+        (
             ["rnn=cell", "rnn=block device=cpu_2"],
             "{rnn: cell, device: cpu_2}",
             "no grid has all of",
@@ -93,6 +98,7 @@ def test_a_reference_that_is_in_no_grid_is_named(
         ("model=adding", "rnn: keras, device: cpu_1"),  # defaults
         ("rnn=mine.yaml", "rnn: mine"),
         ("rnn=glob(c*)", "rnn: cell"),
+        ("rnn=keras +rnn.options.activation=tanh,relu", "rnn.options.activation: tanh"),
     ],
 )
 def test_a_reference_in_a_grid_is_taken(

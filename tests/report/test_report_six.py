@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import subprocess
 import tarfile
 
@@ -16,6 +17,7 @@ from rnnbench.report.index import write_index
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
 from rnnbench.report.roofline import apart
+from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.report.six import EXPERIMENT, SKIPPED, beside, six
@@ -32,7 +34,8 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
     write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=beside())
-    write_published(read_published(ROOT / "reports" / "published"), out)
+    rows = ROOT / "reports" / "published"
+    write_published(read_published(rows), out, read_claims(rows))
     return out
 
 
@@ -66,6 +69,16 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
     cell = table[(table["rnn"] == "cell") & (table["build"] == "tf_1_15")]
     assert cell["speedup"].isna().all() and set(cell["words"]) == {"not the same function"}
     assert "gradients differ by 0.03 (allowed 0.0001)" in html
+    assert cell["unequal"].str.startswith("≠").all() and len(cell) > 1
+    others = table.drop(cell.index)
+    assert others["unequal"].isna().all() and others["difference"].isna().all()
+    # Beside its mark only: in the table, and in no headline.
+    for text in (html, (site / "six/report.md").read_text()):
+        beside = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
+        found = re.findall(beside, text)
+        assert set(found) == {"≠ "} and len(found) >= len(cell)
+    answer = html[html.index('<div class="answer">') : html.index("<nav")]
+    assert "≠" not in answer
     compared = pd.read_csv(site / "six/tables/builds.csv")
     other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
     # Both are certified against float64 in their own build, so their times may be compared.

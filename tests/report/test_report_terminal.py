@@ -29,7 +29,7 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     assert "2 ratios: about 0.1 would look different by chance" in text
 
 
-def test_another_function_gets_no_ratio(results, capsys):
+def test_another_function_gets_a_marked_ratio_alone(results, capsys):
     found = {"status": "certified", "why": None, "applied": {}}
     one = {
         "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
@@ -39,7 +39,10 @@ def test_another_function_gets_no_ratio(results, capsys):
     write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", one)
     compare(["unrolled", "keras", "--results", str(results)])
     text = capsys.readouterr().out
-    assert "faster\n" not in text and "×" not in text
+    assert "faster\n" not in text
+    ratios = [line for line in text.splitlines() if "×" in line]
+    assert len(ratios) == 2 and all(line.count("≠ 1.") == line.count("×") == 1 for line in ratios)
+    assert "≠ compares the times of two functions: it is no speed-up." in text
     assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
     compare(["cell", "keras", "--results", str(results)])
     assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out

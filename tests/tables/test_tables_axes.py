@@ -184,9 +184,9 @@ def test_an_implementation_is_judged_with_its_options():
     one, relu = Certificates((with_options(),)), "activation=relu"
     assert one.judge(cells("unrolled", options=relu), cells("keras", options=relu))[0] == CERTIFIED
     word, why = one.judge(cells("keras", options=relu), cells("keras"))
-    assert (word, why) == (UNEQUAL, "not the same function: activation relu against tanh")
+    assert (word, why) == (UNEQUAL, "not the same function: activation relu instead of tanh")
     word, why = one.judge(cells("block", options="activation=relu"), cells("keras"))
-    assert word == UNEQUAL and "relu against tanh" in why
+    assert word == UNEQUAL and "relu instead of tanh" in why
     # What one side's certificate calls by its full name is no difference to the other's options.
     hard = with_options()
     hard["implementations"]["keras recurrent_activation=hard_sigmoid"] = hard["implementations"][
@@ -286,6 +286,8 @@ def test_an_unequal_cell_has_no_speedup_and_wins_nothing():
     table = time(frame, REFERENCE, Certificates((unequal,)))
     cell = table[table["rnn"] == "cell"].iloc[0]
     assert cell["words"] == NOT_EQUAL and math.isnan(cell["speedup"])
+    assert str(cell["unequal"]) == "≠50.0000" and "gradients differ by 0.5" in cell["difference"]
+    assert table.loc[table["rnn"] != "cell", ["unequal", "difference"]].eq("").all(axis=None)
     winner = fastest(frame, table, REFERENCE).iloc[0]
     assert winner["name"] == "block" and "gradients differ by 0.5" in winner["left_out"]
 

@@ -8,15 +8,26 @@ import dataclasses
 import pytest
 
 from rnnbench.records.record import Record
+from rnnbench.report.content import Experiment, content
 from rnnbench.tables.certificates import UNEQUAL
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, time
+from rnnbench.tables.named import with_named_options
+from rnnbench.tables.time import (
+    FASTER,
+    IS_REFERENCE,
+    NO_REFERENCE,
+    NOT_EQUAL,
+    SLOWER,
+    time,
+)
 from rnnbench.tables.versus import versus
+from rnnworker.rounds import reference_of
 from tests.factory import make_record
 
 KERAS = {"rnn": "keras"}
+OPTION = "rnn.options."
 RELU = {"rnn.options.activation": "relu", "rnn.options.recurrent_activation": "hard_sigmoid"}
 WORDS = "activation=relu, recurrent_activation=hard_sigmoid"
 
@@ -135,13 +146,80 @@ def test_no_ratio_between_two_functions() -> None:
     for words in ("*relu*", "activation=relu", WORDS.split(", ")[1]):
         (row,) = versus(frame, [words], ["unrolled"]).to_dict("records")
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], words
+        assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
+        assert str(row["unequal"]).startswith("≠")
+        assert row["difference"].startswith("activation relu instead of tanh")
         assert (row["same"], row["a"], row["b"]) == ("unrolled", WORDS, "")
         assert row["equal_why"] == (
-            "not the same function: activation relu against tanh, "
-            "recurrent activation hard_sigmoid against sigmoid"
+            "not the same function: activation relu instead of tanh, "
+            "recurrent activation hard_sigmoid instead of sigmoid"
         )
     (row,) = versus(frame, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
-    assert row["ratio"] == pytest.approx(3, rel=0.01)
+    assert row["ratio"] == pytest.approx(3, rel=0.01) and row["unequal"] == row["difference"] == ""
+
+
+def test_a_reference_may_name_an_option_of_the_way_to_compute() -> None:
+    reference = {"rnn": "keras", "rnn.options.implementation": "1"}
+    levels = {0: 0.2, 1: 0.4, 2: 0.8}
+    records = [
+        one
+        for way, s in levels.items()
+        for one in runs("keras", s, {f"{OPTION}implementation": way})
+    ]
+    records += runs("unrolled", 0.1)
+    table = rows(records, reference)
+    assert table["words"].tolist() == [FASTER, IS_REFERENCE, SLOWER, FASTER]
+    assert table["speedup"].round(1).tolist() == [2.0, 1.0, 0.5, 4.0]
+    frame = tidy(records)
+    (best,) = fastest(frame, time(frame, reference), reference).to_dict("records")
+    assert (best["name"], best["contestants"]) == ("unrolled", 4)
+
+
+def test_a_round_finds_the_run_whose_options_the_reference_names() -> None:
+    planned = [
+        {"name": f"keras-{way}", "choices": {"rnn": "keras"}, "alias": None,
+         "overrides": {f"{OPTION}implementation": way}}
+        for way in (0, 1)
+    ]  # fmt: skip
+    found = reference_of(planned, {"rnn": "keras", f"{OPTION}implementation": "1"})
+    assert found and found["name"] == "keras-1"
+    assert reference_of(planned, {"rnn": "keras", f"{OPTION}implementation": "2"}) is None
+
+
+def test_functions_that_the_reference_tells_apart_stand_side_by_side_but_win_nothing() -> None:
+    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
+    reference = {"rnn": "keras", **plain}
+    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
+    frame = with_named_options(tidy(records), reference)
+    table = time(frame, reference).set_index("implementation")
+    assert set(table["variant"]) == {""}
+    relu = table.loc[f"keras {WORDS}"]
+    assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
+    assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)
+    assert relu["difference"] == (
+        "activation relu instead of tanh, recurrent activation hard_sigmoid instead of sigmoid"
+    )
+    assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
+    (best,) = fastest(frame, table.reset_index(), reference).to_dict("records")
+    assert (best["name"], best["contestants"]) == ("unrolled", 2)
+    assert "relu instead of tanh" in best["left_out"]
+    learnt = learning(frame, reference)
+    assert learnt["is_reference"].tolist() == [True, False, False]
+    # Where no reference names them they are two tasks, as before.
+    assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3
+
+
+def test_numbers_lead_to_the_runs_of_what_the_reference_names() -> None:
+    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
+    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU)]
+    experiment = Experiment("relu", "t", "", {"rnn": "keras", **plain})
+    found = content(records, experiment)
+    assert found.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
+    links = {link for row in found.time[0].rows for link in row.links}
+    assert links == {cell.anchor for cell in found.cells} and len(links) == 2
+    said = found.answers[0].fast
+    assert said.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
+    assert "marked ≠; not compared: `keras activation=relu" in said and "×" not in said
 
 
 def test_what_both_sides_choose_stands_for_one_of_them() -> None:

@@ -91,26 +91,59 @@ def test_cheap_ops_are_told_of(build: str, version: str | None, tmp_path_factory
         assert "device_tracer_level set to 0" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
-)
-def test_a_small_models_kernel_is_seen(build: str, kernel: str, tmp_path_factory) -> None:
-    folder = tmp_path_factory.mktemp("small")
-    (folder / "small.py").write_text(MODEL)
+MASKED = """
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(20, 4))
+    hidden = recurrent(16)(keras.layers.Masking()(inputs))
+    return keras.models.Model(inputs, keras.layers.Dense(2, activation="softmax")(hidden))
+"""
+REASONS = """
+import json, sys
+from rnnworker import canonical, frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(canonical.initial(session.layers(), 0))
+shapes = [[int(size) for size in one] for one in session.layer_shapes(session.recurrent.layers[0])]
+print(json.dumps([session.attest(), shapes]))
+"""
+
+
+def said(build: str, model: str, script: str, choices: str, temporary) -> list:
+    """What `script` prints of the small `model` in `build`."""
+    folder = temporary.mktemp("small")
+    (folder / "small.py").write_text(model)
     (folder / "small.yaml").write_text(YAML)
-    grid = (f"model={folder}/small.yaml", "dataset=none", "device=cpu_1", f"build={build}")
+    grid = (f"model={folder}/small.yaml", "dataset=none", f"build={build}", choices)
     experiment = Experiment("small", "", "", (grid,), file=ROOT / "conf/experiment/small.yaml")
     (cell,) = expand(experiment, [ROOT / "conf"])
     python = Path(sys.executable)
     if build != "current":
         stated = cell.config["build"]
-        python = build_python(stated["lock"], stated["python"], tmp_path_factory)
+        python = build_python(stated["lock"], stated["python"], temporary)
     done = subprocess.run(
-        [python, "-c", SCRIPT, json.dumps(cell.config)],
+        [python, "-c", script, json.dumps(cell.config)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [[kernel], [kernel]]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
+)
+def test_a_small_models_kernel_is_seen(build: str, kernel: str, tmp_path_factory) -> None:
+    found = said(build, MODEL, SCRIPT, "device=cpu_1", tmp_path_factory)
+    assert found == [[kernel], [kernel]]
+
+
+@pytest.mark.parametrize("build", ["current", "tf_2_15", "tf_1_15"])
+def test_a_mask_is_no_input_and_is_a_reason_against_cudnn(build: str, tmp_path_factory) -> None:
+    masked = MODEL.partition("def build")[0] + MASKED
+    kernel, shapes = said(build, masked, REASONS, "rnn=auto", tmp_path_factory)
+    assert shapes == [[20, 4], [16]] and kernel["found"] == ["while"]
+    assert "the inputs are masked, and not surely padded on the right" in kernel["why_not_cudnn"]

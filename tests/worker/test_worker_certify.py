@@ -219,8 +219,26 @@ print(json.dumps([certificate(*one) for one in asked]))
 '''
 
 
-@pytest.fixture(scope="module")
-def certificates() -> dict:
+class Tried:
+    """An implementation that has trained its own number of arrays."""
+
+    def __init__(self, function: dict, arrays: int):
+        self.function, self.arrays = function, arrays
+        self.kept = {"trained": [1.0] * arrays, "trained_outputs": numpy.ones(2)}
+
+    def serve(self, weights: list) -> tuple:
+        assert len(weights) == self.arrays, "a layer without a bias has fewer"
+        return {"acc": 1.0, "loss": 0.0}, numpy.ones(2)
+
+
+def test_weights_travel_between_implementations_of_one_function() -> None:
+    with_bias, without = ({"use_bias": True}, {"use_bias": False})
+    tried = {"a": Tried(with_bias, 3), "b": Tried(with_bias, 3), "c": Tried(without, 2)}
+    served = [(one["trained"], one["served"]) for one in certify.portable(tried)]
+    assert served == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b"), ("c", "c")]
+
+
+def test_relative_error_is_on() -> dict:
     asked = [(cell, names, False) for cell, names in GOOD.items()]
     asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
     asked += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]

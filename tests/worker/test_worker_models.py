@@ -21,6 +21,7 @@ from rnnworker.models import (
     mnist_cnn,
     mnist_mlp,
     mnist_rnn,
+    padded,
     shape,
 )
 from rnnworker.readers import imdb
@@ -261,3 +262,25 @@ def test_made_up_data_depends_on_its_own_seed_alone() -> None:
         "x_val": (2, 7, 3),
         "y_val": (2,),
     }
+
+
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+def test_sentences_are_padded_where_they_are_told(padding: str) -> None:
+    settings = config(
+        padding=padding, words=50, sequence=8, train_samples=200, val_samples=3, data_seed=0
+    )
+    arrays = padded.prepare({}, settings)
+    x, empty = arrays["x_train"], arrays["x_train"] == 0
+    assert (x.shape, arrays["y_val"].shape) == ((200, 8), (3, 1))
+    assert x.max() < 50 and empty.any() == (padding != "none")
+    # Zeros stand at one end, and never in more than half of a sentence.
+    assert empty.sum(axis=1).max() == (0 if padding == "none" else 4)
+    at_the_end = empty[:, ::-1] if padding == "left" else empty
+    assert (numpy.diff(at_the_end.astype(int), axis=1) >= 0).all()
+    mean = [(x[arrays["y_train"][:, 0] == label] > 25).mean() for label in (0, 1)]
+    assert mean[1] > mean[0] + 0.1
+
+
+def test_another_padding_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"model\.padding=both is none of none, right, left"):
+        padded.prepare({}, config(padding="both", words=9, sequence=2, data_seed=0))

@@ -16,6 +16,7 @@ from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.repeats import Repeats, repeats_of
 from rnnbench.errors import ConfigError
+from rnnworker.options import PREFIX, named
 
 KEYS = ("title", "about", "grids", "reference", "order", "order_seed", "probe", "repeats")
 ORDERS = ("blocks", "worth")
@@ -26,7 +27,8 @@ class Experiment:
     """What a person asks.
 
     - `grids`: each a tuple of Hydra overrides.
-    - `reference`: axis → the choice that speed-ups are relative to.
+    - `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
+      value.
     - `order_seed`: seeds the order of measuring.
     - `probe`: whether its devices are probed first.
     - `repeats`: when a cell has been measured often enough; None where the grids say how often.
@@ -148,11 +150,12 @@ def _reference(reference: Any, where: str) -> dict[str, str]:
     if not isinstance(reference, dict):
         raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
     for axis in reference:
-        if axis not in GROUPS:
+        if axis not in GROUPS and not named({str(axis): ""}):
             raise ConfigError(
                 f"reference has the axis {axis}.",
                 where=where,
-                remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}.",
+                remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}, and "
+                f"{PREFIX}NAME.",
             )
     return {str(axis): str(choice) for axis, choice in reference.items()}
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rnnbench.sources.claims import Claim
 
 
 def main(argv: Sequence[str]) -> int:
@@ -14,16 +19,40 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="rnnbench published", description=__doc__)
     parser.add_argument("--rows", type=Path, default=Path("reports/published"), metavar="DIR")
     parser.add_argument("--out", type=Path, default=Path("reports"), metavar="DIR")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.index import write_index
     from rnnbench.report.published import write_published
+    from rnnbench.sources.claims import read_claims
     from rnnbench.sources.published import read_published
 
     rows = read_published(options.rows)
     if not rows:
         raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
-    page = write_published(rows, options.out)[0]
+    claims = read_claims(options.rows)
+    page = write_published(rows, options.out, claims, _measured(claims, options.results))[0]
     write_index(options.out)
     print(page)
     return 0
+
+
+def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
+    """What this machine's records say of `claims`."""
+    from rnnbench.records.store import records_of
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.claims import measured_claims
+    from rnnbench.tables.frame import tidy
+    from rnnworker import machine
+
+    here = machine.fingerprint()["machine"]
+    records, faults = records_of(results, sorted(results.glob("*/*/*-s*-r*.json")))
+    own = {record.key: record for record in records if record.machine == here}
+    if faults:
+        print(f"{len(faults)} pointers could not be read.", file=sys.stderr)
+    if not own:
+        return {}
+    folders = sorted(results.glob("*/*/certificates"))
+    found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
+    return measured_claims(claims, tidy(found.marked(own.values())), found)

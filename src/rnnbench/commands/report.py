@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
+from rnnbench.tables.unequal import MARK
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def _report(options: argparse.Namespace) -> None:
         records, experiment, skipped, missing, map(str, faults), beside, _unneeded(there)
     )
     out = options.out or Path("reports") / options.experiment
+    marked = bool(found.unequal_runs) or _has_marks(out)
     page = write_content(found, out)[0]
+    if marked and beside.mlflow:
+        _mark(options.experiment, found.unequal_runs)
     (out / CARD).write_text(card(found), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
@@ -82,6 +86,22 @@ def _report(options: argparse.Namespace) -> None:
             f"{len(missing)} of {len(planned)} planned runs are missing, {len(faults)} unreadable."
         )
     print(page)
+
+
+def _has_marks(out: Path) -> bool:
+    """Whether an earlier report there has marked runs, whose marks may have to go."""
+    earlier = out / "tables" / "time.csv"
+    return earlier.is_file() and MARK in earlier.read_text(encoding="utf-8", errors="replace")
+
+
+def _mark(experiment: str, texts: Mapping[str, str]) -> None:
+    """The marked ratios into MLflow. A store that is away makes no report fail."""
+    from rnnbench.tracking.unequal import mark_unequal
+
+    try:
+        mark_unequal(Path(), experiment, texts)
+    except RnnbenchError as error:
+        print(f"rnnbench report: {error}", file=sys.stderr)
 
 
 def _unneeded(pointers: Sequence[Path]) -> dict[str, str]:

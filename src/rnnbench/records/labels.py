@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rnnworker.options import PREFIX, named
+
 
 def in_words(overrides: Mapping[str, Any]) -> str:
     """Last component of the key = value, sorted by key: ``batch=64, units=512``."""
@@ -19,6 +21,15 @@ def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
         for key, value in overrides.items()
         if key.removeprefix("~").partition(".")[0] == section
     }
+
+
+def reference_words(reference: Mapping[str, str]) -> str:
+    """``keras``, ``keras, implementation=1``: what an experiment's reference names."""
+    options = {f"{PREFIX}{name}" for name in named(reference)}
+    return ", ".join(
+        f"{key.removeprefix(PREFIX)}={choice}" if key in options else choice
+        for key, choice in reference.items()
+    )
 
 
 def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.labels import reference_words
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
-from rnnbench.tables.certificates import NOT_LEARNING
+from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
@@ -132,6 +133,11 @@ def _clause(row: Any, base: str, where: str, model: str) -> str:
     interval = f"(95 % {n.ratio_span(row['low'], row['high'], row['speedup'])})"
     if row["contestants"] == 0:
         return f"no run{for_model}{where} gave a number that can be compared"
+    if row["contestants"] < 2 and ANOTHER_FUNCTION in row["left_out"]:
+        return (
+            f"{name} is the only one of its function{for_model}{where}, so none is faster; the "
+            "ratios of times to other functions stand below, marked ≠"
+        )
     if row["contestants"] < 2:
         done = "has given a number" if row["void"] or row["left_out"] else "has been run"
         return f"only {name} {done}{for_model}{where}, so there is nothing to compare"
@@ -185,7 +191,7 @@ def _where(row: Any, several: bool) -> str:
 
 def _reference_name(reference: Mapping[str, str], row: Any) -> str:
     axes = {**({"rnn": row["rnn"]} if row["rnn"] else {}), **reference}
-    return daggered(", ".join(axes[axis] for axis in axes), row["reference_suspect"])
+    return daggered(reference_words(axes), row["reference_suspect"])
 
 
 def _curves(loss: str) -> str:

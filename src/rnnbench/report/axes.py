@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
-from rnnbench.report.colours import of_these
+from rnnbench.report.colours import colours, of_these
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
@@ -136,10 +136,17 @@ def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
                 yield figure("builds", group, which, title, build_heatmap(some))
 
 
-def threads_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
-    """`table` as from `tables.scaling`."""
-    if table.empty:
+def threads_section(
+    table: pd.DataFrame, ink: Mapping[str, str], published: pd.DataFrame | None = None
+) -> Section:
+    """`table` as from `tables.scaling`, `published` as from `published_scaling`."""
+    theirs = published is not None and not published.empty
+    if table.empty and not theirs:
         return Section("threads", "Threads")
+    if table.empty and published is not None:
+        few = ("Fewer than three thread counts were measured, so nothing is fitted here.",)
+        beside = tuple(_published_threads(published))
+        return Section("threads", "Threads", few, beside, (_published_sheet(published),))
     words = (
         "Speed-up over the fewest threads. Dashed: ideal. Thin: Amdahl's law with the serial "
         "share that fits best; it describes these counts and promises nothing beyond them.",
@@ -176,8 +183,39 @@ def threads_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
         Column(label)
         for label in ("threads", "speed-up", "95 %", "efficiency", "serial share", "runs")
     )
-    sheet = Sheet("threads-table", "Thread scaling", "implementation", columns, rows)
-    return Section("threads", "Threads", words, tuple(drawn), (sheet,))
+    sheets = [Sheet("threads-table", "Thread scaling", "implementation", columns, rows)]
+    if theirs and published is not None:
+        drawn += _published_threads(published)
+        sheets.append(_published_sheet(published))
+    return Section("threads", "Threads", words, tuple(drawn), tuple(sheets))
+
+
+def _published_threads(table: pd.DataFrame) -> Iterator[Figure]:
+    """Drawn as the measured ones are, in figures of their own."""
+    for (source, model), rows in table.groupby(["source", "model"], sort=False):
+        rows = rows.assign(shown=rows["build"].str.partition(" ")[0])
+        title = f"Published speed-up by vCPUs, {model}"
+        panel = thread_panel(rows, colours(rows["shown"]))
+        yield figure("threads", f"published: {source}", str(model), title, panel)
+
+
+def _published_sheet(table: pd.DataFrame) -> Sheet:
+    rows = tuple(
+        Row(
+            row["build"],
+            (
+                str(int(row["threads"])),
+                n.plain(row["seconds"], 4),
+                n.ratio(row["speedup"]),
+                f"{row['speedup'] / row['ideal']:.0%}",
+            ),
+            f"{row['model']}, published by {row['source']}",
+        )
+        for row in table.to_dict("records")
+    )
+    columns = tuple(Column(label) for label in ("vCPUs", "s", "speed-up", "efficiency"))
+    note = "Whole trainings, once, over the fewest vCPUs: they enter no statistic of this page."
+    return Sheet("threads-published", "Published by vCPUs", "build", columns, rows, (note,))
 
 
 def target_section(table: pd.DataFrame, by_second: pd.DataFrame, ink: Mapping[str, str]) -> Section:

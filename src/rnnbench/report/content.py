@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rnnbench.records.labels import reference_words
 from rnnbench.records.record import Record
 from rnnbench.report import lists, sheets
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
 from rnnbench.report.axes import builds_section, target_section, threads_section
 from rnnbench.report.beside import Beside
+from rnnbench.report.calls import calls_section
 from rnnbench.report.colours import colours
 from rnnbench.report.curves import curves_section
 from rnnbench.report.efficiency import efficiency_section
@@ -38,6 +40,7 @@ from rnnbench.report.trust import (
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.alike import alike
 from rnnbench.tables.builds import builds
+from rnnbench.tables.calls import calls, calls_shown
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
 from rnnbench.tables.efficiency import efficiency
@@ -46,14 +49,16 @@ from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.gaps import skipped as skipped_table
 from rnnbench.tables.learning import learning
+from rnnbench.tables.named import with_named_options
 from rnnbench.tables.optimizers import parted
 from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.ranked import ranked
 from rnnbench.tables.runs import runs
-from rnnbench.tables.scaling import scaling
+from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.unequal import unequal_runs
 from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
@@ -76,7 +81,8 @@ class Content:
 
     `answer_sheets`: in the place of too many answers, one by one. `cells` are where the numbers of
     the tables lead; `whole` says that their raw epochs stand on the page. `panels`: how many places
-    (group and device) are drawn, 0 where all are. `csv` holds the tables as data, by file name."""
+    (group and device) are drawn, 0 where all are. `unequal_runs`: record key → the marked ratio of
+    its cell. `csv` holds the tables as data, by file name."""
 
     experiment: Experiment
     summary: str
@@ -105,6 +111,7 @@ class Content:
     order: str
     rerun: str
     csv: dict[str, pd.DataFrame]
+    unequal_runs: dict[str, str]
 
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
@@ -122,9 +129,9 @@ class Content:
 
     @property
     def unequal(self) -> list[str]:
-        """Why a cell has no speed-up: what its certificate found."""
+        """Why a cell has no speed-up but a marked ratio: what its certificate found."""
         table = self.csv["time"]
-        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "equal_why"]))
+        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "difference"]))
 
     @property
     def not_learning(self) -> list[str]:
@@ -150,7 +157,7 @@ class Content:
 
     @property
     def reference_words(self) -> str:
-        return ", ".join(self.experiment.reference.values()) or "nothing"
+        return _words(self.experiment.reference)
 
 
 @unchecked
@@ -166,22 +173,25 @@ def content(
     """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
     the experiment's ``repeats`` left out → why."""
     records = beside.certificates.marked(records)
-    frame, reference = ranked(tidy(records)), experiment.reference
+    reference, every_function = experiment.reference, tidy(records)
+    frame = ranked(with_named_options(every_function, reference))
     speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
-    every, same, apart = runs(frame), learning(frame, reference), alike(frame)
+    every, same, apart = runs(frame), learning(frame, reference), alike(every_function)
+    apart = with_named_options(apart, reference)
     winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
     moved = side_by_side(speed, reference)
     beside_speed = moved(speed)
     arrival, drawn = target(frame), figures(frame, speed, moved)
-    reached = efficiency(frame, beside.probes)
+    reached, called = efficiency(frame, beside.probes), calls(frame, speed, reference)
     unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
     ink = colours(speed["implementation"])
     sections = [
         money_section(money, beside, ink),
+        calls_section(called),
         builds_section(compared, parted(records)),
-        threads_section(counts, ink),
+        threads_section(counts, ink, published_scaling(frame, beside.published)),
         efficiency_section(reached, ink),
         equal_section(frame, beside.certificates),
         curves_section(drawn),
@@ -191,6 +201,7 @@ def content(
     ratios = (
         ratios_shown(speed) + extra_ratios(winners) + int(money["relative_low"].notna().sum())
         + int(compared["change_low"].notna().sum()) + int(counts["speedup_low"].notna().sum())
+        + calls_shown(called)
     )  # fmt: skip
     return Content(
         experiment=experiment,
@@ -214,7 +225,7 @@ def content(
         panels=PANELS if places(beside_speed) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
-        cells=raw_cells(records, beside.mlflow, whole),
+        cells=raw_cells(records, beside.mlflow, whole, reference),
         whole=whole,
         doubted=unclean[:MANY],
         doubted_more=max(0, len(unclean) - MANY),
@@ -229,9 +240,14 @@ def content(
             "accuracy": learnt, "alike": apart, "time": speed, "runs": every,
             "epochs": epochs(frame),
             "cost": money, "builds": compared, "threads": counts, "target": arrival,
-            "efficiency": reached,
+            "efficiency": reached, "calls": called,
         },
+        unequal_runs=unequal_runs(frame, speed, _words(reference)),
     )  # fmt: skip
+
+
+def _words(reference: Mapping[str, str]) -> str:
+    return reference_words(reference) or "nothing"
 
 
 def _filled(*candidates: Sheet) -> list[Sheet]:

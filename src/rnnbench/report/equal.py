@@ -31,8 +31,9 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
             "Certified: from the same weights and batch, outputs and gradients agree with a "
             "float64 NumPy reference within the tolerance, and training steps apply the gradient "
             "that they compute, with the threads of each device. A pair that is not equal gets no "
-            "speed-up anywhere on this page, and no run is clean of a cell that does not learn "
-            "what it computes."
+            "speed-up anywhere on this page: the ratio of its times is marked ≠, stands beside "
+            "what is different, and is in no headline. No run is clean of a cell that does not "
+            "learn what it computes."
         )
     sheets = (
         kernels_sheet(kernels(frame)),
@@ -45,18 +46,19 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
 
 
 def kernels_sheet(table: pd.DataFrame) -> Sheet:
-    by = ["cell", "build", "implementation", "kernel", "why_not_cudnn"]
+    by = ["cell", "build", "variant", "implementation", "kernel", "why_not_cudnn"]
+    table = table.assign(variant=_telling(table))
     counted = (
         table.groupby(by, sort=False)
         .agg(device=("device", lambda names: ", ".join(dict.fromkeys(names))), runs=("runs", "sum"))
         .reset_index()
     )
-    several = len(counted[["cell", "build"]].drop_duplicates()) > 1
+    several = len(counted[["cell", "build", "variant"]].drop_duplicates()) > 1
     rows = tuple(
         Row(
             row["implementation"] or "model",
             (row["device"], row["kernel"], row["why_not_cudnn"] or n.NOTHING, str(row["runs"])),
-            _group(row["cell"], row["build"]) if several else "",
+            _group(row["cell"], row["build"], row["variant"]) if several else "",
         )
         for row in counted.to_dict("records")
     )
@@ -67,6 +69,20 @@ def kernels_sheet(table: pd.DataFrame) -> Sheet:
         Column("runs", quiet=True),
     )
     return Sheet("kernels", "Kernels", "implementation", columns, _grouped(rows))
+
+
+def _telling(table: pd.DataFrame) -> list[str]:
+    """The variant of each row where one implementation ran otherwise, or for other reasons, in
+    another variant, else ``""``."""
+    found: dict[tuple[Any, ...], set[tuple[str, str]]] = {}
+    keys = list(zip(table["cell"], table["build"], table["implementation"], strict=True))
+    ran = zip(table["kernel"], table["why_not_cudnn"], strict=True)
+    for key, what in zip(keys, ran, strict=True):
+        found.setdefault(key, set()).add(what)
+    return [
+        variant if len(found[key]) > 1 else ""
+        for key, variant in zip(keys, table["variant"], strict=True)
+    ]
 
 
 def certified_sheet(table: pd.DataFrame) -> Sheet:
@@ -99,7 +115,7 @@ def pairs_sheet(table: pd.DataFrame) -> Sheet:
         Row(
             f"{row['a']} and {row['b']}",
             (
-                "yes" if row["equal"] else "no: no speed-up is shown",
+                "yes" if row["equal"] else "no: no speed-up, its ratio of times is marked ≠",
                 *(n.small(row[name]) for name in ("outputs", "gradients", "loss_curve")),
             ),
             _where(row),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rnnbench.tables.unequal import MARK, Unequal
+
 NOTHING = "–"
 DAGGER = "†"
 TIMES = "×"
@@ -63,6 +65,15 @@ def ratio_span(low: Any, high: Any, like: Any) -> str:
     ):
         decimals += 1
     return f"{low:.{decimals}f}–{high:.{decimals}f}"
+
+
+def unequal(value: Unequal) -> str:
+    """``≠ 1.21×``: the ratio of times of two functions, never without its mark."""
+    return f"{MARK} {ratio(value.estimate)}"
+
+
+def unequal_span(value: Unequal) -> str:
+    return ratio_span(value.low, value.high, value.estimate)
 
 
 def share(value: Any) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
+from rnnbench.report.claims import claims_section
 from rnnbench.report.colours import colours
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.page import environment, write_texts
 from rnnbench.report.relative import relative_panel
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Column, Row, Sheet
+from rnnbench.sources.claims import Claim
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.articles import (
     CPU_GPU,
@@ -22,6 +25,7 @@ from rnnbench.tables.articles import (
     step_table,
     user_table,
 )
+from rnnbench.tables.claims import claims_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,9 +33,17 @@ if TYPE_CHECKING:
 TITLES = {CPU_GPU[0]: "CPU against GPU, 2017", CPU_GPU[1]: "CPU against GPU, version 2, 2017"}
 
 
-def write_published(rows: Sequence[PublishedRow], out: Path) -> list[Path]:
-    """Writes ``published.html`` into `out`; returns its path in a list."""
+def write_published(
+    rows: Sequence[PublishedRow],
+    out: Path,
+    claims: Sequence[Claim] = (),
+    ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+) -> list[Path]:
+    """Writes ``published.html`` into `out`; returns its path in a list. `claims`: what is said of
+    the rows; `ours`: what was measured here of each (`measured_claims`)."""
     sections = published_sections(rows)
+    if claims:
+        sections = [claims_section(claims_table(claims, rows), ours), *sections]
     page = environment(html=True).get_template("published.html.j2")
     text = page.render(sections=sections, count=n.counted(len(rows), "published row"))
     return write_texts({"published.html": text}, out, clean=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rnnbench.cells.cell import cell_of
 from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
+from rnnbench.tables.named import move
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
 MANY = 300  # runs: beyond, raw epochs are in tables/epochs.csv and the page has a line per run
@@ -64,14 +66,21 @@ def raw_runs(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawRu
 
 
 def raw_cells(
-    records: Sequence[Record], mlflow: Mapping[str, str], whole: bool = True
+    records: Sequence[Record],
+    mlflow: Mapping[str, str],
+    whole: bool = True,
+    reference: Mapping[str, str] = MappingProxyType({}),
 ) -> list[RawCell]:
     """All runs by cell, cells as they were first started. `mlflow`: record key → run id. Without
-    `whole` runs come without their epochs: very many would be text that nobody sees."""
+    `whole` runs come without their epochs: very many would be text that nobody sees. `reference`:
+    the experiment's, which decides what a cell is called."""
     cells: dict[tuple[str, str], list[Record]] = {}
     for record in in_order(records):
         cells.setdefault((cell_of(record.name), record.machine), []).append(record)
-    return [_cell(name, machine, runs, mlflow, whole) for (name, machine), runs in cells.items()]
+    return [
+        _cell(name, machine, runs, mlflow, whole, reference)
+        for (name, machine), runs in cells.items()
+    ]
 
 
 def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
@@ -82,7 +91,12 @@ def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
 
 
 def _cell(
-    name: str, machine: str, records: Sequence[Record], mlflow: Mapping[str, str], whole: bool
+    name: str,
+    machine: str,
+    records: Sequence[Record],
+    mlflow: Mapping[str, str],
+    whole: bool,
+    reference: Mapping[str, str],
 ) -> RawCell:
     every = [_facts(record) for record in records]
     shared = {
@@ -94,7 +108,7 @@ def _cell(
         _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
         for record, facts in zip(records, every, strict=True)
     )
-    anchor = cell_anchor(run_facts(records[0]))
+    anchor = cell_anchor(move(run_facts(records[0]), reference))
     return RawCell(anchor, name, machine, tuple(shared.items()), runs)
 
 

@@ -10,6 +10,7 @@ from rnnbench.report.labels import with_labels
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
+from rnnbench.tables.unequal import Unequal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +23,8 @@ def time_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
         ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
         ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
-        ("speed-up", _speedup, False),
-        ("95 %", _speedup_words, True),
+        ("speed-up", speedup_text, False),
+        ("95 %", speedup_words, True),
     ]
     return by_device("time", "Seconds per epoch and speed-up", table, parts)
 
@@ -97,12 +98,16 @@ def _validation(row: Any) -> str:
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
-def _speedup(row: Any) -> str:
-    text = n.ratio(row["speedup"])
-    return f"{text} {n.DAGGER}" if row["speedup_suspect"] and row["words"] in COMPARED else text
+def speedup_text(row: Any) -> str:
+    other = row["unequal"]
+    text = n.unequal(other) if isinstance(other, Unequal) else n.ratio(row["speedup"])
+    shown = isinstance(other, Unequal) or row["words"] in COMPARED
+    return f"{text} {n.DAGGER}" if row["speedup_suspect"] and shown else text
 
 
-def _speedup_words(row: Any) -> str:
+def speedup_words(row: Any) -> str:
+    if isinstance(other := row["unequal"], Unequal):
+        return ",\n".join((n.unequal_span(other), row["difference"]))
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
     span = n.ratio_span(row["speedup_low"], row["speedup_high"], row["speedup"])

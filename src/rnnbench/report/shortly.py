@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.labels import reference_words
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import cell_anchor
 from rnnbench.report.answer import Answer, apart_sentence
@@ -50,7 +51,7 @@ def headline(
 ) -> Answer:
     """Who has the shortest epochs how often, and what is not shown; then accuracy. From the tables
     of these names."""
-    base = f"`{', '.join(reference.values())}`"
+    base = f"`{reference_words(reference)}`"
     contests = fastest[fastest["contestants"] > 1]
     if not fastest["contestants"].any():
         return Answer("No run gave a number that can be compared.", _gone(fastest))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
+from rnnbench.tables.unequal import MARK, Unequal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,8 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
         if n.is_number(row["ratio"]):
             span = n.ratio_span(row["low"], row["high"], row["ratio"])
             shown_ratio = f"{n.ratio(row['ratio'])}{dagger} ({span})\n{row['words']}"
+        elif isinstance(other := row["unequal"], Unequal):
+            shown_ratio = f"{n.unequal(other)}{dagger} ({n.unequal_span(other)})\n{row['words']}"
         shown.add_row(
             *([row["same"]] if several else []),
             f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
@@ -42,7 +45,10 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
     for verdict, words in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
         for why in dict.fromkeys(table.loc[table["equal"] == verdict, "equal_why"]):
             console.print(f"{words}: {why}.", markup=False, highlight=False)
-    ratios = int(table["low"].notna().sum())
+    marked = [one for one in table["unequal"] if isinstance(one, Unequal)]
+    if marked:
+        console.print(f"{MARK} compares the times of two functions: it is no speed-up.")
+    ratios = int(table["low"].notna().sum()) + sum(one.low is not None for one in marked)
     if ratios > 1:
         console.print(f"{ratios} ratios: about {0.05 * ratios:.2g} would look different "
                       "by chance if nothing differed.")  # fmt: skip

@@ -19,6 +19,7 @@ from rnnbench.locks import locked
 
 # A workload's name in its source → the model of this project.
 MODELS = {"imdb_bidirectional_lstm": "imdb_bilstm", "lstm_text_generation": "lstm_textgen"}
+CLAIMS = "claims.csv"  # no rows, but what is said of them
 WHOLE = ("year", "vcpus", "epochs", "train_samples")
 NUMBERS = ("train_seconds", "loss", "acc", "val_loss", "val_acc", "price_usd_per_hour")
 NEEDED = ("source", "year", "workload", "train_seconds", "caveat")
@@ -104,9 +105,10 @@ def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
 
 
 def read_published(folder: Path) -> list[PublishedRow]:
-    """All rows of ``*.csv`` in `folder`, by file name; none where it does not exist."""
+    """All rows of ``*.csv`` in `folder`, by file name; none where it does not exist. The claims are
+    no rows."""
     rows: list[PublishedRow] = []
-    for path in sorted(folder.glob("*.csv")):
+    for path in sorted(path for path in folder.glob("*.csv") if path.name != CLAIMS):
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

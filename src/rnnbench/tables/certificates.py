@@ -20,6 +20,7 @@ CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 WHERE = ["model", "cell", "build", "variant"]
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
+ANOTHER_FUNCTION = "not the same function: "
 NOT_LEARNING = "does not learn what it computes"
 NOT_LEARNING_REMEDY = (
     "trust no accuracy of this cell; on tf_1_2 run it without build.as_published, else tell us."
@@ -100,7 +101,7 @@ class Certificates:
         one, other = self.of(a), self.of(b)
         mine, theirs = self.entry(a), self.entry(b)
         if differing := _differing(*_functions(a, b, mine, theirs)):
-            return UNEQUAL, f"not the same function: {differing}"
+            return UNEQUAL, f"{ANOTHER_FUNCTION}{differing}"
         if _label(a) == _label(b) and a["build"] == b["build"]:
             return CERTIFIED, "the same implementation in the same build"
         if one is None or other is None:
@@ -204,7 +205,7 @@ def _asked(cell: Mapping[str, Any]) -> dict[str, str]:
 
 def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     return ", ".join(
-        f"{name.replace('_', ' ')} {ours.get(name, 'none')} against {theirs.get(name, 'none')}"
+        f"{name.replace('_', ' ')} {ours.get(name, 'none')} instead of {theirs.get(name, 'none')}"
         for name in dict.fromkeys([*ours, *theirs])
         if ours.get(name) != theirs.get(name)
     )

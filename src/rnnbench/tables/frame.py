@@ -24,7 +24,7 @@ RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
     "why_not_cudnn", "probe", "config", "precision", "not_learning", "round", "effect",
-    "companion", "joules_per_sample", "card_watts",
+    "companion", "batch", "joules_per_sample", "card_watts",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -59,6 +59,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       of its steps against the others' (missing where nobody can say); `companion`: 1 where it was
       measured only for the others to be compared with, else 0. Of such a run there are no rows but
       those of its epochs.
+    - `batch`: samples of a batch (missing where the model says none).
 
     Of the row:
 
@@ -148,7 +149,13 @@ def run_facts(record: Record) -> dict[str, Any]:
         "precision": record.config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
         **_round(record),
+        "batch": _batch(record),
     }
+
+
+def _batch(record: Record) -> Any:
+    model = record.config.get("model")
+    return model.get("batch") if isinstance(model, Mapping) else None
 
 
 def _round(record: Record) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.split import Rows, split
 from rnnbench.tables.time import KEY, RUN, compare
 from rnnbench.tables.usable import run_values
@@ -17,6 +19,12 @@ FAMILY = [name for name in KEY if name != "device"]
 SCALING_COLUMNS = [
     *FAMILY, "implementation", "device", "threads", "runs", "suspect", "speedup", "speedup_low",
     "speedup_high", "ideal", "efficiency", "serial_fraction", "fitted",
+]  # fmt: skip
+
+
+PUBLISHED_COLUMNS = [
+    "source", "model", "build", "threads", "seconds", "speedup", "speedup_low", "speedup_high",
+    "ideal", "serial_fraction", "fitted",
 ]  # fmt: skip
 
 
@@ -59,6 +67,44 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
             row["serial_fraction"], row["fitted"] = serial, amdahl(row["ideal"], serial)
         rows += found
     return pd.DataFrame(rows, columns=SCALING_COLUMNS)
+
+
+def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) -> pd.DataFrame:
+    """What others published of the models that `frame` has with several thread counts: one row per
+    published row with vCPUs.
+
+    Columns: `source`, `model`, `build`, `threads` (vCPUs), `seconds` as published, `speedup` over
+    the fewest vCPUs of the same source, model and build; `ideal`, `serial_fraction`, `fitted` as in
+    `scaling`; `speedup_low`, `speedup_high`: missing.
+    """
+    import pandas as pd
+
+    counts: dict[str, set[int]] = {}
+    for model, device in frame[["model", "device"]].drop_duplicates().itertuples(index=False):
+        if (threads := threads_of(device)) is not None:
+            counts.setdefault(model, set()).add(threads)
+    families: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in published:
+        if row.vcpus and not row.below and len(counts.get(row.model, ())) > 1:
+            family = families.setdefault((row.source, row.model, row.build), {})
+            family.setdefault(row.vcpus, row.train_seconds)
+    rows: list[dict[str, Any]] = []
+    for (source, model, build), seconds in families.items():
+        if len(seconds) < LEAST_COUNTS:
+            continue
+        least = min(seconds)
+        speedups = {count: seconds[least] / seconds[count] for count in sorted(seconds)}
+        serial = serial_fraction([c / least for c in speedups], list(speedups.values()))
+        rows += [
+            {
+                "source": source, "model": model, "build": build, "threads": count,
+                "seconds": seconds[count], "speedup": speedup, "speedup_low": None,
+                "speedup_high": None, "ideal": count / least, "serial_fraction": serial,
+                "fitted": amdahl(count / least, serial),
+            }
+            for count, speedup in speedups.items()
+        ]  # fmt: skip
+    return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
 def amdahl(threads: float, serial: float) -> float:

@@ -22,6 +22,7 @@ from rnnbench.tables.stats import (
     ratio_interval,
     together,
 )
+from rnnbench.tables.unequal import Unequal, difference, unequal
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ def time(
     epochs.
 
     `reference` (axis → choice) is what a speed-up is relative to (`references`). A cell that by its
-    certificate does not compute the reference's function has no speed-up at all, nor has one
-    that does not learn what it computes, or whose reference does not.
+    certificate does not compute the reference's function has no speed-up: `unequal` is the ratio of
+    their times (`Unequal`, whose text is marked; ``""`` for the others) and `difference` what is
+    different, in words. One that does not learn what it computes, or whose reference does not, has
+    neither.
     """
     import pandas as pd
 
@@ -94,7 +97,7 @@ TIME_COLUMNS = [
     *CELL, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
     "us_per_sample", "samples", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
     "speedup_high", "method", "shown_different", "words", "speedup_suspect", "boot_low",
-    "boot_high", "rank_p", "equal", "equal_why", "not_learning",
+    "boot_high", "rank_p", "equal", "equal_why", "unequal", "difference", "not_learning",
 ]  # fmt: skip
 
 
@@ -193,7 +196,8 @@ def in_words(ratio: Ratio) -> str:
 
 def ratios_shown(table: pd.DataFrame) -> int:
     """How many ratios with an interval the time table shows."""
-    return int(table["speedup_low"].notna().sum())
+    marked = sum(isinstance(one, Unequal) and one.low is not None for one in table["unequal"])
+    return int(table["speedup_low"].notna().sum()) + marked
 
 
 def _row(
@@ -219,6 +223,8 @@ def _row(
         "evaluate_seconds": _mean(runs["evaluate"]),
         "predict_seconds": _mean(runs["predict"]),
         "speedup_suspect": bool(runs["suspect"].any()),
+        "unequal": "",
+        "difference": "",
     }
     if wrong:
         return {**row, "method": "", "shown_different": False, "words": wrong}
@@ -227,9 +233,12 @@ def _row(
                 "words": IS_REFERENCE}  # fmt: skip
     if base is None:
         return {**row, "method": "", "shown_different": False, "words": NO_REFERENCE}
-    if equal[0] == UNEQUAL:
-        return {**row, "method": "", "shown_different": False, "words": NOT_EQUAL}
     ratio = compare(everything, base, spread)
+    doubted = bool(runs["suspect"].any() or base["suspect"].any())
+    if equal[0] == UNEQUAL:
+        return {**row, "method": ratio.method, "shown_different": False, "words": NOT_EQUAL,
+                "unequal": unequal(ratio), "difference": difference(equal[1]),
+                "speedup_suspect": doubted}  # fmt: skip
     times = own_runs(base)["seconds"].tolist(), runs["seconds"].tolist()
     boot = bootstrap_interval(*times) or (None, None)
     return {
@@ -243,7 +252,7 @@ def _row(
         "method": ratio.method,
         "shown_different": ratio.shown_different,
         "words": in_words(ratio),
-        "speedup_suspect": bool(runs["suspect"].any() or base["suspect"].any()),
+        "speedup_suspect": doubted,
     }
 
 

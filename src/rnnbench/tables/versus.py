@@ -11,7 +11,8 @@ from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import function_words
 from rnnbench.tables.pooling import pooled_spreads, shared
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare, in_words
+from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare, in_words, wrong_steps
+from rnnbench.tables.unequal import difference, unequal
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 VERSUS_COLUMNS = [
     "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
-    "method", "words", "suspect", "equal", "equal_why",
+    "method", "words", "suspect", "equal", "equal_why", "unequal", "difference",
 ]  # fmt: skip
 
 
@@ -36,8 +37,9 @@ def versus(
     Columns: `same` (what they share), `a`, `b` (what tells them apart), `runs_a`, `runs_b`,
     `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = b's seconds / a's (how
     much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool); `equal` and
-    `equal_why` as in the time table. A pair whose certificate or ``rnn.options`` say that it is not
-    the same function has no ratio.
+    `equal_why`, `unequal` and `difference` as in the time table. A pair whose certificate or
+    ``rnn.options`` say that it is not the same function has no `ratio`, but `unequal` in its place;
+    where one does not learn what it computes it has neither.
     """
     import numpy as np
     import pandas as pd
@@ -74,7 +76,7 @@ def versus(
                         "runs_b": int((~other["companion"]).sum()),
                         "seconds_a": _mean(one),
                         "seconds_b": _mean(other),
-                        **_ratio(ratio, equal),
+                        **_ratio(ratio, equal, why, wrong_steps(certificates, first, second)),
                         "suspect": bool(one["suspect"].any() or other["suspect"].any()),
                         "equal": equal,
                         "equal_why": why,
@@ -111,10 +113,14 @@ def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
-def _ratio(ratio: Ratio, equal: str) -> dict[str, object]:
+def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
+    no_other = {"unequal": "", "difference": ""}
+    if wrong:
+        return {**no_other, "words": NOT_EQUAL}
     if equal == UNEQUAL:
-        return {"words": NOT_EQUAL}
-    return {"ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
+        return {"words": NOT_EQUAL, "method": ratio.method, "unequal": unequal(ratio),
+                "difference": difference(why)}  # fmt: skip
+    return {**no_other, "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
             "method": ratio.method, "words": in_words(ratio)}  # fmt: skip
 
 

@@ -21,7 +21,7 @@ class KerasProbe:
 
     def layer_shapes(self, layer):
         """Shapes of one sample of the layer's inputs and outputs."""
-        return tuple(layer.input.shape)[1:], tuple(layer.output.shape)[1:]
+        return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
 
     def layer_gradients(self, layer, x, upstream):
         """(outputs, gradients of sum(outputs ∘ upstream): ``x`` and the canonical arrays)."""
@@ -63,7 +63,19 @@ class KerasProbe:
                 attest.layer_facts(layer),
                 cell=self.recurrent.cell,
                 device=self.config["device"]["kind"],
-                mask=getattr(layer, "_keras_mask", None) is not None,
+                mask=_is_masked(layer),
             )
             told += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
         return sorted(set(told), key=told.index)
+
+
+def _inputs(layer):
+    """What the layer is given: its sequence, and in Keras 3 the mask beside it."""
+    inputs = layer.input
+    return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+
+
+def _is_masked(layer):
+    inputs = _inputs(layer)
+    masks = [getattr(inputs[0], "_keras_mask", None), getattr(layer, "input_mask", None)]
+    return len(inputs) > 1 or any(mask is not None for mask in masks)

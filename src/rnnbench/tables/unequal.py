@@ -1,0 +1,56 @@
+"""The ratio of times of two cells that do not compute the same function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rnnbench.tables.certificates import ANOTHER_FUNCTION
+from rnnbench.tables.reference import key_of
+from rnnbench.tables.stats import Ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MARK = "≠"
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """Seconds of the one / seconds of the other, with the 95 % interval (None: one run). It is no
+    speed-up, and its text has the mark wherever it is written."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        """``≠1.2134 (1.1902–1.2371)``."""
+        if self.low is None or self.high is None:
+            return f"{MARK}{self.estimate:.4f}"
+        return f"{MARK}{self.estimate:.4f} ({self.low:.4f}–{self.high:.4f})"
+
+
+def unequal(ratio: Ratio) -> Unequal:
+    return Unequal(ratio.estimate, ratio.low, ratio.high)
+
+
+def difference(equal_why: str) -> str:
+    """What is different of the two, from the reason of `Certificates.judge`."""
+    return equal_why.removeprefix(ANOTHER_FUNCTION)
+
+
+def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) -> dict[str, str]:
+    """Record key → ``≠1.2134 (1.1902–1.2371) against keras: activation relu instead of tanh``, of
+    each run of the tidy `frame` whose cell has such a ratio in the `time_table`. `reference`: what
+    the times are compared with, in words."""
+    cells = {
+        key_of(row): f"{row['unequal']} against {reference}: {row['difference']}"
+        for row in time_table.to_dict("records")
+        if isinstance(row["unequal"], Unequal)
+    }
+    if not cells:
+        return {}
+    runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
+    found = {row["record"]: cells.get(key_of(row)) for row in runs.to_dict("records")}
+    return {record: text for record, text in found.items() if text}

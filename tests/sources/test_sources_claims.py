@@ -1,0 +1,101 @@
+"""What everybody repeats, and whether the published rows say so."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rnnbench.commands.published import main as published
+from rnnbench.errors import ConfigError
+from rnnbench.records.store import write_json
+from rnnbench.sources.claims import read_claims
+from rnnbench.sources.published import read_published
+from rnnbench.tables.claims import claims_table
+from rnnworker import machine
+from tests.conftest import ROOT
+from tests.factory import make_record
+
+FOLDER = Path(ROOT) / "reports" / "published"
+TWICE, COMPILED, WINNER = (
+    "a GPU is twice as slow as any CPU",
+    "30–40 % from compiling",
+    "16 vCPUs and compiled",
+)
+
+
+def judged(rows=None):
+    rows = rows or [row for row in read_published(FOLDER) if row.source != "me"]
+    return claims_table(read_claims(FOLDER), rows).set_index("claim")
+
+
+def test_two_claims_are_not_what_their_rows_say():
+    table = judged()
+    assert table.index[table["supported"] == "no"].tolist() == [TWICE, COMPILED]
+    assert table["supported"].value_counts().to_dict() == {"yes": 7, "no": 2, "cannot say": 1}
+    twice, compiled = table.loc[TWICE], table.loc[COMPILED]
+    assert (round(twice["found_low"], 2), twice["pairs"]) == (1.96, 8)  # 1229.42 / 627.13
+    assert (compiled["found_low"], compiled["found_high"]) == pytest.approx(
+        (0.900, 1.760), abs=5e-4
+    )
+    assert compiled["why"] == "26 of 28 are outside"
+
+
+def test_a_verdict_comes_from_the_rows():
+    def slower(row):
+        is_it = row.model == "imdb_bilstm" and row.vcpus == 8 and row.build == "pip"
+        return dataclasses.replace(row, train_seconds=600.0) if is_it else row
+
+    assert judged(list(map(slower, read_published(FOLDER)))).loc[TWICE, "supported"] == "yes"
+
+    def dearer(row):
+        is_it = row.vcpus == 16 and row.build.startswith("compiled")
+        return dataclasses.replace(row, train_seconds=2 * row.train_seconds) if is_it else row
+
+    winner = judged(list(map(dearer, read_published(FOLDER)))).loc[WINNER]
+    assert winner["supported"] == "no" and "both faster and cheaper" in winner["why"]
+    assert set(judged([read_published(FOLDER)[0]])["supported"]) == {"cannot say"}
+
+
+def test_rows_of_two_functions_say_nothing_of_accuracy():
+    row = judged().loc["cuDNN does not change the accuracy"]
+    assert row["supported"] == "cannot say" and "not of one function" in row["why"]
+    alike = [dataclasses.replace(row, caveat="one run") for row in read_published(FOLDER)]
+    assert judged(alike).loc["cuDNN does not change the accuracy", "supported"] == "no"
+
+
+def test_a_claim_that_cannot_be_read_is_one_line(tmp_path):
+    good = (FOLDER / "claims.csv").read_text()
+    for old, new, why in (
+        ("measure", "measured", "the columns are not"),
+        (",time,", ",speed,", "measure is 'speed'"),
+        ("device=Tesla K80;", "card=Tesla K80;", "no column 'card'"),
+        (",9,10,", ",nine,10,", "low is 'nine'"),
+    ):
+        (tmp_path / "claims.csv").write_text(good.replace(old, new, 1))
+        with pytest.raises(ConfigError, match=why):
+            read_claims(tmp_path)
+    assert read_claims(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_what_this_machine_measured_stands_beside(tmp_path, here):
+    name = machine.fingerprint()["machine"] if here else "other-0123abcd"
+    for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
+        for repeat in range(2):
+            record = make_record(
+                device=device,
+                machine=name,
+                repeat=repeat,
+                epoch_seconds=seconds * (1 + 0.01 * repeat),
+            )
+            place = f"records/{record.key}.json"
+            write_json(tmp_path / place, record.to_json())
+            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": place})
+    assert (
+        published(["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]) == 0
+    )
+    text = (tmp_path / "published.html").read_text()
+    assert text.count("2.00× (") == (1 if here else 0)
+    assert "Of 10 claims the rows do not support 2" in text

@@ -1,0 +1,118 @@
+"""``evaluate()`` and ``predict()``: latency, throughput, speed-ups of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rnnbench.records.record import Record
+from rnnbench.report.beside import Beside
+from rnnbench.report.content import Experiment, content
+from rnnbench.report.equal import kernels_sheet
+from rnnbench.sources.published import read_published
+from rnnbench.tables.calls import calls
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.kernels import kernels
+from rnnbench.tables.scaling import published_scaling
+from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
+from tests.conftest import ROOT
+from tests.factory import make_record
+
+KERAS = {"rnn": "keras"}
+
+
+def run(rnn: str, repeat: int, predict: float, samples: int, batch: int, **changes) -> Record:
+    """A call of ``predict()`` takes `predict` seconds, one of ``evaluate()`` one."""
+    record = make_record(rnn=rnn, repeat=repeat, **changes)
+    took = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
+    phases = tuple(
+        dataclasses.replace(phase, details={"calls": took[phase.name], "samples": samples})
+        if phase.name in took
+        else phase
+        for phase in record.phases
+    )
+    model = {**record.config["model"], "batch": batch}
+    return dataclasses.replace(record, phases=phases, config={**record.config, "model": model})
+
+
+def table(records: list[Record], reference: dict[str, str] = KERAS):
+    frame = tidy(records)
+    return calls(frame, time(frame, reference), reference)
+
+
+def test_latency_throughput_and_speedup_by_hand():
+    keras = [run("keras", repeat, 0.2, 128, 32, epoch_seconds=0.5) for repeat in range(3)]
+    block = [run("block", repeat, 0.4, 128, 32, epoch_seconds=0.25) for repeat in range(3)]
+    found = table([*keras, *block]).set_index(["call", "rnn"])
+    row = found.loc["predict", "keras"]
+    assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
+    assert row["ms_per_batch"] == pytest.approx(1e3 * row["seconds"] / 4)  # 128 / 32 batches
+    assert row["samples_per_second"] == pytest.approx(128 / row["seconds"])
+    assert row["words"] == IS_REFERENCE and (row["samples"], row["batch"]) == (128, 32)
+    # It trains in half the time and predicts in twice as much.
+    slow = found.loc["predict", "block"]
+    assert slow["words"] == SLOWER and slow["speedup"] == pytest.approx(0.5)
+    assert slow["speedup_low"] <= 0.5 <= slow["speedup_high"]
+    assert found.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
+    assert time(tidy([*keras, *block]), KERAS)["words"].tolist() == [IS_REFERENCE, FASTER]
+
+
+def test_a_call_of_another_function_is_marked():
+    relu = {"rnn.options.activation": "relu"}
+    plain = {"rnn.options.activation": "tanh"}
+    records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
+    records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
+    found = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
+    row = found.csv["calls"].set_index(["call", "options"]).loc["predict", "activation=relu"]
+    assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
+    assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
+    (section,) = [one for one in found.sections if one.id == "calls"]
+    texts = [text for line in section.sheets[0].rows for text in line.cells if "2.00×" in text]
+    assert texts == ["≠ 2.00×"]
+
+
+def test_kernels_say_in_which_variant_something_else_ran():
+    def attested(why: str, **overrides) -> Record:
+        record = make_record(overrides={f"model.{k}": v for k, v in overrides.items()})
+        kernel = {"found": ["while"], "expected": None, "why_not_cudnn": [why]}
+        return dataclasses.replace(record, measured={**record.measured, "kernel": kernel})
+
+    def groups(*records: Record) -> list[tuple[str, str]]:
+        rows = kernels_sheet(kernels(tidy(records))).rows
+        return [(row.group, row.cells[2]) for row in rows]
+
+    plain, masked = attested("a CPU", units=8), attested("a mask", padding="left")
+    assert groups(plain, masked) == [
+        ("lstm · current · units=8", "a CPU"),
+        ("lstm · current · padding=left", "a mask"),
+    ]
+    assert groups(plain, attested("a CPU", units=9)) == [("", "a CPU")]
+
+
+def test_published_threads_stand_beside_measured_ones():
+    def measured(*devices: str) -> list[Record]:
+        records = [make_record(device=device) for device in devices]
+        named = [{**record.choices, "model": "imdb_bilstm"} for record in records]
+        return [dataclasses.replace(r, choices=c) for r, c in zip(records, named, strict=True)]
+
+    rows = read_published(ROOT / "reports/published")
+    assert published_scaling(tidy(measured("cpu_1")), rows).empty
+    assert published_scaling(tidy([make_record(device=f"cpu_{n}") for n in (1, 2)]), rows).empty
+    table = published_scaling(tidy(measured("cpu_1", "cpu_2")), rows).set_index(
+        ["build", "threads"]
+    )
+    assert table.loc[("pip", 8), "speedup"] == 1
+    assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
+    assert len(table) == 8  # two builds; the later article has two vCPU counts only
+    found = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
+                    beside=Beside(published=tuple(rows)))  # fmt: skip
+    (section,) = [one for one in found.sections if one.id == "threads"]
+    assert [sheet.id for sheet in section.sheets] == ["threads-published"]
+    assert len(section.figures) == 1 and "Fewer than three" in section.words[0]
+
+
+def test_a_run_without_calls_is_in_no_row():
+    record = make_record()
+    phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
+    assert table([dataclasses.replace(record, phases=phases)]).empty
