@@ -1,6 +1,6 @@
 """What rounds show: A against A, and steps that take 2 and 10 % more, through the workflow.
 
-    .venv/bin/python benchmarks/rounds.py [--rounds 60]
+    .venv/bin/python benchmarks/rounds.py [--rounds 50] [--epochs 20]
 
 One experiment with four implementations that are the same layer: `a` and `b` train as they are, in
 `slow2` and `slow10` each step spends 2 and 10 % of its own time in a loop. Each three (and five)
@@ -30,14 +30,16 @@ SLOWER = {"a": 0.0, "b": 0.0, "slow2": 0.02, "slow10": 0.1}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
     options = parser.parse_args()
     write_choices(options.folder)
     text = (
         "title: A against A, and known differences\nprobe: false\ngrids:\n"
         f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
-        f" device=cpu_1 rnn={','.join(SLOWER)} repeat=range({options.rounds})\n"
+        f" model.epochs={options.epochs} device=cpu_1 rnn={','.join(SLOWER)}"
+        f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
     report(measured("rounds", options.folder, text))
