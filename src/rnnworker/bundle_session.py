@@ -185,7 +185,7 @@ class Session:
         in words, by name; None for one that the session's end cut short, which leaves no outcome
         and is done again."""
         started, begin = self._now(), time.monotonic()
-        runs = runs + ([companion] if companion else [])
+        runs = rounds.starting_order(runs + ([companion] if companion else []))
         places = {run["name"]: self._place(run["name"], started) for run in runs}
         asked = [(run["name"], places[run["name"]], job_of(run)) for run in runs]
         limits = {run["name"]: run["config"].get("limits") for run in runs}

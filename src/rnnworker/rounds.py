@@ -58,6 +58,17 @@ def reference_of(planned, reference):
     return None
 
 
+def starting_order(runs):
+    """The `runs` (lines of the plan) of one sitting in the order in which they start. It is random,
+    and of every second repeat the reverse of the one before: who starts first trains slower for all
+    its life (by 0.4 % on one machine), and nobody, the reference least of all, may always be it."""
+    cells = sorted(runs, key=lambda run: run["name"].rpartition("-r")[0])
+    repeat = cells[0].get("repeat", 0) if cells else 0
+    words = [run["name"].rpartition("-r")[0] for run in cells] + [str(repeat // 2)]
+    random.Random(" ".join(words)).shuffle(cells)
+    return cells[::-1] if repeat % 2 else cells
+
+
 def room(available, each=GUESS_BYTES):
     """How many runs of `each` bytes may live at the same time where `available` bytes are free;
     None: nobody knows."""

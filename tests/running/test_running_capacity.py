@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from rnnbench.running.capacity import available_bytes, most, sittings
 from rnnworker import cards
-from rnnworker.rounds import GUESS_BYTES
+from rnnworker.rounds import GUESS_BYTES, starting_order
 
 GB = 10**9
 
@@ -111,3 +112,16 @@ def test_a_gpu_takes_those_for_whom_it_has_room(told: str, groups: list[str]) ->
 def test_a_slice_and_no_card_are_not_asked() -> None:
     assert cards.ask_contexts(None) is None
     assert cards.ask_contexts({"name": "x", "uuid": "MIG-1", "slice": True}) is None
+
+
+def test_nobody_always_starts_first() -> None:
+    def started(repeat: int, cells: str = "abcd") -> str:
+        runs = [{"name": f"{cell}-s0-r{repeat}", "repeat": repeat} for cell in cells]
+        return "".join(one["name"][0] for one in starting_order(runs))
+
+    orders = [started(repeat) for repeat in range(40)]
+    assert all(one == other[::-1] for one, other in zip(orders[::2], orders[1::2], strict=True))
+    assert all(sorted(one) == list("abcd") for one in orders)
+    firsts = Counter(order[0] for order in orders)
+    assert set(firsts) == set("abcd") and max(firsts.values()) < 20
+    assert started(4, "dcba") == started(4), "not by the order in which they are planned"

@@ -120,7 +120,7 @@ class Record:
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
       ``parameters``, ``threads``, ``wall_seconds`` (its share of what its sitting took),
       ``closure``, ….
-    - `round`: ``id``, ``members`` (the names of all), ``companion`` (whether it was measured only
+    - `round`: ``id``, ``members`` (the names of all, as they started), ``companion`` (whether it was measured only
       because the others are compared with it), ``effect`` (log seconds of its steps against the
       others', of `cycles` cycles, see ``running.effects``; None where it was alone or too few of
       its turns were good). None in records of schema 1.

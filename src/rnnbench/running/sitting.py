@@ -27,6 +27,7 @@ from rnnbench.running.revision import revision
 from rnnbench.running.supervise import SIGKILLED, Outcome, supervise
 from rnnbench.running.train import Place, assembled
 from rnnworker import machine
+from rnnworker.rounds import starting_order
 
 Planned = Mapping[str, Any]
 Mirror = Callable[[Planned, str], Callable]
@@ -71,6 +72,7 @@ class Sitting:
     ) -> dict[str, Record]:
         """Measures `group` and writes records and pointers. Those not `asked` for are companions,
         whose pointers stay."""
+        group = starting_order(group)
         started = {run["name"]: _stamp(self.folder(run)) for run in group}
         files = {run["name"]: self.folder(run) / started[run["name"]] for run in group}
         progress = Progress(self.label, {run["name"]: _epochs(run) for run in group})
