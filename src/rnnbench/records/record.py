@@ -120,10 +120,10 @@ class Record:
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
       ``parameters``, ``threads``, ``wall_seconds`` (its share of what its sitting took),
       ``closure``, ….
-    - `round`: ``id``, ``members`` (the names of all, as they started), ``companion`` (whether it was measured only
-      because the others are compared with it), ``effect`` (log seconds of its steps against the
-      others', of `cycles` cycles, see ``running.effects``; None where it was alone or too few of
-      its turns were good). None in records of schema 1.
+    - `round`: ``id``, ``members`` (the names of all, as they started), ``companion`` (whether it
+      was measured only because the others are compared with it), ``effect`` (log seconds of its
+      steps against the others', of `cycles` cycles, see ``running.effects``; None where it was
+      alone or too few of its turns were good). None in records of schema 1.
     - `turns`: of the training, lists of equal length: ``turn`` and ``cycle`` of the round;
       ``start`` (monotonic), ``seconds`` and ``steps`` of what was timed; ``full`` (as long as
       planned), ``good`` (others did not use its cores), ``major_faults`` (pages that it had to
