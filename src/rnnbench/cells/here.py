@@ -41,5 +41,11 @@ def cards() -> tuple[str, ...]:
 def cores() -> int:
     """The cores this process may use, and has time for."""
     if hasattr(os, "sched_getaffinity"):
-        return len(affinity.read_topology())
+        return _offered(frozenset(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
+
+
+@cache
+def _offered(allowed: frozenset[int]) -> int:
+    """Of thousands of cells each asks, and the kernel is asked once for what is `allowed`."""
+    return len(affinity.read_topology())
