@@ -23,7 +23,8 @@ def config(gpu: str | None, **environment: str) -> dict:
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    (tmp_path / "bundle.json").write_text(json.dumps({"packages": {}}))
+    (tmp_path / "bundle.json").write_text(json.dumps({"packages": {}, "own": {}}))
+    (tmp_path / "experiment.json").write_text("{}")
 
     def on(gpus: list[dict]) -> Session:
         monkeypatch.setattr(bundle_session.machine, "fingerprint", lambda: {"gpus": gpus})
