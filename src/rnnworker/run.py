@@ -66,7 +66,7 @@ def _work(job, events, phases, turns, imported):
         _run(job, events, phases, turns, imported)
 
 
-def _run(job, events, phases, turns, imported):
+def _run(job, events, phases, turns, imported=None):
     from rnnworker import canonical, frameworks
 
     config = job["config"]

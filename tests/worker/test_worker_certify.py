@@ -238,7 +238,8 @@ def test_weights_travel_between_implementations_of_one_function() -> None:
     assert served == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b"), ("c", "c")]
 
 
-def test_relative_error_is_on() -> dict:
+@pytest.fixture(scope="module")
+def certificates() -> dict:
     asked = [(cell, names, False) for cell, names in GOOD.items()]
     asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
     asked += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]

@@ -168,7 +168,7 @@ def test_all_workloads_are_asked_of_all_builds(asked: list[Cell]) -> None:
     pairs = {(build_of(one), one.choices["model"]) for one in asked}
     assert pairs == {(build, model) for build in BUILDS for model in MODELS}
     models = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
-    assert models == set(MODELS)
+    assert models == set(MODELS) | {"padded", "samples_612235"}  # of one layer, without data
 
 
 @pytest.mark.parametrize("model", MODELS)
