@@ -30,6 +30,7 @@ from rnnbench.running import effects, worker  # noqa: E402
 from rnnbench.running.supervise import Outcome, supervise  # noqa: E402
 from rnnbench.running.train import timing_lock  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
+from rnnworker import rounds  # noqa: E402
 
 KINDS = {"forked_0": True, "forked_1": True, "started_0": False, "started_1": False}
 
@@ -79,6 +80,8 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     (folder / "experiment/forked.yaml").write_text(text)
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
+    if not rounds.may_fork(run.config):
+        sys.exit(f"build={options.build}: runs of its framework are not forked (rounds.FORKS)")
     provide(run.config["dataset"], ROOT)
     prepare(run.config["build"], ROOT, print)
     return run

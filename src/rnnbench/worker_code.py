@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import rnnworker
 from rnnbench import syntax
 from rnnbench.errors import ConfigError
+from rnnworker.options import is_own
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
@@ -41,8 +42,8 @@ def _digest(framework: str, implementation: str | None, functions: frozenset[str
     """Of thousands of runs a few differ in these, and no file changes while a plan is made."""
     chosen = [_ROOT / "frameworks" / f"{framework}.py"]
     if implementation:
-        own = implementation.endswith(".py")
-        chosen.append(Path(implementation) if own else _ROOT / f"recurrent/{implementation}.py")
+        builtin = _ROOT / f"recurrent/{implementation}.py"
+        chosen.append(Path(implementation) if is_own(implementation) else builtin)
     return _over([*_files(_ENTRY), *chosen, *sorted(map(_file_of, functions))])
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 
+from rnnworker.kernel_files import number, processors
 from rnnworker.quota import quota
 
 # What feeds a card: Python, the feed's threads and the driver's. More cores would only bring in
@@ -32,7 +33,7 @@ def choose(topology, threads):
         place = (processor.socket, processor.core)
         ranked.append((seen[place], processor.socket, processor.number))
         seen[place] += 1
-    return tuple(sorted(number for _, _, number in sorted(ranked)[:threads]))
+    return tuple(sorted(place[-1] for place in sorted(ranked)[:threads]))
 
 
 def for_device(topology, device, card=None, base="/sys"):
@@ -52,9 +53,9 @@ def near(topology, card, base="/sys"):
     them where nobody says which these are, or none of them is there."""
     match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F:.]+)$", (card or {}).get("bus") or "")
     address = "{}:{}".format(*match.groups()).lower() if match else ""
-    node = _number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
+    node = number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
     listed = os.path.join(base, "devices/system/node/node{}/cpulist".format(node))
-    numbers = _listed(listed) if node >= 0 else set()
+    numbers = processors(listed) if node >= 0 else set()
     return tuple(one for one in topology if one.number in numbers) or tuple(topology)
 
 
@@ -84,30 +85,12 @@ def read_topology(base="/sys/devices/system/cpu", cores=None):
     """The processors this process may use, as the kernel lists them; no more of them than the
     quota of its control group (or `cores`) has time for: threads of all would stop one another."""
     topology = []
-    for number in sorted(os.sched_getaffinity(0)):
-        folder = os.path.join(str(base), "cpu{}".format(number), "topology")
-        socket = _number(os.path.join(folder, "physical_package_id"), 0)
-        topology.append(Processor(number, socket, _number(os.path.join(folder, "core_id"), number)))
+    for one in sorted(os.sched_getaffinity(0)):
+        folder = os.path.join(str(base), "cpu{}".format(one), "topology")
+        socket = number(os.path.join(folder, "physical_package_id"), 0)
+        topology.append(Processor(one, socket, number(os.path.join(folder, "core_id"), one)))
     cores = quota() if cores is None else cores
     if cores is None or cores >= len(topology):
         return tuple(topology)
     kept = choose(topology, max(1, int(cores)))
     return tuple(one for one in topology if one.number in kept)
-
-
-def _listed(path):
-    """Processors as the kernel lists them: ``0-3,8``."""
-    try:
-        with open(path) as file:
-            parts = [part.split("-") for part in file.read().strip().split(",") if part]
-    except OSError:
-        return set()
-    return {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
-
-
-def _number(path, default):
-    try:
-        with open(path) as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return default

@@ -5,12 +5,12 @@ Python 3.6 syntax.
 import datetime
 import fcntl
 import os
-import sys
 import tarfile
 import time
 
-from rnnworker import affinity, cards, carried, certifying, machine, rounds
-from rnnworker.bundle_process import environment_of, lack, member, read, supervise, write
+from rnnworker import affinity, cards, certifying, rounds
+from rnnworker.bundle_here import Here
+from rnnworker.bundle_process import member, read, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
@@ -28,75 +28,18 @@ class Session:
         self.out = os.path.join(options.out or folder, "out")
         os.makedirs(self.out, exist_ok=True)
         self.deadline = time.monotonic() + options.limit if options.limit else None
-        self.pythons = dict(pair.split("=", 1) for pair in options.python)
-        self.hardware = machine.fingerprint()
         about = read(os.path.join(folder, "bundle.json"))
-        self.packages = about["packages"]
+        self.here = Here(folder, about["packages"], options)
         # The user's own Python files: their paths where the bundle was made → here.
         self.own = {path: os.path.join(folder, name) for path, name in about["own"].items()}
         self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
-        self.sites, self.lacking, self.skipped = {}, {}, {}
-        self.unfit = {}  # build → why its Python cannot run it
+        self.skipped = {}
         self.seconds = {}  # (build, name without its repeat) → the longest so far
         # Certificates and probes: tried, there or impossible here; and those that did not fit.
         self.settled, self.unmade = set(), set()
         self.packed = time.monotonic()
         if os.path.exists(self._skipped_file()):  # of an earlier start, perhaps with other Pythons
             write(self._skipped_file(), self.skipped)
-
-    def obstacle(self, config):
-        """Why a run with `config` cannot run here, in words, or None."""
-        return self._impossible(config) or self.unfit.get(config["build"]["name"])
-
-    def _impossible(self, config):
-        device, build = config["device"], config["build"]
-        if device["kind"] == "gpu" and not self.hardware["gpus"]:
-            return "no NVIDIA GPU on this machine"
-        if device["kind"] == "gpu" and self.card(config) is None:
-            names = [one["name"] for one in self._visible(config)]
-            here = ", ".join(names) or "none that may be seen ({})".format(cards.VISIBLE)
-            return "no {} on this machine, which has {}".format(device.get("gpu") or "card", here)
-        offered = len(affinity.read_topology())
-        if (device.get("threads") or 0) > offered:
-            return "this machine offers {} cores".format(offered)
-        entry = self.packages.get(build.get("carry"))
-        if entry and entry["name"] not in self.sites and entry["name"] not in self.lacking:
-            folders = [os.path.join(self.folder, "packages")] + self.options.parts
-            try:
-                self.sites[entry["name"]] = carried.provide(entry, folders)
-            except carried.Missing as error:
-                self.lacking[entry["name"]] = str(error)
-        return self.lacking.get(entry["name"]) if entry else None
-
-    def card(self, config):
-        """The card that a run with `config` uses here, None on a CPU (`cards.chosen`)."""
-        if config["device"]["kind"] != "gpu":
-            return None
-        return cards.chosen(config["device"], self.hardware["gpus"], _variables(config))
-
-    def _visible(self, config):
-        return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
-
-    def look(self, runs):
-        """Asks the Python of each build that has something to do here for the build's framework."""
-        todo = [
-            run["config"]["build"]
-            for run in runs
-            if not self._impossible(run["config"]) and not self.done(run["name"], run["digest"])
-        ]
-        for build in {build["name"]: build for build in todo}.values():
-            environment = environment_of(build, self.sites.get(build.get("carry")), 1)
-            self.refuse(build, lack(build, self.python_of(build), environment))
-
-    def refuse(self, build, why):
-        """Says once that the runs of `build` are skipped; nothing where `why` is None."""
-        if why:
-            self.unfit[build["name"]] = why
-            words = "build {0} cannot run: {1}, or name another Python: --python {0}=PATH; its runs"
-            print((words + " are skipped").format(build["name"], why), flush=True)
-
-    def python_of(self, build):
-        return self.pythons.get(build["name"], sys.executable)
 
     def skip(self, name, why):
         self.skipped[name] = why
@@ -132,25 +75,19 @@ class Session:
             for other in runs
             if other.get("round") == run["round"]
             and rounds.takes_turns(other["config"])
-            and not self.obstacle(other["config"])
+            and not self.here.obstacle(other["config"])
         ]
         missing = [other for other in able if not self.done(other["name"], other["digest"])]
         base = rounds.reference_of(able, self.reference)
         companion = base if base not in missing else None
         beside = [companion] if companion else []
-        room = self._room(run["config"]) - len(beside)
+        room = self.here.room(run["config"]) - len(beside)
         # Who does not fit is measured later, with the reference as a companion.
         first = sorted(missing, key=lambda other: (other is not base, other is not run))[:room]
         found = [other for other in missing if other in first]
         if run in found and self.fits(found + beside):
             return found, companion
         return [run], None
-
-    def _room(self, config):
-        room = rounds.room(machine.available_memory())
-        if config["device"].get("kind") != "gpu":
-            return room
-        return min(room, rounds.room_on_card(cards.ask_contexts(self.card(config))))
 
     def forecast(self, planned, name=None):
         """Seconds: the longest of its own repeats, else of its kind in its build, else of
@@ -167,7 +104,7 @@ class Session:
             name, words = os.path.join(kind, one["key"]), None
             if name in self.settled:
                 continue
-            if self.done(name, one["digest"]) or self.obstacle(one["config"]):
+            if self.done(name, one["digest"]) or self.here.obstacle(one["config"]):
                 self.settled.add(name)
                 continue
             if self.fits([one], name):
@@ -193,7 +130,7 @@ class Session:
         took = (time.monotonic() - begin) / len(runs)
         about = {
             "id": "{}/{}".format(runs[0].get("round"), started),
-            "members": sorted(places),
+            "members": [run["name"] for run in runs],
             "companions": [companion["name"]] if companion else [],
         }
         words = {}
@@ -213,7 +150,7 @@ class Session:
         place = self._place(name, started)
         outcome = self._workers([(name, place, job)], {name: limits})[name]
         for number, other in enumerate(on_other_devices(planned), 1):
-            if outcome is None or self.obstacle(other["config"]):
+            if outcome is None or self.here.obstacle(other["config"]):
                 continue
             elsewhere = os.path.join(place, str(number))
             os.makedirs(elsewhere)
@@ -247,7 +184,7 @@ class Session:
             digest=planned["digest"],
             started=started,
             finished=self._now(),
-            hardware=self.hardware,
+            hardware=self.here.hardware,
             seconds=took,
         )
         write(os.path.join(place, "outcome.json"), outcome)
@@ -256,30 +193,29 @@ class Session:
         if error and outcome["phase"] == "import" and not _kind(name):
             why = "{} cannot import its framework ({}); mend that there"
             build = planned["config"]["build"]
-            self.refuse(build, why.format(self.python_of(build), error))
+            self.here.refuse(build, why.format(self.here.python_of(build), error))
         words = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
         return "{}, in phase {}: {}".format(words, outcome["phase"], error) if error else words
 
     def _workers(self, asked, limits):
         """One process for each of `asked` (name, folder of its files, job), which take turns.
         Name → outcome, None where the session's end cut it short."""
-        topology, started, threads = affinity.read_topology(), [], {}
+        started, threads = [], {}
         for number, (name, place, job) in enumerate(asked):
             config = job["config"]
-            card = self.card(config)
-            cores = affinity.for_device(topology, config["device"], card)
+            card, cores = self.here.card(config), self.here.cores(config)
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(moved(job, self.own), threads=len(cores), cores=list(cores), dataset=path)
             job["card"], job["nvml"] = card, os.path.join(self.folder, "pynvml.py")
-            job["start_cores"] = list(affinity.start_cores(topology, cores, number))
+            job["start_cores"] = list(affinity.start_cores(self.here.topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
             file = os.path.join(place, "job.json")
             write(file, job)
             build, threads[name] = config["build"], len(cores)
-            command = [self.python_of(build), os.path.join(self.folder, "rnnworker"), file]
-            environment = environment_of(build, self.sites.get(build.get("carry")), len(cores))
+            command = [self.here.python_of(build), os.path.join(self.folder, "rnnworker"), file]
+            environment = self.here.environment(build, len(cores))
             environment.update(cards.variables(card))
             forks = "mode" not in job and rounds.may_fork(config)
             started.append(member(name, command, environment, place, limits[name] or {}, forks))
@@ -336,10 +272,6 @@ def moved(value, places):
     if colon and path in places:
         return places[path] + colon + name
     return places.get(value, value) if isinstance(value, str) else value
-
-
-def _variables(config):
-    return dict(os.environ, **(config["build"].get("environment") or {}))
 
 
 def _cell(planned, name):

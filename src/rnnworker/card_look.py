@@ -5,9 +5,10 @@ file, pynvml.py; the job says where it lies (``nvml``). Source of names and unit
 Reference Guide.
 """
 
-import importlib.util
 import sys
 import time
+
+from rnnworker import loading
 
 TRIES = 2
 REASONS = (
@@ -28,7 +29,7 @@ def opened(job):
     if not card.get("uuid") or not file:
         return nothing
     try:
-        return Card(_library(file), card["uuid"]).look
+        return Card(loading.from_file(file, ""), card["uuid"]).look
     except Exception as error:  # a driver that is absent, too old or not to be asked ends no run
         print("The card is not looked at: {}".format(error), file=sys.stderr, flush=True)
         return nothing
@@ -37,13 +38,6 @@ def opened(job):
 def nothing():
     """Nobody looks."""
     return None
-
-
-def _library(file):
-    spec = importlib.util.spec_from_file_location("pynvml", file)
-    library = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(library)
-    return library
 
 
 class Card:

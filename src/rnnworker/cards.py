@@ -1,6 +1,7 @@
 """NVIDIA cards: what nvidia-smi says of them, which one a run uses, and by what it is told apart.
 
-Standard library only, Python 3.6 syntax: the conductor and bundles use it. Pure but for `ask`.
+Standard library only, Python 3.6 syntax: the conductor and bundles use it. Pure but for `ask` and
+`ask_contexts`.
 Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA Environment
 Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER); the MIG User Guide, "Device Enumeration".
 """

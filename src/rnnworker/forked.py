@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-GONE = -9  # what ends a forked process whose importer has ended
+from rnnworker.members import SIGKILLED
 
 
 class Importers:
@@ -53,8 +53,7 @@ class Importer:
 
     def __init__(self, member):
         self.ready = self.gone = False
-        limits = member.limits
-        self.deadline = time.monotonic() + float(limits.get("import", limits.get("default", 600)))
+        self.deadline = time.monotonic() + member.limit("import")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         start, job_file = list(member.command[:-1]), member.command[-1]
         with theirs, open(str(member.log), "ab") as output:
@@ -83,7 +82,7 @@ class Importer:
         if not self.ready and not self.gone and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
-            self.finish()
+            self._process.kill()
 
     def fork(self, member, events):
         """A process that does the job of `member` and writes to the descriptor `events`. Raises
@@ -134,10 +133,10 @@ class Forked:
         return int(line)
 
     def poll(self):
-        """The exit code, None while it runs."""
+        """The exit code, None while it runs; without its importer it has been killed."""
         if self._code is None and self._ready(0):
             line = self._line()
-            self._code = GONE if line is None else int(line.split()[1])
+            self._code = SIGKILLED if line is None else int(line.split()[1])
         return self._code
 
     def wait(self, timeout=None):

@@ -9,6 +9,7 @@ Standard library only, Python 3.6 syntax, but for the framework.
 """
 
 import array
+import contextlib
 import importlib
 import json
 import os
@@ -91,7 +92,8 @@ def _report(children):
         if ended:
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             descriptor = children.pop(pid)
-            os.write(descriptor, "exit {}\n".format(code).encode("ascii"))
+            with contextlib.suppress(BrokenPipeError):  # nobody asks any more; others live on
+                os.write(descriptor, "exit {}\n".format(code).encode("ascii"))
             os.close(descriptor)
 
 

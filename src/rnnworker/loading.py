@@ -25,12 +25,12 @@ def function(reference):
     return getattr(module, name)
 
 
-def from_file(path):
-    """The module in a file of the user's own."""
+def from_file(path, named=OWN):
+    """The module in a file, the user's own where it is not `named` otherwise."""
     if not os.path.exists(path):
         raise ValueError("{} does not exist".format(path))
     stem = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(OWN + stem, path)
+    spec = importlib.util.spec_from_file_location(named + stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

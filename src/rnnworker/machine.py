@@ -9,6 +9,7 @@ import platform
 import re
 
 from rnnworker import cards
+from rnnworker.kernel_files import text
 from rnnworker.quota import quota
 
 DRIVER = "/proc/driver/nvidia"
@@ -32,7 +33,7 @@ def fingerprint():
         "caches": _caches(),
         "numa_nodes": _count("/sys/devices/system/node", r"node\d+$"),
         "memory_bytes": _memory(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "kernel": platform.release(),
         "system": platform.system(),
         "virtual": _virtual(),
@@ -56,7 +57,7 @@ def key(facts):
         facts.get("architecture"),
         round((facts.get("memory_bytes") or 0) / 2.0**30),
         models,
-        _read("/etc/machine-id"),
+        text("/etc/machine-id"),
     ]
     digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
@@ -69,7 +70,7 @@ def key(facts):
 
 def boot():
     """An id of this boot: the monotonic clock is comparable only within one."""
-    return _read("/proc/sys/kernel/random/boot_id")
+    return text("/proc/sys/kernel/random/boot_id")
 
 
 def gpu_models():
@@ -81,7 +82,7 @@ def gpu_models():
     if not found:
         for address in sorted(_listed(PCI)):
             vendor, kind, device = (
-                _read(os.path.join(PCI, address, name)) or ""
+                text(os.path.join(PCI, address, name)) or ""
                 for name in ("vendor", "class", "device")
             )
             if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
@@ -99,8 +100,8 @@ def _information(field):
     it does not say it of all."""
     found = []
     for address in sorted(_listed(DRIVER + "/gpus")):
-        text = _read(os.path.join(DRIVER, "gpus", address, "information")) or ""
-        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), text, re.MULTILINE)
+        said = text(os.path.join(DRIVER, "gpus", address, "information")) or ""
+        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), said, re.MULTILINE)
         if match is None:
             return []
         found.append(match.group(1))
@@ -133,7 +134,7 @@ def _available_cores():
 
 def _processor():
     facts, sockets = {}, set()
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (text("/proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
         name, value = name.strip(), value.strip()
         if name == "physical id":
@@ -149,7 +150,7 @@ def _processor():
 
 
 def _threads_per_core():
-    siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    siblings = text("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
     if not siblings:
         return None
     count = 0
@@ -164,9 +165,9 @@ def _caches():
     caches = {}
     if os.path.isdir(base):
         for index in sorted(os.listdir(base)):
-            level = _read(os.path.join(base, index, "level"))
-            kind = _read(os.path.join(base, index, "type"))
-            size = _read(os.path.join(base, index, "size"))
+            level = text(os.path.join(base, index, "level"))
+            kind = text(os.path.join(base, index, "type"))
+            size = text(os.path.join(base, index, "size"))
             if level and kind != "Instruction":
                 caches["L" + level] = size
     return caches
@@ -178,12 +179,12 @@ def available_memory(file="/proc/meminfo"):
 
 
 def _memory(name="MemTotal", file="/proc/meminfo"):
-    match = re.search(name + r":\s+(\d+) kB", _read(file) or "")
+    match = re.search(name + r":\s+(\d+) kB", text(file) or "")
     return int(match.group(1)) * 1024 if match else None
 
 
 def _virtual():
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (text("/proc/cpuinfo") or "").splitlines():
         if line.startswith("flags"):
             return "hypervisor" in line.split()
     return None
@@ -206,11 +207,3 @@ def _count(folder, pattern):
     if not os.path.isdir(folder):
         return None
     return sum(1 for name in os.listdir(folder) if re.match(pattern, name))
-
-
-def _read(path):
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return None

@@ -83,6 +83,10 @@ class Member:
         self.inherit, self.on_event, self.on_handshake = inherit, on_event, on_handshake
         self.forks = forks
 
+    def limit(self, phase):
+        """Seconds that it may be at work in `phase`."""
+        return float(self.limits.get(phase, self.limits.get("default", DEFAULT_LIMIT)))
+
 
 def event_of(line):
     """One event, or None where the line is not one."""
@@ -225,10 +229,7 @@ class Running:
 
     def _begin(self, phase):
         self.outcome.phase = phase
-        limits = self.member.limits
-        self.deadline = time.monotonic() + float(
-            limits.get(phase, limits.get("default", DEFAULT_LIMIT))
-        )
+        self.deadline = time.monotonic() + self.member.limit(phase)
 
     def _say(self, words):
         with contextlib.suppress(BrokenPipeError):

@@ -20,6 +20,11 @@ OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
 PREFIX = "rnn.options."
 
 
+def is_own(implementation):
+    """Whether it is a Python file of the user's own, and not one of rnnbench's by its name."""
+    return str(implementation).endswith(".py")
+
+
 def named(reference):
     """The options that an experiment's reference names (``rnn.options.NAME``): name → value."""
     return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
@@ -52,7 +57,7 @@ def honoured(config):
     user's own what its choice lists. None where there is no such implementation."""
     rnn, cell = config["rnn"], config["cell"]["name"]
     name = rnn.get("implementation")
-    if str(name).endswith(".py"):
+    if is_own(name):
         return sorted(rnn.get("options") or {})
     if name not in HONOURED:
         return None

@@ -7,12 +7,14 @@ Documentation/scheduler/sched-bwc.rst (``cpu.cfs_quota_us``).
 
 import os
 
+from rnnworker.kernel_files import text
+
 
 def quota(mounted="/sys/fs/cgroup", own="/proc/self/cgroup"):
     """The least quota of this process's control group and those above it, in cores; None where
     there is none, or nobody says."""
     found = []
-    for line in (_read(own) or "").splitlines():
+    for line in (text(own) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             found += _up(mounted, path, _of_version_2)
@@ -31,24 +33,16 @@ def _up(root, path, read):
 
 
 def _of_version_2(folder):
-    words = (_read(os.path.join(folder, "cpu.max")) or "").split()
+    words = (text(os.path.join(folder, "cpu.max")) or "").split()
     return _cores(*words) if len(words) == 2 else None
 
 
 def _of_version_1(folder):
     names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    return _cores(*(_read(os.path.join(folder, name)) or "" for name in names))
+    return _cores(*(text(os.path.join(folder, name)) or "" for name in names))
 
 
 def _cores(allowed, period):
     if not (allowed.isdigit() and period.isdigit() and int(period)):
         return None  # "max", or -1
     return float(allowed) / float(period)
-
-
-def _read(path):
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return None

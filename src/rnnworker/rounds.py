@@ -80,7 +80,7 @@ def room_on_card(card, each=GUESS_BYTES_OF_CARD):
     `cards.ask_contexts` tells; None, or a card for one process only (compute mode): one."""
     if card is None or card["mode"] != "Default":
         return 1
-    return max(1, min(MOST, int(SHARE * card["free_bytes"] // each)))
+    return room(card["free_bytes"], each)
 
 
 def supervise(members, seed=0, end=None, parse=None, at_once=None):

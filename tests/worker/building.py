@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,3 +38,19 @@ def made_or_skipped(wanted: Pins, home: Path) -> None:
         if "connect" in str(error).lower() or "fetch" in str(error).lower():
             pytest.skip(f"the packages cannot be had: {error}")
         raise
+
+
+def answer(
+    python: Path | str, script: str, *arguments: object, timeout: float = 300, **variables: str
+) -> Any:
+    """What the `script` says as JSON in its last line, run by the interpreter `python` with the
+    worker's code importable and these environment variables."""
+    done = subprocess.run(
+        [python, "-W", "ignore", "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])

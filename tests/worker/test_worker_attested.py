@@ -15,7 +15,7 @@ import pytest
 from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import Experiment
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 MODEL = """
 import numpy
@@ -122,15 +122,7 @@ def said(build: str, model: str, script: str, choices: str, temporary) -> list:
     if build != "current":
         stated = cell.config["build"]
         python = build_python(stated["lock"], stated["python"], temporary)
-    done = subprocess.run(
-        [python, "-c", script, json.dumps(cell.config)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(python, script, json.dumps(cell.config))
 
 
 @pytest.mark.parametrize(

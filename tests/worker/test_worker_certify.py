@@ -4,15 +4,13 @@ TensorFlow for all of it."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy
 import pytest
 
 from rnnworker import certify
-from tests.conftest import ROOT
+from tests.worker.building import answer
 
 # Cell → implementations that must be one function on this CPU.
 GOOD = {
@@ -244,15 +242,7 @@ def certificates() -> dict:
     asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
     asked += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]
     asked += [("gru", ["keras"], False, True)]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(asked)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = answer(sys.executable, SCRIPT, json.dumps(asked), timeout=600)
     names = [*GOOD, "both", "faults", "none", "options", "applied"]
     return dict(zip(names, found, strict=True))
 

@@ -15,7 +15,7 @@ import yaml
 from rnnworker.canonical import GATES
 from rnnworker.recurrent import contrib
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 STREAM = numpy.random.RandomState(0)
 KERNELS = yaml.safe_load((ROOT / "conf" / "rnn" / "contrib.yaml").read_text())["kernels"]
@@ -149,11 +149,7 @@ def test_the_cudnn_classes_graph_trains_as_many_biases_as_keras(
     python: Path, name: str, cells: tuple[str, ...], op: str
 ) -> None:
     asked = json.dumps([[name, cell] for cell in cells])
-    answer = subprocess.run(
-        [python, "-W", "ignore", "-c", GRAPH, ROOT / "src", asked], capture_output=True, text=True
-    )
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    found = json.loads(answer.stdout.splitlines()[-1])
+    found = answer(python, GRAPH, ROOT / "src", asked)
     assert set(found) == set(cells)
     for cell, (ops, modes, parameters, trained, unused) in found.items():
         assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 SCRIPT = """
 import json, os
@@ -82,15 +79,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(sys.executable, SCRIPT)
 
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -175,11 +164,6 @@ print(json.dumps({"shapes": [list(one.shape) for one in variables], "ops": ops})
 
 def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
     python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", LEGACY, str(ROOT / "src")],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""}, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = answer(python, LEGACY, ROOT / "src")
     assert found["shapes"] == [[3, 16], [4, 16], [16]]
     assert found["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]

@@ -5,14 +5,11 @@ tensorflow/python/eager/context.py, ``set_memory_growth``)."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 CONFIG = {"device": {"kind": "gpu"}, "build": {"name": "b"}}
 TENSORFLOW = """
@@ -43,15 +40,7 @@ print(json.dumps(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]))
 
 def said(python, script: str, framework: str) -> object:
     config = {**CONFIG, "build": {"name": "b", "framework": framework}}
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", script, json.dumps(config)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(python, script, json.dumps(config))
 
 
 @pytest.mark.parametrize("framework", ["keras3_tensorflow", "keras2_tensorflow2"])

@@ -59,7 +59,7 @@ def test_twins_are_told_apart_by_an_id_that_is_not_shown(monkeypatch) -> None:
     ids = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
     keys = []
     for identity in ids.values():
-        monkeypatch.setattr(machine, "_read", lambda path, identity=identity: identity)
+        monkeypatch.setattr(machine, "text", lambda path, identity=identity: identity)
         keys.append(machine.key(FACTS))
     assert keys[0] != keys[1]
     assert not any(identity[:6] in key for identity in ids.values() for key in keys)
@@ -71,7 +71,7 @@ def test_this_machine() -> None:
     assert facts["available_cores"] >= 1
     assert facts["memory_bytes"] > 2**28
     assert facts["boot"] == machine.boot()
-    identity = machine._read("/etc/machine-id")
+    identity = machine.text("/etc/machine-id")
     assert json.dumps(facts)
     assert not identity or identity not in json.dumps(facts)
 
@@ -144,7 +144,7 @@ def test_a_failing_nvidia_smi_makes_no_other_machine(driver: Path) -> None:
 def test_the_key_is_the_one_that_was_made_of_nvidia_smis_names(driver: Path, monkeypatch) -> None:
     """The folders of records from before are found."""
     facts = {**FACTS, "gpu_models": machine.gpu_models()}
-    monkeypatch.setattr(machine, "_read", lambda path: "0123456789abcdef")
+    monkeypatch.setattr(machine, "text", lambda path: "0123456789abcdef")
     assert machine.key(facts) == "intel_xeon_e5-28c-tesla_p100_pcie_16gb-5bb96e"
     assert machine.key({**facts, "gpu_models": []}) == "intel_xeon_e5-28c-1048b9"
 
@@ -177,13 +177,13 @@ def test_without_a_driver_there_are_no_models(driver: Path, monkeypatch) -> None
     ("siblings", "count"), [("0", 1), ("0,64", 2), ("0-1", 2), ("0-3", 4), (None, None)]
 )
 def test_threads_per_core(monkeypatch, siblings: str | None, count: int | None) -> None:
-    monkeypatch.setattr(machine, "_read", lambda path: siblings)
+    monkeypatch.setattr(machine, "text", lambda path: siblings)
     assert machine._threads_per_core() == count
 
 
 def test_the_processor_from_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
     one = "processor : {}\nmodel name : A CPU\nphysical id : {}\nflags : fpu avx avx2 hypervisor\n"
     text = "\n".join(one.format(number, number // 2) for number in range(4))
-    monkeypatch.setattr(machine, "_read", lambda path: text)
+    monkeypatch.setattr(machine, "text", lambda path: text)
     assert machine._processor() == {"model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2}
     assert machine._virtual() is True

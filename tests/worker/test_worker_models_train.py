@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import Experiment
 from tests.conftest import ROOT
+from tests.worker.building import answer
 
 SCRIPT = """
 import json, sys
@@ -106,15 +105,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
             "dataset": str(file) if file else None,
         }
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder / "jobs.json")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(sys.executable, SCRIPT, folder / "jobs.json")
 
 
 def test_they_have_the_parameters_of_the_published_layers(results: dict[str, dict]) -> None:

@@ -4,8 +4,6 @@ Keras's do. One process for each of the two builds."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from types import SimpleNamespace
 
 import numpy
@@ -18,7 +16,7 @@ from rnnworker import precision
 from rnnworker.canonical import GATES
 from rnnworker.recurrent import native, native_jax, native_torch
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 CHOICE = yaml.safe_load((ROOT / "conf" / "rnn" / "native.yaml").read_text())
 # What is certified in each build: (cell, both directions, precision).
@@ -232,15 +230,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     framework, python = request.param, build_python(request.param, "3.11", tmp_path_factory)
     asked = {"framework": framework, "choice": CHOICE, "certificates": ASKED[framework]}
     asked["source"] = str(ROOT / "src")
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", SCRIPT, json.dumps(asked)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {**json.loads(done.stdout.splitlines()[-1]), "framework": framework}
+    return {**answer(python, SCRIPT, json.dumps(asked), timeout=900), "framework": framework}
 
 
 def kernel(framework: str, cell: str) -> str:

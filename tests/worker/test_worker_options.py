@@ -3,9 +3,6 @@ taken."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from rnnworker import options
 from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 # What stands in Keras's layers beside what is honoured, what others honour, and what nobody knows.
 OTHERS = (
@@ -90,15 +87,7 @@ def test_an_honoured_option_is_in_the_layer_that_is_made(
     python = sys.executable
     if version is not None:
         python = str(build_python(build, version, tmp_path_factory))
-    done = subprocess.run(
-        [python, "-c", SCRIPT, str(ROOT / "src"), framework, ",".join(names)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = answer(python, SCRIPT, ROOT / "src", framework, ",".join(names), timeout=900)
     listed = {
         f"{name} {cell} {option}"
         for name in names

@@ -3,9 +3,6 @@ breaks it."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +13,7 @@ import pytest
 from rnnworker import loading
 from rnnworker.recurrent import Recurrent, own_file
 from tests.conftest import ROOT
+from tests.worker.building import answer
 
 UNITS, COLUMNS = 4, 16
 GOOD = {
@@ -171,15 +169,8 @@ def test_both_directions_are_certified_and_an_exception_is_told(tmp_path: Path) 
     (tmp_path / "mine.py").write_text(text)
     shifted = "            raise RuntimeError('on purpose')\n            projected ="
     (tmp_path / "raises.py").write_text(text.replace("            projected =", shifted, 1))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(ROOT / "src"), f"{tmp_path}/mine.py"],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env={**os.environ, "PYTHONPATH": "", "KERAS_BACKEND": "tensorflow"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    asked = (ROOT / "src", tmp_path / "mine.py")
+    told = answer(sys.executable, SCRIPT, *asked, timeout=900, KERAS_BACKEND="tensorflow")
     found = told["implementations"]
     assert (found["mine"]["status"], found["mine"]["why"]) == ("certified", None)
     assert found["mine"]["kernel"] == ["while"], "found, though the choice names none"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +9,7 @@ import numpy
 import pytest
 
 from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent, implementation
-from tests.conftest import ROOT
+from tests.worker.building import answer
 
 REAL = ("keras", "cell", "unrolled", "block")
 SCRIPT = '''
@@ -125,16 +122,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def results() -> dict:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *REAL],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(sys.executable, SCRIPT, *REAL)
 
 
 @pytest.mark.parametrize("sequences", [False, True])

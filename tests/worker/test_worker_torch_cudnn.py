@@ -3,14 +3,9 @@ cuDNN: a device that says it is a GPU stands for one."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-
 import pytest
 
-from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer, build_python
 
 SCRIPT = """
 import importlib, inspect, json, os
@@ -71,15 +66,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> dict:
     python = build_python("keras3_torch", "3.11", tmp_path_factory)
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": ""},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(python, SCRIPT, CUDA_VISIBLE_DEVICES="")
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

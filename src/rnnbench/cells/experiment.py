@@ -16,7 +16,7 @@ from rnnbench.cells.cell import GROUPS
 from rnnbench.cells.grid import split_overrides
 from rnnbench.cells.repeats import Repeats, repeats_of
 from rnnbench.errors import ConfigError
-from rnnworker.options import PREFIX, named
+from rnnworker.options import PREFIX
 
 KEYS = ("title", "about", "grids", "reference", "order", "order_seed", "probe", "repeats")
 ORDERS = ("blocks", "worth")
@@ -150,7 +150,7 @@ def _reference(reference: Any, where: str) -> dict[str, str]:
     if not isinstance(reference, dict):
         raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
     for axis in reference:
-        if axis not in GROUPS and not named({str(axis): ""}):
+        if axis not in GROUPS and not str(axis).startswith(PREFIX):
             raise ConfigError(
                 f"reference has the axis {axis}.",
                 where=where,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.cells.catalogue import suggestion
-from rnnbench.cells.own import KEYS, is_own
+from rnnbench.cells.own import KEYS
 from rnnbench.errors import ConfigError
-from rnnworker.options import honoured, not_honoured
+from rnnworker.options import honoured, is_own, not_honoured
 
 
 def check_options(

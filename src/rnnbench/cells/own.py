@@ -12,7 +12,7 @@ from rnnbench.cells.catalogue import suggestion
 from rnnbench.cells.dotted import ABSENT, MISSING, lookup
 from rnnbench.errors import ConfigError
 from rnnworker.attest import KERNELS
-from rnnworker.options import HONOURED
+from rnnworker.options import HONOURED, is_own
 
 # The keys of an rnn choice that somebody reads.
 KEYS = ("name", "about", "source", "requires", "cells", "implementation", "options", "kernels")
@@ -20,10 +20,6 @@ KEYS = ("name", "about", "source", "requires", "cells", "implementation", "optio
 FUNCTIONS = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # Key of a model → the option of its recurrent layer.
 DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurrent_dropout"}
-
-
-def is_own(implementation: Any) -> bool:
-    return str(implementation).endswith(".py")
 
 
 def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> None:

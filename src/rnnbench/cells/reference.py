@@ -8,7 +8,7 @@ from rnnbench.cells.catalogue import shown, suggestion
 from rnnbench.cells.experiment import Experiment
 from rnnbench.cells.grid import Setting
 from rnnbench.errors import ConfigError
-from rnnworker.options import named
+from rnnworker.options import PREFIX
 
 
 def check_reference(
@@ -54,7 +54,7 @@ def _choices(
 ) -> set[str]:
     if axis in grid:
         return {str(value) for value in grid[axis].values}
-    if named({axis: ""}):
+    if axis.startswith(PREFIX):
         return set()
     models = grid["model"].values if "model" in grid else (default_model,)
     return {defaults[model][axis] for model in models}

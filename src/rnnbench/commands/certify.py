@@ -7,11 +7,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.cells.own import is_own
 from rnnbench.commands.planned import preflight_asked
 from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import say
+from rnnworker.options import is_own
 
 
 def main(arguments: Sequence[str]) -> int:

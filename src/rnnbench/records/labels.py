@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rnnworker.options import PREFIX, named
+from rnnworker.options import PREFIX
 
 
 def in_words(overrides: Mapping[str, Any]) -> str:
@@ -25,9 +25,8 @@ def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def reference_words(reference: Mapping[str, str]) -> str:
     """``keras``, ``keras, implementation=1``: what an experiment's reference names."""
-    options = {f"{PREFIX}{name}" for name in named(reference)}
     return ", ".join(
-        f"{key.removeprefix(PREFIX)}={choice}" if key in options else choice
+        f"{key.removeprefix(PREFIX)}={choice}" if key.startswith(PREFIX) else choice
         for key, choice in reference.items()
     )
 

@@ -40,7 +40,7 @@ from rnnbench.report.trust import (
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.alike import alike
 from rnnbench.tables.builds import builds
-from rnnbench.tables.calls import calls, calls_shown
+from rnnbench.tables.calls import calls
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
 from rnnbench.tables.efficiency import efficiency
@@ -201,7 +201,7 @@ def content(
     ratios = (
         ratios_shown(speed) + extra_ratios(winners) + int(money["relative_low"].notna().sum())
         + int(compared["change_low"].notna().sum()) + int(counts["speedup_low"].notna().sum())
-        + calls_shown(called)
+        + ratios_shown(called)
     )  # fmt: skip
     return Content(
         experiment=experiment,

@@ -19,7 +19,7 @@ from rnnbench.tables.time import (
     compare,
     in_words,
 )
-from rnnbench.tables.unequal import Unequal, unequal
+from rnnbench.tables.unequal import unequal
 from rnnbench.tables.usable import run_values
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def calls(
     rows: list[dict[str, Any]] = []
     judged = {key_of(row): row for row in time_table.to_dict("records")}
     against = references(keys_of(frame), reference)
+    every = run_values(frame)
     for call in CALLS:
-        values = run_values(frame)
+        values = every.copy()
         told = frame[frame["phase"] == call].drop_duplicates("record").set_index("record")
         values["call_samples"] = told["samples"].reindex(values["record"]).to_numpy()
         values["batch"] = told["batch"].reindex(values["record"]).to_numpy()
@@ -67,14 +68,6 @@ def calls(
             ratio = _ratio(judged.get(key, {}), runs, cells.get(base), spread)
             rows.append({**cell, "call": call, **_row(runs), **ratio})
     return pd.DataFrame(rows, columns=CALL_COLUMNS)
-
-
-def calls_shown(table: pd.DataFrame) -> int:
-    """How many ratios with an interval the table shows."""
-    marked_ratios = sum(
-        isinstance(one, Unequal) and one.low is not None for one in table["unequal"]
-    )
-    return int(table["speedup_low"].notna().sum()) + marked_ratios
 
 
 def _row(runs: Rows) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def in_words(ratio: Ratio) -> str:
 
 
 def ratios_shown(table: pd.DataFrame) -> int:
-    """How many ratios with an interval the time table shows."""
+    """How many ratios with an interval a table shows: of training, or of calls."""
     marked = sum(isinstance(one, Unequal) and one.low is not None for one in table["unequal"])
     return int(table["speedup_low"].notna().sum()) + marked
 

@@ -19,14 +19,6 @@ from rnnworker.frameworks.shuffle import shuffled_as
 _MADE = {}
 
 
-def set_environment(config):
-    """What TensorFlow and Keras look for when they are imported."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
-    if config["device"]["kind"] == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-
 class ArraysSession(KerasSession):
     """Subclasses provide ``import_keras``, which imports both."""
 
@@ -35,7 +27,9 @@ class ArraysSession(KerasSession):
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
-        set_environment(config)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
+        if config["device"]["kind"] == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         with tensorflow_facts.heard() as said:
             import tensorflow
 
@@ -46,7 +40,7 @@ class ArraysSession(KerasSession):
             self.keras.backend.set_floatx("float32")
             self.keras.backend.set_epsilon(1e-7)
             self.keras.backend.set_image_data_format("channels_last")
-        self._said = tensorflow_facts.said_before() + said[0]
+        self._said = said[0]
 
     def import_keras(self, tensorflow):
         raise NotImplementedError

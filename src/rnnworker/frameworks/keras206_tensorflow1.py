@@ -9,21 +9,14 @@ being raised before Adam's bias correction or a decay reads it: here it is read 
 ``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 
-from rnnworker.frameworks import tensorflow_facts
-from rnnworker.frameworks.arrays_session import ArraysSession, set_environment
+import os
 
-
-def preload(config):
-    """Imports what a session needs and runs nothing, so that a process may fork after it."""
-    set_environment(config)
-    with tensorflow_facts.heard() as said:
-        import keras  # noqa: F401
-        import tensorflow  # noqa: F401
-    tensorflow_facts.remember(said[0])
+from rnnworker.frameworks.arrays_session import ArraysSession
 
 
 class Session(ArraysSession):
     def import_keras(self, tensorflow):
+        os.environ["KERAS_BACKEND"] = "tensorflow"
         import keras
 
         return keras

@@ -1,17 +1,7 @@
 """Keras 2 on TensorFlow 2: TensorFlow's own up to 2.15, the package ``tf_keras`` after it."""
 
-from rnnworker.frameworks import keras3_tensorflow, tensorflow_facts
+from rnnworker.frameworks import keras3_tensorflow
 from rnnworker.frameworks.tensorflow_facts import keras_version
-
-
-def preload(config):
-    """Imports what a session needs and runs nothing, so that a process may fork after it."""
-    keras3_tensorflow.set_environment(config)
-    with tensorflow_facts.heard() as said:
-        import tensorflow
-
-        tensorflow.keras.Model  # noqa: B018 (imported when it is asked for)
-    tensorflow_facts.remember(said[0])
 
 
 class Session(keras3_tensorflow.Session):

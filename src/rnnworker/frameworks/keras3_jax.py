@@ -11,28 +11,17 @@ from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.packages import installed
 
 
-def preload(config):
-    """Imports what a session needs and runs nothing, so that a process may fork after it."""
-    _set_environment(config)
-    import jax  # noqa: F401
-    import keras  # noqa: F401
-
-
-def _set_environment(config):
-    os.environ["KERAS_BACKEND"] = "jax"
-    # Takes a GPU's memory as it is needed: other runs of a round have contexts on it too.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if config["device"]["kind"] == "cpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
 class Session(KerasSession):
     """XLA has no setting for its threads: it takes as many as cores it is pinned to."""
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
-        _set_environment(config)
+        os.environ["KERAS_BACKEND"] = "jax"
+        # Takes a GPU's memory as it is needed: other runs of a round have contexts on it too.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        if config["device"]["kind"] == "cpu":
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import jax
         import keras
 

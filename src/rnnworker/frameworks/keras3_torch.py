@@ -12,25 +12,14 @@ from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.packages import installed
 
 
-def preload(config):
-    """Imports what a session needs and runs nothing, so that a process may fork after it."""
-    _set_environment(config)
-    import keras  # noqa: F401
-    import torch  # noqa: F401
-
-
-def _set_environment(config):
-    os.environ["KERAS_BACKEND"] = "torch"
-    if config["device"]["kind"] == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
 class Session(KerasSession):
     """Batches are gathered from tensors in memory, by a ``DataLoader`` without workers."""
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
-        _set_environment(config)
+        os.environ["KERAS_BACKEND"] = "torch"
+        if config["device"]["kind"] == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import torch
 
         torch.set_num_threads(threads)

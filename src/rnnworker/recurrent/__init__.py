@@ -5,7 +5,7 @@ this contract, which a file of the user's own fulfils too.
 
 import importlib
 
-from rnnworker.options import HONOURED, honoured, not_honoured
+from rnnworker.options import HONOURED, honoured, is_own, not_honoured
 from rnnworker.recurrent import both_directions, own_file
 
 IMPLEMENTATIONS = tuple(HONOURED)
@@ -13,7 +13,7 @@ IMPLEMENTATIONS = tuple(HONOURED)
 
 def implementation(name):
     """The functions of the implementation that ``rnn.implementation`` names."""
-    if str(name).endswith(".py"):
+    if is_own(name):
         return own_file.Implementation(name)
     if name not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
