@@ -39,7 +39,7 @@ def test_a_clear_winner_on_two_devices():
     levels = {"keras": 0.5, "unrolled": 0.4, "cell": 0.6}
     (text,) = said(some(levels) + some(levels, device="cpu_2"))
     assert text.startswith(
-        "`unrolled` trains digits_rnn 1.25× faster than `keras` on cpu_1 (95 % 1.2"
+        "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (95 % 1.2"
     )
     assert " and 1.25× on cpu_2 (95 % " in text
     assert text.endswith(
@@ -108,7 +108,7 @@ def test_the_dagger_stands_at_the_name_that_is_suspect(doubted):
 def test_a_winner_on_two_devices_is_named_again_where_only_one_is_clean():
     levels = {"keras": 0.5, "cell": 0.4}
     (text,) = said(some(levels) + some(levels, device="cpu_2", verdict="suspect"))
-    assert "`cell` † trains 1.25× faster than `keras` † on cpu_2" in text
+    assert "`cell` † trains 1.25× as fast as `keras` † on cpu_2" in text
 
 
 def test_an_accuracy_that_differs_between_builds_or_threads_is_said():
@@ -135,7 +135,7 @@ class Steps(Certificates):
 def test_what_does_not_learn_what_it_computes_is_never_named_as_fastest():
     levels = {"keras": 0.5, "block": 0.4, "cell": 0.2}
     (text,) = said(some(levels), certificates=Steps())
-    assert text.startswith("`block` trains digits_rnn 1.25× faster than `keras`")
+    assert text.startswith("`block` trains digits_rnn 1.25× as fast as `keras`")
     assert "not compared: `cell` (does not learn what it computes: 210 % off)" in text
     (text,) = said(some(levels), {"rnn": "cell"}, Steps())
     assert "no speed-up, because the reference `cell` does not learn what it computes" in text

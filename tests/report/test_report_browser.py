@@ -59,7 +59,7 @@ def test_the_page_opens_alone_and_fits(browser, page_url, width, scheme):
     assert page.evaluate(LEAST_CONTRAST) >= 4.5
     assert page.locator("h1").inner_text() == EXPERIMENT.title
     # By keyboard from a number to the runs it is made of, without any script.
-    number = page.locator("#speed td a").first
+    number = page.locator(".lead .desk td a, .lead .phone td a").locator("visible=true").first
     number.focus()
     page.keyboard.press("Enter")
     runs = page.locator(number.get_attribute("href"))
@@ -70,3 +70,29 @@ def test_the_page_opens_alone_and_fits(browser, page_url, width, scheme):
         arg=number.get_attribute("href"),
     )
     page.close()
+
+
+def test_what_is_folded_opens_for_a_link_and_for_a_printer(browser, page_url):
+    page = browser.new_page()
+    page.goto(f"{page_url}#trust")
+    assert page.locator("details.part[open]").count() == 1
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details.part:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details.part[open]").count() == 1
+    page.close()
+
+
+def test_figures_and_tables_can_be_taken_away(browser, page_url, tmp_path):
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(page_url)
+    for words, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as found:
+            page.locator("figure button", has_text=words).first.click()
+        found.value.save_as(tmp_path / words)
+        assert (tmp_path / words).read_bytes().startswith(start)
+    page.locator("button.copy").locator("visible=true").first.click()
+    page.wait_for_function("document.querySelector('button.copy').textContent === 'Copied'")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("| implementation |")
+    context.close()

@@ -31,7 +31,7 @@ def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, ca
     arguments = ["quick", "--results", str(results), "--site", "here", "--out", str(out)]
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "faster than `keras`" in lines[0]
+    assert "as fast as `keras`" in lines[0]
     assert lines[1] == "1 of 23 planned runs are missing, 1 unreadable."
     assert lines[-1] == str(out / "report.html")
     assert quick()[-1].name in (out / "report.html").read_text()

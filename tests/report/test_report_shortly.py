@@ -28,7 +28,7 @@ def test_a_headline_and_a_line_each():
     found = content(list(many(CELLS)), EXPERIMENT)
     (answer,) = found.answers
     assert answer.fast == (
-        "Shortest epochs, of 7 comparisons: in 6 `unrolled` (1.25× faster than `keras`), "
+        "Shortest epochs, of 7 comparisons: in 6 `unrolled` (1.25× as fast as `keras`), "
         "in 1 `keras` (the reference)."
     )
     (sheet,) = found.answer_sheets

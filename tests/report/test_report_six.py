@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -60,7 +61,7 @@ def axe(tmp_path_factory):
 
 def test_every_section_is_filled(html):
     for section in SECTIONS:
-        assert f'<section id="{section}"' in html
+        assert f'<details class="part" id="{section}"' in html
     assert "made-up numbers" in html and "Made-up prices" in html
 
 
@@ -77,7 +78,7 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
         beside = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
         found = re.findall(beside, text)
         assert set(found) == {"≠ "} and len(found) >= len(cell)
-    answer = html[html.index('<div class="answer">') : html.index("<nav")]
+    answer = html[html.index('<div class="answer"') : html.index('<div class="lead"')]
     assert "≠" not in answer
     compared = pd.read_csv(site / "six/tables/builds.csv")
     other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
@@ -142,6 +143,13 @@ def test_the_index_lists_reports_and_skips_broken_cards(site):
     text = write_index(site).read_text()
     assert '<a href="good/report.html">&lt;T&gt;</a>' in text and "bad/" not in text
     assert "<code>a</code> wins" in text and "published.html" in text
+    for name, last in (("newer", "20261122T1"), ("older", "20261121T1")):
+        shutil.copytree(site / "good", site / name)
+        (site / name / "card.json").write_text(
+            json.dumps({"name": name, "title": name, "summary": "s", "answers": [], "last": last})
+        )
+    places = [write_index(site).read_text().index(f'"{name}/') for name in ("newer", "older")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -160,6 +168,8 @@ def test_pages_open_alone_and_are_accessible(site, axe, name, width, scheme):
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / name).as_uri())
         assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate(axe)
         assert page.evaluate(SERIOUS) == []

@@ -6,6 +6,7 @@ shows and nothing more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from rnnbench.tables.time import (
 if TYPE_CHECKING:
     import pandas as pd
 
+NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
 NO_RUNS = "No run has given a number yet, so there is no answer."
 WORDS = {2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 CONTESTS = 4  # what a reader takes in at once; the rest is in the table
@@ -102,6 +104,13 @@ def spans(text: str) -> Iterator[tuple[bool, str]]:
             yield place % 2 == 1, piece
 
 
+def unbroken(text: str) -> str:
+    """`text` with its numbers held together: no line ends inside ``95 % 1.45–1.54``, ``1e-07``."""
+    text = re.sub(r"(?<=\d) %(?: (?=\d))?", lambda found: found.group().replace(" ", NBSP), text)
+    text = re.sub(r"(?<=\d)–(?=\d)", "–" + JOINER, text)
+    return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
+
+
 def _few(names: Iterable[str]) -> str:
     """The first three, and how many more: their reasons are in the sections below."""
     listed = list(names)
@@ -162,7 +171,7 @@ def _clause(row: Any, base: str, where: str, model: str) -> str:
             f"no difference shown between the fastest, {name}, and {base}{for_model}"
             f"{where}: {ratio} {interval}"
         )
-    return f"{name} trains{model} {ratio} faster than {base}{where} {interval}{_tie(row)}"
+    return f"{name} trains{model} {ratio} as fast as {base}{where} {interval}{_tie(row)}"
 
 
 def _tie(row: Any) -> str:

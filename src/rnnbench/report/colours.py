@@ -13,11 +13,20 @@ PALETTE = (
 )
 
 
+# As many as there are colours: each keeps its own in every experiment.
+SHIPPED = ("keras", "block", "cudnn", "unrolled", "cell", "cudnn_raw", "auto", "native", "contrib")
+
+
 def colours(implementations: Iterable[str]) -> Mapping[str, str]:
-    """Implementation → colour, by name, so that neither speed nor chance decides; the tenth
-    begins again, which is why every mark is also labelled."""
-    names = sorted(set(implementations))
-    ink = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
+    """Implementation → colour. Those of `SHIPPED` have the same in every experiment; each other
+    name the first that is free, in alphabetical order; where none is, colours repeat, which is why
+    every mark is also labelled."""
+    names = set(implementations)
+    known = zip(SHIPPED, PALETTE, strict=True)
+    ink = {name: colour for name, colour in known if name in names}
+    free = [colour for colour in PALETTE if colour not in ink.values()] or PALETTE
+    others = sorted(names - set(SHIPPED))
+    ink |= {name: free[place % len(free)] for place, name in enumerate(others)}
     # A model without a recurrent layer has no implementation and is called so on the page.
     return {**ink, "model": ink[""]} if "" in ink else ink
 

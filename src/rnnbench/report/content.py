@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+LEAD = 2  # figures that stand beside the answer
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What the report is of. `reference` (axis → choice) is what speed-ups are relative to."""
@@ -79,13 +82,15 @@ class Experiment:
 class Content:
     """The parts of a report, in the order of the page; a sheet without rows is left out.
 
-    `answer_sheets`: in the place of too many answers, one by one. `cells` are where the numbers of
-    the tables lead; `whole` says that their raw epochs stand on the page. `panels`: how many places
-    (group and device) are drawn, 0 where all are. `unequal_runs`: record key → the marked ratio of
+    `last`: start of the latest run. `answer_sheets`: in the place of too many answers, one by one.
+    `cells` are where the numbers of the tables lead; `whole` says that their raw epochs stand on
+    the page. `panels`: how many places (group and device) are drawn, 0 where all are.
+    `unequal_runs`: record key → the marked ratio of
     its cell. `csv` holds the tables as data, by file name."""
 
     experiment: Experiment
     summary: str
+    last: str
     answers: list[Answer]
     answer_sheets: list[Sheet]
     advice: list[str]
@@ -115,6 +120,26 @@ class Content:
 
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
+
+    @property
+    def lead_figures(self) -> list[Figure]:
+        """The one thing that the experiment asks, drawn: of its first group, on two devices."""
+        drawn = self.figures_of("speedup") or self.figures_of("time")
+        return [figure for figure in drawn if figure.group == drawn[0].group][:LEAD]
+
+    @property
+    def lead_sheets(self) -> list[Sheet]:
+        """The one table beside the answer."""
+        return self.answer_sheets or self.time[:1]
+
+    @property
+    def time_figures(self) -> list[Figure]:
+        """Of the section of time: those that do not lead the page."""
+        return [one for one in self.figures_of("time", "speedup") if one not in self.lead_figures]
+
+    @property
+    def time_sheets(self) -> list[Sheet]:
+        return [sheet for sheet in self.time if sheet not in self.lead_sheets]
 
     @property
     def any_suspect(self) -> bool:
@@ -206,6 +231,7 @@ def content(
     return Content(
         experiment=experiment,
         summary=_summary(every),
+        last="" if every.empty else str(every["started"].max()),
         answers=(
             [headline(winners, same, apart, reference)]
             if long

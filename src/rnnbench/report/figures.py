@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
+SQUEEZED = 2  # times as long as a device's own axis of ratios: the common one would hide them
 PANELS = 12  # of a kind: what a person scrolls through; the tables hold every cell
 
 
@@ -71,8 +73,10 @@ def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> I
                              time_panel(here, dots, ink, limits))  # fmt: skip
             if compared and here["speedup"].notna().any():
                 title = f"Speed-up on {device}"
+                own = speedup_limits(here)
+                squeezed = math.log(ratios[1] / ratios[0]) > SQUEEZED * math.log(own[1] / own[0])
                 yield figure("speedup", str(group), str(device), title,
-                             speedup_panel(here, ink, ratios))  # fmt: skip
+                             speedup_panel(here, ink, own if squeezed else ratios))  # fmt: skip
 
 
 def _learning(table: pd.DataFrame, measure: str, ink: Mapping[str, str]) -> Iterator[Figure]:

@@ -15,13 +15,14 @@ CARD = "card.json"
 
 @dataclass(frozen=True)
 class Entry:
-    """One report: `path` is relative to the index."""
+    """One report: `path` is relative to the index, `last` the start of its latest run."""
 
     name: str
     title: str
     summary: str
     answers: tuple[str, ...]
     path: str
+    last: str = ""
 
 
 def card(found: Content) -> str:
@@ -31,12 +32,14 @@ def card(found: Content) -> str:
         "title": found.experiment.title,
         "summary": found.summary,
         "answers": [answer.fast for answer in found.answers],
+        "last": found.last,
     }
     return json.dumps(facts, indent=1) + "\n"
 
 
 def entries(reports: Path) -> list[Entry]:
-    """All reports below `reports` that have a card and a page, by name. A card that cannot be
+    """All reports below `reports` that have a card and a page, that with the latest run first,
+    then the published comparisons. A card that cannot be
     read is left out: the next report of its experiment writes it anew."""
     found = []
     for path in sorted(reports.glob(f"*/{CARD}")):
@@ -46,11 +49,13 @@ def entries(reports: Path) -> list[Entry]:
             entry = Entry(
                 str(facts["name"]), str(facts["title"]), str(facts["summary"]),
                 tuple(map(str, facts["answers"])), f"{path.parent.name}/{page.name}",
+                str(facts.get("last", "")),
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if page.is_file():
             found.append(entry)
+    found.sort(key=lambda entry: entry.last, reverse=True)
     if (reports / "published.html").is_file():
         found.append(
             Entry("published", "Published comparisons, from their own numbers",
@@ -63,5 +68,5 @@ def write_index(reports: Path) -> Path:
     """Writes ``index.html`` of the reports below `reports`."""
     with locked(reports / ".index.lock"):
         page = environment(html=True).get_template("index.html.j2")
-        text = page.render(entries=entries(reports))
+        text = page.render(entries=entries(reports), title="Reports")
         return write_texts({"index.html": text}, reports, clean=False)[0]

@@ -13,6 +13,7 @@ from rnnbench.report.relative import front_panel, relative_panel
 from rnnbench.report.section import Section
 from rnnbench.report.sheet import Column, Row, Sheet
 from rnnbench.tables.cost import TASK, cheapest_within, fastest_under
+from rnnbench.tables.time import NO_DIFFERENCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +97,11 @@ def _sentence(what: str, best: dict[str, Any] | None, limit: str) -> str:
     )
 
 
+def _text(row: dict[Any, Any]) -> str:
+    held = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"] and not row["reference"]
+    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if held else "")
+
+
 def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
     dagger = f" {n.DAGGER}" if row["suspect"] else ""
     return (
@@ -103,13 +109,19 @@ def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
         n.seconds(row["seconds"]) + dagger,
         n.span(row["seconds_low"], row["seconds_high"], row["seconds"]),
         "reference" if row["reference"] else n.ratio(row["relative"]),
-        n.ratio_span(row["relative_low"], row["relative_high"], row["relative"]),
+        _relative_span(row),
         n.plain(row["usd_per_hour"], 4),
         row["price_kind"].replace("_", " ") or n.NOTHING,
         n.plain(row["usd"]),
         n.ratio(row["relative_usd"]),
         n.plain(row["break_even_usd_per_hour"]),
     )
+
+
+def _relative_span(row: dict[Any, Any]) -> str:
+    low, high = row["relative_low"], row["relative_high"]
+    span = n.ratio_span(low, high, row["relative"])
+    return f"{span},\n{NO_DIFFERENCE}" if n.is_number(low) and low <= 1 <= high else span
 
 
 def _links(row: dict[Any, Any]) -> tuple[str, ...]:
@@ -149,7 +161,7 @@ def _figures(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
                 columns={measure: "value", f"{measure}_low": "low", f"{measure}_high": "high"}
             )
             if len(drawn) > 1:
-                drawn["text"] = drawn["value"].map(n.ratio)
+                drawn["text"] = list(map(_text, drawn.to_dict("records")))
                 yield figure(f"relative-{kind}", group, str(task), f"Relative {kind}, {task}",
                              relative_panel(drawn, ink, f"{kind} relative to the reference"),
                              )  # fmt: skip

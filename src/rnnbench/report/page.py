@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
-from rnnbench.report.answer import spans
+from rnnbench.report.answer import spans, unbroken
 from rnnbench.report.beside import Beside
 from rnnbench.report.content import Content, Experiment, content
 from rnnbench.report.raw import EPOCH_HEADS
-from rnnbench.report.sheet import shortened, to_html, to_markdown
-from rnnbench.report.svg import standalone
+from rnnbench.report.sheet import by_spanner, shortened, to_html, to_markdown
+from rnnbench.report.svg import standalone, to_png
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+PREVIEW = "preview.png"  # what a link to the page is shown with
 ALWAYS = ("accuracy", "time", "runs")  # declared by the workflow's rule, empty or not
 # What a page shows before the rest is folded: rows of a table, charts side by side, items, cells.
 FOLD = {"rows": 24, "figures": 4, "items": 12, "cells": 24}
@@ -34,8 +35,8 @@ def write_report(
     faults: Iterable[str] = (),
     beside: Beside = Beside(),  # noqa: B008 (frozen)
 ) -> list[Path]:
-    """Writes ``report.html``, ``report.md``, ``tables/*.csv`` and ``figures/*.svg`` below
-    `out` and returns their paths, the page first.
+    """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
+    ``figures/*.svg`` below `out` and returns their paths, the page first.
 
     **Arguments:**
 
@@ -51,17 +52,22 @@ def write_report(
 
 def write_content(found: Content, out: Path) -> list[Path]:
     """Writes the files of a report that is already computed."""
-    texts = {"report.html": to_page(found), "report.md": to_readme(found)}
+    texts: dict[str, str | bytes] = {
+        "report.html": to_page(found),
+        "report.md": to_readme(found),
+    }
     texts |= {
         f"tables/{name}.csv": table.to_csv(index=False)
         for name, table in found.csv.items()
         if len(table) or name in ALWAYS
     }
     texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in found.all_figures}
+    if found.lead_figures:
+        texts[PREVIEW] = to_png(found.lead_figures[0].svg)
     return write_texts(texts, out)
 
 
-def write_texts(texts: Mapping[str, str], out: Path, *, clean: bool = True) -> list[Path]:
+def write_texts(texts: Mapping[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:
     """Writes each text at its path below `out`. With `clean`, figures and tables of an earlier
     report that are not among them are deleted: a stale figure looks like a fresh one."""
     try:
@@ -72,7 +78,7 @@ def write_texts(texts: Mapping[str, str], out: Path, *, clean: bool = True) -> l
         for name, text in texts.items():
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
     except OSError as error:
         raise RecordError(
             f"the report cannot be written ({error.strerror}).",
@@ -84,7 +90,16 @@ def write_texts(texts: Mapping[str, str], out: Path, *, clean: bool = True) -> l
 
 def to_page(found: Content) -> str:
     """The self-contained HTML page."""
-    return environment(html=True).get_template("report.html.j2").render(page=found)
+    return (
+        environment(html=True)
+        .get_template("report.html.j2")
+        .render(
+            page=found,
+            title=found.experiment.title,
+            description=found.answers[0].fast.replace("`", ""),
+            picture=PREVIEW if found.lead_figures else "",
+        )
+    )
 
 
 def to_readme(found: Content) -> str:
@@ -109,7 +124,10 @@ def environment(*, html: bool) -> Environment:
         "spans": spans,
         "shortened": shortened,
         "table": to_html if html else to_markdown,
+        "markdown": to_markdown,
+        "by_spanner": by_spanner,
+        "unbroken": unbroken,
         "drawn": Markup,
     }
-    made.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD}
+    made.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD, "description": "", "picture": ""}
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-WIDTH, ROW = 250, 36
+WIDTH, ROW = 215, 36
 LOG_FROM = 8  # beyond this many times the smallest value, a linear axis hides the small ones
 FROM_ZERO_BELOW = 0.5  # closer values than this are told apart only on an axis not from 0
 SHOWN = ["implementation", "shown"]
@@ -31,10 +31,7 @@ def time_panel(
     `run_values`, both of one group and device; `limits` are the ends of the axis."""
     import altair as alt
 
-    cells = cells[[*SHOWN, *SECONDS]].assign(
-        label=list(map(_time_label, _rows_of(cells))),
-        end=cells["epoch_high"].fillna(cells["epoch_seconds"]),
-    )
+    cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, _rows_of(cells))))
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
     x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~r"), "scale": scale}
@@ -47,9 +44,6 @@ def time_panel(
     mean = base.mark_tick(thickness=3, size=13, opacity=1).encode(
         x=alt.X("epoch_seconds:Q", **x), y=y, color=colour
     )
-    label = base.mark_text(align="left", dx=10).encode(
-        x=alt.X("end:Q", **x), y=y, text="label:N"
-    )  # fmt: skip
     dots = [
         alt.Chart(chosen)
         .mark_point(size=26, filled=filled, strokeWidth=1.3, opacity=0.8, yOffset=9)
@@ -57,7 +51,7 @@ def time_panel(
         for filled, chosen in ((True, runs[~runs["suspect"]]), (False, runs[runs["suspect"]]))
         if len(chosen)
     ]
-    return alt.layer(interval, *dots, mean, label, **_size(cells))
+    return alt.layer(interval, *dots, mean, beside(base, y), **_size(cells))
 
 
 def speedup_panel(
@@ -68,13 +62,12 @@ def speedup_panel(
     import altair as alt
 
     cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
-        label=list(map(_speedup_label, _rows_of(cells))),
-        end=cells["speedup_high"].fillna(cells["speedup"]).fillna(1.0),
+        label=list(map(_speedup_label, _rows_of(cells)))
     )
     low, high = limits
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     ticks = alt.Axis(
-        title="times as fast as the reference", format="~g", values=_ratio_ticks(low, high)
+        title="times as fast as the reference", format="~g", values=ratio_ticks(low, high)
     )
     x: dict[str, Any] = {"axis": ticks, "scale": scale}
     y = _rows(cells)
@@ -90,43 +83,32 @@ def speedup_panel(
     point = base.mark_point(size=70, filled=True, opacity=1).encode(
         x=alt.X("speedup:Q", **x), y=y, color=colour
     )
-    label = base.mark_text(align="left", dx=10).encode(
-        x=alt.X("end:Q", **x), y=y, text="label:N"
-    )  # fmt: skip
-    return alt.layer(one, interval, point, label, **_size(cells))
+    return alt.layer(one, interval, point, beside(base, y), **_size(cells))
+
+
+def beside(base: alt.Chart, y: alt.Y, width: int = WIDTH) -> alt.Chart:
+    """The text of each row, from its `label`, in a column to the right of a plot of this `width`:
+    no gridline runs through it, and the axis is as long as the data need."""
+    import altair as alt
+
+    return base.mark_text(align="left").encode(x=alt.value(width + 12), y=y, text="label:N")
 
 
 def time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
-    """The ends of the axis of seconds for all panels of a group, labels included."""
+    """The ends of the axis of seconds for all panels of a group."""
     low = min(cells[SECONDS].min().min(), runs["seconds"].min())
-    ends = cells["epoch_high"].fillna(cells["epoch_seconds"]).clip(lower=runs["seconds"].min())
-    high = max(ends.max(), runs["seconds"].max())
-    labels = list(zip(ends, map(_time_label, _rows_of(cells)), strict=True))
+    high = max(cells[SECONDS].max().max(), runs["seconds"].max())
     if high > LOG_FROM * low:
-        return low / 1.2, math.exp(_reach(math.log(low / 1.2), labels, math.log, math.log(high)))
-    start = low - 0.1 * max(high - low, 0.02 * high) if low > FROM_ZERO_BELOW * high else 0.0
-    return start, _reach(start, labels, float, high)
+        return low / 1.2, high * 1.2
+    edge = 0.05 * max(high - low, 0.02 * high)
+    return (low - edge if low > FROM_ZERO_BELOW * high else 0.0), high + edge
 
 
 def speedup_limits(cells: pd.DataFrame) -> tuple[float, float]:
-    """The ends of the axis of ratios for all panels of a group, 1 and labels included."""
-    low = min(1.0, cells[SPEEDUP].min().min()) / 1.02
-    ends = cells["speedup_high"].fillna(cells["speedup"]).fillna(1.0)
-    labels = list(zip(ends, map(_speedup_label, _rows_of(cells)), strict=True))
-    high = max(1.0, ends.max()) * 1.02
-    return low, math.exp(_reach(math.log(low), labels, math.log, math.log(high)))
-
-
-def _reach(
-    low: float, labels: list[tuple[float, str]], on_axis: Callable[[float], float], high: float
-) -> float:
-    """Where an axis from `low` must end (in its own scale) for each label to fit beside its
-    end, and at `high` at the least."""
-    needed = [
-        low + (on_axis(end) - low) / (1 - min(0.75, (12 + 6.3 * len(text)) / WIDTH))
-        for end, text in labels
-    ]
-    return max([high, *needed])
+    """The ends of the axis of ratios for all panels of a group, 1 included."""
+    low, high = min(1.0, cells[SPEEDUP].min().min()), max(1.0, cells[SPEEDUP].max().max())
+    edge = max(1.01, (high / low) ** 0.06)
+    return low / edge, high * edge
 
 
 def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
@@ -150,13 +132,18 @@ def _rows_of(cells: pd.DataFrame) -> list[dict[Any, Any]]:
     return cells.to_dict("records")
 
 
-def _ratio_ticks(low: float, high: float) -> list[float]:
-    steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
-    if high / low < 3:
-        steps = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2, 2.5]
-    if high / low < 1.35:
-        steps = [0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3]
-    return [step for step in steps if low / 1.03 <= step <= high * 1.03]
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """At most some six round ratios inside an axis: 1, 2, 5, 10 where it is long, else steps of
+    one width, with 1 among them."""
+    if high / low > 4:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        few = math.log10(high / low) < 2.5
+        steps = [m * 10.0**power for power in powers for m in ((1, 2, 5) if few else (1,))]
+        return [float(f"{step:.1g}") for step in steps if low <= step <= high]
+    wanted = (high - low) / 5
+    width = next(w for w in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if w >= wanted)
+    first, last = math.ceil((low - 1) / width), math.floor((high - 1) / width)
+    return [round(1 + number * width, 6) for number in range(first, last + 1)]
 
 
 def _speedup_label(row: Any) -> str:

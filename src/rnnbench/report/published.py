@@ -45,7 +45,12 @@ def write_published(
     if claims:
         sections = [claims_section(claims_table(claims, rows), ours), *sections]
     page = environment(html=True).get_template("published.html.j2")
-    text = page.render(sections=sections, count=n.counted(len(rows), "published row"))
+    text = page.render(
+        sections=sections,
+        count=n.counted(len(rows), "published row"),
+        title="Published comparisons",
+        description="What is quoted of cuDNN, GPUs and CPUs, from its sources' own numbers.",
+    )
     return write_texts({"published.html": text}, out, clean=False)
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.report.panels import beside, ratio_ticks
+
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-WIDTH, ROW = 250, 30
-DECADES = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000]
-FINE = [0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5]
+WIDTH, ROW = 215, 30
 
 
 def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> alt.TopLevelMixin:
@@ -20,17 +20,16 @@ def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> al
     `low`, `high` (missing: no interval), `text`, `series` (a key of `ink`), in their order."""
     import altair as alt
 
-    rows = rows[["label", "value", "low", "high", "text", "series"]].copy()
-    rows["end"] = rows["high"].astype(float).fillna(rows["value"])
-    low = min(1.0, rows[["value", "low"]].astype(float).min().min()) / 1.1
-    high = max(1.0, rows["end"].max()) * 1.1
-    reach = high * (high / low) ** 0.45  # air for the numbers beside the marks
-    steps = FINE if reach / low < 12 else DECADES
-    axis = alt.Axis(title=title, values=[s for s in steps if low <= s <= reach], format="~g")
-    scale = alt.Scale(type="log", domain=[low, reach], nice=False)
+    rows = rows[["label", "value", "low", "high", "text", "series"]].rename(
+        columns={"label": "place", "text": "label"}
+    )
+    known = rows[["value", "low", "high"]].astype(float)
+    low, high = min(1.0, known.min().min()) / 1.05, max(1.0, known.max().max()) * 1.05
+    axis = alt.Axis(title=title, values=ratio_ticks(low, high), format="~g")
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
     x: dict[str, Any] = {"axis": axis, "scale": scale}
-    order = list(dict.fromkeys(rows["label"]))
-    y = alt.Y("label:N", sort=order, axis=alt.Axis(title=None, labelLimit=150))
+    order = list(dict.fromkeys(rows["place"]))
+    y = alt.Y("place:N", sort=order, axis=alt.Axis(title=None, labelLimit=150))
     colour = alt.Color("series:N", legend=None,
                        scale=alt.Scale(domain=list(ink), range=list(ink.values())))  # fmt: skip
     base = alt.Chart(rows)
@@ -43,7 +42,7 @@ def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> al
         base.mark_point(size=70, filled=True, opacity=1).encode(
             x=alt.X("value:Q", **x), y=y, color=colour
         ),
-        base.mark_text(align="left", dx=9).encode(x=alt.X("end:Q", **x), y=y, text="text:N"),
+        beside(base, y, WIDTH),
         width=WIDTH,
         height=ROW * len(order),
     )

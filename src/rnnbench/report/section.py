@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from rnnbench.report.figure import Figure
 from rnnbench.report.sheet import Sheet
 
+HINTS = {
+    "money": "relative to one place; prices where a list has them",
+    "calls": "inference: seconds of a call, and speed-ups of its own",
+    "builds": "versions side by side",
+    "threads": "scaling with the number of threads",
+    "efficiency": "share of the measured peak of this machine",
+    "ran": "kernels found, certificates, pairs that compute the same",
+    "curves": "loss and accuracy by epoch",
+    "target": "seconds until a validation accuracy is reached",
+    "beside": "other people's numbers for the same models",
+}
+
 
 @dataclass(frozen=True)
 class Section:
@@ -22,6 +34,10 @@ class Section:
     sheets: tuple[Sheet, ...] = ()
     kind: str = ""
     told: bool = False
+
+    @property
+    def hint(self) -> str:
+        return HINTS.get(self.id, "")
 
     def __bool__(self) -> bool:
         return bool(self.told or self.figures or any(sheet.rows for sheet in self.sheets))

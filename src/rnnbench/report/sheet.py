@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 ROWS = 80  # of a table on a page
+NARROW_ROWS = 24  # of a table that a phone gets one device at a time
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,32 @@ def shortened(sheet: Sheet) -> Sheet:
         return sheet
     note = f"The first {ROWS} of {len(sheet.rows):,} rows; all are in the CSV tables."
     return replace(sheet, rows=sheet.rows[:ROWS], notes=(*sheet.notes, note))
+
+
+def by_spanner(sheet: Sheet) -> list[Sheet]:
+    """One sheet for the columns of each spanner, for a screen that has room for one; [] where
+    there are fewer than two, or more rows than a page shows unfolded."""
+    spanners = list(dict.fromkeys(column.spanner for column in sheet.columns))
+    if len(spanners) < 2 or not all(spanners) or len(sheet.rows) > NARROW_ROWS:
+        return []
+    return [_under(sheet, spanner, place) for place, spanner in enumerate(spanners)]
+
+
+def _under(sheet: Sheet, spanner: str, number: int) -> Sheet:
+    places = [at for at, column in enumerate(sheet.columns) if column.spanner == spanner]
+
+    def kept(row: Row) -> Row:
+        links = tuple(row.links[at] for at in places) if row.links else ()
+        return replace(row, cells=tuple(row.cells[at] for at in places), links=links)
+
+    rows = [row for row in map(kept, sheet.rows) if any(cell != NOTHING for cell in row.cells)]
+    return replace(
+        sheet,
+        id=f"{sheet.id}-{number}",
+        title=f"{sheet.title}: {spanner}",
+        columns=tuple(sheet.columns[at] for at in places),
+        rows=tuple(rows),
+    )
 
 
 def to_html(sheet: Sheet) -> Markup:

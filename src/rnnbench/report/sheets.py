@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,19 @@ from rnnbench.tables.unequal import Unequal
 if TYPE_CHECKING:
     import pandas as pd
 
+LINE = 28  # characters of a cell's words
 # A column under each device: label, how a row of the table fills it, set back or not.
 Part = tuple[str, Callable[[Any], str], bool]
 
 
 def time_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
-        ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
-        ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
         ("speed-up", speedup_text, False),
         ("95 %", speedup_words, True),
+        ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
+        ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
     ]
-    return by_device("time", "Seconds per epoch and speed-up", table, parts)
+    return by_device("time", "Speed-up and seconds per epoch", table, parts)
 
 
 def step_sheet(table: pd.DataFrame) -> Sheet:
@@ -43,9 +45,9 @@ def step_sheet(table: pd.DataFrame) -> Sheet:
 def accuracy_sheet(table: pd.DataFrame) -> Sheet:
     parts: list[Part] = [
         ("train", lambda r: marked(n.share(r["acc"]), r), False),
-        ("sd", lambda r: n.spread(r["acc_sd"]), True),
+        ("sd", _spread("acc_sd"), True),
         ("validation", _validation, False),
-        ("sd", lambda r: n.spread(r["val_acc_sd"]), True),
+        ("sd", _spread("val_acc_sd"), True),
     ]
     return by_device("accuracy", "Accuracy at the last epoch", table, parts)
 
@@ -93,6 +95,10 @@ def marked(text: str, row: Any) -> str:
     return f"{text} {n.DAGGER}" if row["suspect"] else text
 
 
+def _spread(name: str) -> Callable[[Any], str]:
+    return lambda row: "one seed" if row["seeds"] < 2 else n.spread(row[name])
+
+
 def _validation(row: Any) -> str:
     text = marked(n.share(row["val_acc"]), row)
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
@@ -107,7 +113,7 @@ def speedup_text(row: Any) -> str:
 
 def speedup_words(row: Any) -> str:
     if isinstance(other := row["unequal"], Unequal):
-        return ",\n".join((n.unequal_span(other), row["difference"]))
+        return ",\n".join((n.unequal_span(other), textwrap.fill(row["difference"], LINE)))
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
     span = n.ratio_span(row["speedup_low"], row["speedup_high"], row["speedup"])

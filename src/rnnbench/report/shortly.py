@@ -186,7 +186,7 @@ def _range(won: pd.DataFrame, base: str) -> str:
     if shown.empty:
         return ""
     low, high = n.ratio(shown.min()), n.ratio(shown.max())
-    return f" ({low if low == high else f'{low} to {high}'} faster than {base})"
+    return f" ({low if low == high else f'{low} to {high}'} as fast as {base})"
 
 
 def _learnt(learning: pd.DataFrame) -> str:

@@ -21,7 +21,7 @@ AXIS = {
     "labelColor": INK, "titleColor": INK, "gridColor": INK, "gridOpacity": 0.14,
     "domain": False, "ticks": False, "labelFontSize": 11.5, "titleFontSize": 11.5,
     "titleFontWeight": "normal", "titleOpacity": 0.75, "labelOpacity": 0.9, "labelPadding": 6,
-    "titleAnchor": "start",
+    "titleAnchor": "start", "labelOverlap": "greedy", "labelSeparation": 8,
 }  # fmt: skip
 CONFIG: dict[str, Any] = {
     "background": None,
@@ -104,6 +104,17 @@ def accessible(svg: str, id: str, title: str) -> str:
     head, rest = svg.split(">", 1)
     name = f'<title id="{id}-title">{html.escape(title)}</title>'
     return f'{head} role="img" aria-labelledby="{id}-title">{name}{rest}'
+
+
+def to_png(svg: str) -> bytes:
+    """The SVG as a picture on white, twice its size."""
+    import vl_convert
+
+    size = re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)
+    assert size is not None
+    paper = '<rect width="{}" height="{}" fill="#fff"/>'.format(*size.groups())
+    drawn = svg.replace("</title>", f"</title>{paper}", 1).replace(INK, "#1f2328")
+    return vl_convert.svg_to_png(drawn, scale=2)
 
 
 def standalone(svg: str) -> str:

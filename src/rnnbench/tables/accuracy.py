@@ -19,10 +19,13 @@ def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
     Columns: the cell; `runs`, `suspect`, `seeds` (how many different ones), `epochs`;
     `not_learning` (bool: its steps apply another gradient than the one that they compute); then
     for `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at the last epoch the mean
-    over runs and, as `…_sd`, the standard deviation over runs (missing for one run).
+    over runs and, as `…_sd`, the standard deviation between seeds, each with the mean of its
+    runs (missing for one seed: repeats of a seed say nothing of what another would give).
     Source: the records' epochs.
     """
-    by_cell = run_values(frame).groupby(CELL, sort=False)
+    values = run_values(frame)
+    by_cell = values.groupby(CELL, sort=False)
+    by_seed = values.groupby([*CELL, "seed"], sort=False)
     table = by_cell.agg(
         runs=("record", "count"),
         suspect=("suspect", "sum"),
@@ -32,5 +35,5 @@ def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
     table["not_learning"] = by_cell["not_learning"].any()
     for measure in MEASURES:
         table[measure] = by_cell[measure].mean()
-        table[f"{measure}_sd"] = by_cell[measure].std()
+        table[f"{measure}_sd"] = by_seed[measure].mean().groupby(CELL, sort=False).std()
     return table.reset_index()
