@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from urllib.parse import quote
-
-import pytest
 
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.track import track
 from tests.factory import make_record
 from tests.tracking.conftest import lay_down
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
 PATIENCE = 60_000
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
-        yield browser
-        browser.close()
 
 
 def test_the_runs_are_listed_and_found_by_their_axes(browser, server, tmp_path, monkeypatch):

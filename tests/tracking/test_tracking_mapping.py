@@ -33,9 +33,15 @@ def test_params_and_tags_keep_to_the_lengths_of_mlflow():
 def test_tags_hold_verdict_machine_versions_and_dataset():
     tags = mapping.tags(make_record(verdict="void"))
     assert tags["rnnbench.verdict"] == "void" and tags["rnnbench.reasons"] == "loss_not_finite"
-    assert tags["environment.tensorflow"] == "2.21.0" and tags["hardware.cores"] == "2"
+    assert tags["environment.tensorflow"] == "2.21.0" and "hardware.cores" not in tags
     assert tags["dataset.md5"] == DIGITS_MD5 and "void" in tags["mlflow.note.content"]
     assert "rnnbench.alias" not in tags and "environment.packages" not in tags
+
+
+def test_the_facts_that_are_no_tags_are_all_kept():
+    facts = mapping.facts(make_record())
+    assert facts["hardware"]["cores"] == 2 and "packages" not in facts["environment"]
+    assert not any(map(numbers.is_number, facts["measured"].values()))
 
 
 def test_tags_name_the_round_and_who_is_only_a_companion():

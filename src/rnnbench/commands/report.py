@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
-from rnnbench.tables.unequal import MARK
 from rnnworker import machine
 
 if TYPE_CHECKING:
     from rnnbench.report.beside import Beside
+    from rnnbench.report.content import Content
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,10 +41,13 @@ def _report(options: argparse.Namespace) -> None:
 
     folders = folders_of(options)
     planned: list[str] = []
+    runs: list[dict[str, Any]] = []
     there: list[Path] = []
     missing: list[str] = []
     for folder in folders:
-        names = [str(run["name"]) for run in read_plan(folder / "plan.jsonl")]
+        lines = read_plan(folder / "plan.jsonl")
+        names = [str(run["name"]) for run in lines]
+        runs += lines
         found_here = [path for name in names if (path := folder / f"{name}.json").is_file()]
         planned += names
         there += found_here
@@ -72,10 +75,9 @@ def _report(options: argparse.Namespace) -> None:
         records, experiment, skipped, missing, map(str, faults), beside, _unneeded(there)
     )
     out = options.out or Path("reports") / options.experiment
-    marked = bool(found.unequal_runs) or _has_marks(out)
     page = write_content(found, out)[0]
-    if marked and beside.mlflow:
-        _mark(options.experiment, found.unequal_runs)
+    if beside.mlflow and options.out is None:
+        _tell(found, runs, out)
     (out / CARD).write_text(card(found), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
@@ -88,18 +90,26 @@ def _report(options: argparse.Namespace) -> None:
     print(page)
 
 
-def _has_marks(out: Path) -> bool:
-    """Whether an earlier report there has marked runs, whose marks may have to go."""
-    earlier = out / "tables" / "time.csv"
-    return earlier.is_file() and MARK in earlier.read_text(encoding="utf-8", errors="replace")
+def _tell(found: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """The report into MLflow. A store that is away makes no report fail."""
+    from rnnbench.tracking.address import is_server, redacted, tracking_uri
+    from rnnbench.tracking.overview import Overview, differing, labels_of, tell
 
-
-def _mark(experiment: str, texts: Mapping[str, str]) -> None:
-    """The marked ratios into MLflow. A store that is away makes no report fail."""
-    from rnnbench.tracking.unequal import mark_unequal
-
+    experiment = found.experiment
+    answers = "\n\n".join(map(str, [*found.answers, *found.advice]))
+    overview = Overview(
+        experiment.name,
+        "\n\n".join(filter(None, (f"# {experiment.title}", answers, experiment.about))),
+        differing(planned),
+        found.speedups,
+        found.unequal_runs,
+        labels_of(planned),
+        out,
+    )
     try:
-        mark_unequal(Path(), experiment, texts)
+        address, uri = tell(Path(), overview), tracking_uri(Path())
+        if address and is_server(uri):
+            print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
     except RnnbenchError as error:
         print(f"rnnbench report: {error}", file=sys.stderr)
 

@@ -58,7 +58,7 @@ from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
-from rnnbench.tables.unequal import unequal_runs
+from rnnbench.tables.unequal import run_speedups, unequal_runs
 from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Content:
     `last`: start of the latest run. `answer_sheets`: in the place of too many answers, one by one.
     `cells` are where the numbers of the tables lead; `whole` says that their raw epochs stand on
     the page. `panels`: how many places (group and device) are drawn, 0 where all are.
-    `unequal_runs`: record key → the marked ratio of
+    `speedups` and `unequal_runs`: record key → the speed-up, or the marked ratio, of
     its cell. `csv` holds the tables as data, by file name."""
 
     experiment: Experiment
@@ -117,6 +117,7 @@ class Content:
     rerun: str
     csv: dict[str, pd.DataFrame]
     unequal_runs: dict[str, str]
+    speedups: dict[str, float]
 
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
@@ -269,6 +270,7 @@ def content(
             "efficiency": reached, "calls": called,
         },
         unequal_runs=unequal_runs(frame, speed, _words(reference)),
+        speedups=run_speedups(frame, speed),
     )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rnnbench.tables.certificates import ANOTHER_FUNCTION
 from rnnbench.tables.reference import key_of
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MARK = "≠"
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,19 @@ def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) 
         for row in time_table.to_dict("records")
         if isinstance(row["unequal"], Unequal)
     }
+    return _by_run(frame, cells)
+
+
+def run_speedups(frame: pd.DataFrame, time_table: pd.DataFrame) -> dict[str, float]:
+    """Record key → the speed-up of its cell in the `time_table`, of each run of the tidy `frame`
+    that has one."""
+    table = time_table[time_table["speedup"].notna()]
+    return _by_run(frame, {key_of(row): row["speedup"] for row in table.to_dict("records")})
+
+
+def _by_run(frame: pd.DataFrame, cells: Mapping[Any, Found]) -> dict[str, Found]:
     if not cells:
         return {}
     runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
-    found = {row["record"]: cells.get(key_of(row)) for row in runs.to_dict("records")}
-    return {record: text for record, text in found.items() if text}
+    found = ((row["record"], cells.get(key_of(row))) for row in runs.to_dict("records"))
+    return {record: value for record, value in found if value is not None}

@@ -27,6 +27,9 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 
+# MLflow 3 opens an experiment of unknown kind as one of generative AI, whose runs are evaluations.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+
 
 @contextmanager
 def connected(root: Path) -> Iterator[MlflowClient]:
@@ -55,7 +58,7 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
     if found is None:
         location = str(root.resolve() / "mlruns" / name) if _is_own(root) else None
         try:
-            return str(client.create_experiment(name, artifact_location=location))
+            return str(client.create_experiment(name, location, KIND))
         except Exception:  # another process may have been faster
             found = client.get_experiment_by_name(name)
             if found is None:

@@ -17,6 +17,13 @@ RECORD, COMPLETE, MACHINE, STARTED = (
     "rnnbench.machine",
     "rnnbench.started",
 )
+# Of the facts, those that one filters by; the others are in ``facts.json``.
+FEW = (
+    *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
+    *("environment.tensorflow", "environment.torch", "environment.jax", "environment.keras"),
+    *("measured.kernel.found", "measured.kernel.why_not_cudnn", "measured.precision.policy"),
+    "measured.revision",
+)
 # Words about a choice, or how long to wait for it: no hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
 
@@ -58,18 +65,20 @@ def tags(record: Record) -> dict[str, str]:
         "dataset.md5": record.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }
-    measured = {key: value for key, value in record.measured.items() if not is_number(value)}
-    environment = {k: v for k, v in record.environment.items() if k != "packages"}
-    for group, facts in [
-        ("hardware", record.hardware),
-        ("environment", environment),
-        ("measured", measured),
-    ]:
-        found.update((f"{group}.{key}", value) for key, value in _flat(facts))
+    found.update((key, value) for key, value in _flat(facts(record)) if key in FEW)
     return {
         mlflow_key(key): shortened(_text(value), TAG_LENGTH)
         for key, value in found.items()
         if value not in (None, "")
+    }
+
+
+def facts(record: Record) -> dict[str, Any]:
+    """Hardware, environment (without its packages) and what was measured but is no number."""
+    return {
+        "hardware": record.hardware,
+        "environment": {k: v for k, v in record.environment.items() if k != "packages"},
+        "measured": {k: v for k, v in record.measured.items() if not is_number(v)},
     }
 
 

@@ -154,8 +154,8 @@ def _log_dataset(client: MlflowClient, run_id: str, record: Record) -> None:
 
 
 def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) -> None:
-    """``record.json``, ``config.json``, ``packages.txt``, and the run's log and events where
-    they lie beside the record."""
+    """``record.json``, ``config.json``, ``facts.json``, ``packages.txt``, and the run's log and
+    events where they lie beside the record."""
     beside = {"record.json": file}
     beside["run.log"] = file.with_suffix(".log")
     beside["events.jsonl"] = file.with_suffix(".events.jsonl")
@@ -165,6 +165,7 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
             if source.is_file():
                 (folder / target).symlink_to(source.resolve())
         (folder / "config.json").write_text(json.dumps(record.config, indent=1, default=str))
+        (folder / "facts.json").write_text(json.dumps(mapping.facts(record), indent=1, default=str))
         packages = record.environment.get("packages") or ()
         (folder / "packages.txt").write_text("".join(f"{package}\n" for package in packages))
         client.log_artifacts(run_id, name)

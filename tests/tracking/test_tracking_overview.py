@@ -1,0 +1,130 @@
+"""What a report tells MLflow: note, view, speed-ups, marks, its own page; in a real browser too."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from rnnbench.commands.report import main as report
+from rnnbench.records.store import write_json
+from rnnbench.tracking.client import connected
+from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing, labels_of, view
+from rnnbench.tracking.track import track
+from tests.factory import make_record
+from tests.tracking.conftest import lay_down
+
+FOUND = {"status": "certified", "why": None, "applied": {}}
+CERTIFICATE = {
+    "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
+    "tolerance": {"gradients": 1e-4}, "implementations": {"keras": FOUND, "unrolled": FOUND},
+    "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Two tracked implementations, of which the certificate says that they are not equal."""
+    monkeypatch.chdir(tmp_path)
+    levels = {"keras": 0.5, "unrolled": 0.4}
+    records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
+    runs = track([lay_down(tmp_path, record) for record in records], tmp_path)
+    folder = tmp_path / "results/site/quick"
+    (folder / "plan.jsonl").write_text(
+        "".join(
+            json.dumps({"name": one.name, "choices": dict(one.choices), "overrides": {}}) + "\n"
+            for one in records
+        )
+    )
+    facts = {"name": "quick", "title": "Which one?", "about": "", "reference": {"rnn": "keras"}}
+    write_json(folder / "experiment.json", {**facts, "skipped": []})
+    ids = {r.name: {"run_id": runs[r.key], "record": r.key} for r in records}
+    write_json(folder / "tracked/0.json", ids)
+    return folder
+
+
+def tags(root):
+    with connected(root) as client:
+        place = client.get_experiment_by_name("quick")
+        found = client.search_runs([place.experiment_id])
+        return {
+            run.data.params["rnn"]: run.data.tags.get(UNEQUAL)
+            for run in found
+            if REPORT not in run.data.tags
+        }
+
+
+def test_a_ratio_of_two_functions_is_a_marked_tag_until_it_is_one_no_more(project, tmp_path):
+    file = project / "certificates/digits_rnn-lstm-current.json"
+    write_json(file, CERTIFICATE)
+    assert report(["quick"]) == 0
+    found = tags(tmp_path)
+    assert found["keras"] is None
+    assert found["unrolled"].startswith("≠1.2500 against keras: keras and unrolled: gradients")
+    file.unlink()
+    assert report(["quick"]) == 0
+    assert tags(tmp_path) == {"keras": None, "unrolled": None}
+
+
+def test_a_store_that_is_away_makes_no_report_fail(project, tmp_path, monkeypatch, capsys):
+    write_json(project / "certificates/digits_rnn-lstm-current.json", CERTIFICATE)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert report(["quick"]) == 0
+    assert "127.0.0.1:9" in capsys.readouterr().err
+    assert "≠1.2500" in (tmp_path / "reports/quick/tables/time.csv").read_text()
+
+
+def test_the_report_is_told(project, tmp_path):
+    with connected(tmp_path) as client:
+        place = client.get_experiment_by_name("quick").experiment_id
+        mine = next(
+            run for run in client.search_runs([place]) if run.data.params["rnn"] == "unrolled"
+        )
+        client.set_tag(mine.info.run_id, "mlflow.runName", "mine")
+        for _ in range(2):  # a second report adds no second run
+            assert report(["quick"]) == 0
+            tags = client.get_experiment(place).tags
+            found = {run.info.run_name: run for run in client.search_runs([place])}
+            assert set(found) == {"keras", "mine", "report"}
+        assert tags["mlflow.experimentKind"] == "custom_model_development"
+        assert "Which one?" in tags["mlflow.note.content"]
+        assert "`unrolled` trained digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
+        assert found["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
+        assert found["keras"].data.metrics[SPEEDUP] == 1
+        kept = {one.path for one in client.list_artifacts(found["report"].info.run_id)}
+        assert {"report.html", "report.md", "figures", "tables"} <= kept
+
+
+def test_what_differs_names_a_run():
+    runs = [
+        {"name": f"{rnn}-{repeat}", "choices": {"rnn": rnn, "device": "cpu_1"}, "seed": 0,
+         "overrides": {"model.units": units}, "repeat": repeat}
+        for rnn, units in (("keras", 4), ("block", 8))
+        for repeat in range(2)
+    ]  # fmt: skip
+    assert differing(runs) == ["rnn", "model.units", "repeat"]
+    assert labels_of(runs)["block-1"] == "block · model.units=8 · r1"
+    assert labels_of(runs[:1]) == {"keras-0": "keras-0"}
+
+
+def test_the_view_is_what_mlflow_shows(browser, server, project, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    records = [make_record(experiment="viewed", rnn=rnn) for rnn in ("keras", "block")]
+    track([lay_down(tmp_path, record) for record in records], tmp_path)
+    folder = tmp_path / "results/site/viewed"
+    for name in ("plan.jsonl", "experiment.json", "tracked/0.json"):
+        text = (project / name).read_text().replace("quick", "viewed").replace("unrolled", "block")
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    assert report(["viewed"]) == 0
+    (address,) = re.findall(r"^MLflow: (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    page.set_default_timeout(60_000)
+    page.goto(address)
+    for column in ("rnn", "speedup", "median_epoch_seconds", "rnnbench.verdict"):
+        page.get_by_role("columnheader", name=column).first.wait_for()
+    assert page.get_by_text("Evaluation runs").count() == 0
+    page.close()
+    assert view(["rnn"])["selectedColumns"][0] == "params.`rnn`"
