@@ -33,8 +33,8 @@ def main(folder, arguments):
     certificates = {} if options.no_certificates else _planned(folder, "certificates")
     probes = {} if options.no_probes else _planned(folder, "probes")
     left, ran = 0, {}
-    here = session.here
-    here.look(run["config"] for run in runs if not session.done(run["name"], run["digest"]))
+    machine = session.machine
+    machine.look(run["config"] for run in runs if not session.done(run["name"], run["digest"]))
     labels = {
         run["name"]: "[{}/{}] {}".format(place + 1, len(runs), run["name"])
         for place, run in enumerate(runs)
@@ -43,10 +43,10 @@ def main(folder, arguments):
         # Every cell of a block has been seen once: a probe explains them, and is not worth more.
         if place and run["block"] != runs[place - 1]["block"]:
             session.make("probes", ran.values())
-        why, done = here.obstacle(run["config"]), session.done(run["name"], run["digest"])
+        why, done = machine.obstacle(run["config"]), session.done(run["name"], run["digest"])
         if why and not done:
             session.skip(run["name"], why)
-            if run["config"]["build"]["name"] not in here.unfit:
+            if run["config"]["build"]["name"] not in machine.unfit:
                 print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
         together, companion = ([run], None) if done else session.together(run, runs)
@@ -71,7 +71,7 @@ def main(folder, arguments):
     for count, what in ((left, "runs"), (len(session.unmade), "certificates and probes")):
         if count:
             print("{} {} are left: start it again.".format(count, what))
-    if here.lacking or here.unfit:
+    if machine.lacking or machine.unfit:
         return LACKING
     return LEFT if left or session.unmade else 0
 

@@ -9,7 +9,7 @@ import tarfile
 import time
 
 from rnnworker import affinity, cards, certifying, rounds
-from rnnworker.bundle_here import Here
+from rnnworker.bundle_machine import Machine
 from rnnworker.bundle_process import member, read, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
@@ -29,7 +29,7 @@ class Session:
         os.makedirs(self.out, exist_ok=True)
         self.deadline = time.monotonic() + options.limit if options.limit else None
         about = read(os.path.join(folder, "bundle.json"))
-        self.here = Here(folder, about["packages"], options)
+        self.machine = Machine(folder, about["packages"], options)
         # The user's own Python files: their paths where the bundle was made → here.
         self.own = {path: os.path.join(folder, name) for path, name in about["own"].items()}
         self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
@@ -75,13 +75,13 @@ class Session:
             for other in runs
             if other.get("round") == run["round"]
             and rounds.takes_turns(other["config"])
-            and not self.here.obstacle(other["config"])
+            and not self.machine.obstacle(other["config"])
         ]
         missing = [other for other in able if not self.done(other["name"], other["digest"])]
         base = rounds.reference_of(able, self.reference)
         companion = base if base not in missing else None
         beside = [companion] if companion else []
-        room = self.here.room(run["config"]) - len(beside)
+        room = self.machine.room(run["config"]) - len(beside)
         # Who does not fit is measured later, with the reference as a companion.
         first = sorted(missing, key=lambda other: (other is not base, other is not run))[:room]
         found = [other for other in missing if other in first]
@@ -104,7 +104,7 @@ class Session:
             name, words = os.path.join(kind, one["key"]), None
             if name in self.settled:
                 continue
-            if self.done(name, one["digest"]) or self.here.obstacle(one["config"]):
+            if self.done(name, one["digest"]) or self.machine.obstacle(one["config"]):
                 self.settled.add(name)
                 continue
             if self.fits([one], name):
@@ -150,7 +150,7 @@ class Session:
         place = self._place(name, started)
         outcome = self._workers([(name, place, job)], {name: limits})[name]
         for number, other in enumerate(on_other_devices(planned), 1):
-            if outcome is None or self.here.obstacle(other["config"]):
+            if outcome is None or self.machine.obstacle(other["config"]):
                 continue
             elsewhere = os.path.join(place, str(number))
             os.makedirs(elsewhere)
@@ -184,7 +184,7 @@ class Session:
             digest=planned["digest"],
             started=started,
             finished=self._now(),
-            hardware=self.here.hardware,
+            hardware=self.machine.hardware,
             seconds=took,
         )
         write(os.path.join(place, "outcome.json"), outcome)
@@ -193,7 +193,7 @@ class Session:
         if error and outcome["phase"] == "import" and not _kind(name):
             why = "{} cannot import its framework ({}); mend that there"
             build = planned["config"]["build"]
-            self.here.refuse(build, why.format(self.here.python_of(build), error))
+            self.machine.refuse(build, why.format(self.machine.python_of(build), error))
         words = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
         return "{}, in phase {}: {}".format(words, outcome["phase"], error) if error else words
 
@@ -203,19 +203,19 @@ class Session:
         started, threads = [], {}
         for number, (name, place, job) in enumerate(asked):
             config = job["config"]
-            card, cores = self.here.card(config), self.here.cores(config)
+            card, cores = self.machine.card(config), self.machine.cores(config)
             dataset = (config.get("dataset") or {}).get("path")
             path = os.path.join(self.folder, dataset) if dataset else None
             job = dict(moved(job, self.own), threads=len(cores), cores=list(cores), dataset=path)
             job["card"], job["nvml"] = card, os.path.join(self.folder, "pynvml.py")
-            job["start_cores"] = list(affinity.start_cores(self.here.topology, cores, number))
+            job["start_cores"] = list(affinity.start_cores(self.machine.topology, cores, number))
             job["parent"] = os.getpid()
             job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
             file = os.path.join(place, "job.json")
             write(file, job)
             build, threads[name] = config["build"], len(cores)
-            command = [self.here.python_of(build), os.path.join(self.folder, "rnnworker"), file]
-            environment = self.here.environment(build, len(cores))
+            command = [self.machine.python_of(build), os.path.join(self.folder, "rnnworker"), file]
+            environment = self.machine.environment(build, len(cores))
             environment.update(cards.variables(card))
             forks = "mode" not in job and rounds.may_fork(config)
             started.append(member(name, command, environment, place, limits[name] or {}, forks))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rnnworker import bundle_here, bundle_session
+from rnnworker import bundle_machine, bundle_session
 from rnnworker.bundle_session import Session
 from tests.worker.test_worker_cards import SLICED, TWO
 
@@ -27,7 +27,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "experiment.json").write_text("{}")
 
     def on(gpus: list[dict]) -> Session:
-        monkeypatch.setattr(bundle_here.machine, "fingerprint", lambda: {"gpus": gpus})
+        monkeypatch.setattr(bundle_machine.machine, "fingerprint", lambda: {"gpus": gpus})
         return Session(str(tmp_path), SimpleNamespace(out=None, limit=None, python=[], parts=[]))
 
     return on
@@ -35,16 +35,16 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_run_for_another_card_is_skipped(session) -> None:
     there = session(TWO)
-    assert there.here.obstacle(config("H100")) is None
-    assert there.here.obstacle(config(None)) is None
-    told = there.here.obstacle(config("H200"))
+    assert there.machine.obstacle(config("H100")) is None
+    assert there.machine.obstacle(config(None)) is None
+    told = there.machine.obstacle(config("H200"))
     assert told == "no H200 on this machine, which has NVIDIA H100 PCIe, NVIDIA H100 80GB HBM3"
-    told = there.here.obstacle(config("H100", CUDA_VISIBLE_DEVICES="0"))
+    told = there.machine.obstacle(config("H100", CUDA_VISIBLE_DEVICES="0"))
     assert told == "no H100 on this machine, which has NVIDIA H100 PCIe"
-    told = there.here.obstacle(config(None, CUDA_VISIBLE_DEVICES=""))
+    told = there.machine.obstacle(config(None, CUDA_VISIBLE_DEVICES=""))
     assert told == "no card on this machine, which has none that may be seen (CUDA_VISIBLE_DEVICES)"
-    assert session([]).here.obstacle(config(None)) == "no NVIDIA GPU on this machine"
-    assert session(SLICED).here.obstacle(config("A100 SXM4")) is None
+    assert session([]).machine.obstacle(config(None)) == "no NVIDIA GPU on this machine"
+    assert session(SLICED).machine.obstacle(config("A100 SXM4")) is None
 
 
 def test_a_worker_sees_the_card_of_its_run_alone(session, monkeypatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rnnworker import affinity, cards, carried, machine, rounds
 from rnnworker.bundle_process import environment_of, lack
 
 
-class Here:
+class Machine:
     """This machine: its processors, cards and packages, and the Python of each build."""
 
     def __init__(self, folder, packages, options):
