@@ -108,5 +108,6 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker.members",
         "rnnworker.options",
         "rnnworker.precision",
+        "rnnworker.recurrent",
         "rnnworker.rounds",
     }
