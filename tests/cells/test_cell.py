@@ -45,5 +45,5 @@ def test_values_are_safe_in_file_names(value: object, text: str) -> None:
 
 
 def test_a_name_longer_than_200_characters_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"more than 200.*Remedy: put long values"):
+    with pytest.raises(ConfigError, match=r"more than 200.*Fix: put long values"):
         name_of(CHOICES, {"model.x": "y" * 200}, 0, 0, None)

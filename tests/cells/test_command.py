@@ -39,7 +39,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["experiment=quikc"], "conf/experiment: experiment 'quikc' is unknown"),
         (["rnn=kears"], "command line: rnn=kears is not a choice"),
         (["--conf", "/nowhere"], "--conf /nowhere: is not a folder"),
-        (["experiment=quick", "experiment=quick"], "named twice"),
+        (["experiment=quick", "experiment=quick"], "names two experiments"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

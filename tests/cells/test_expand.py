@@ -15,9 +15,9 @@ from rnnbench.errors import ConfigError
 Ask = Callable[..., Experiment]
 
 
-def test_quick_is_24_cells_of_plain_data(conf: list[Path]) -> None:
+def test_quick_is_cells_of_plain_data(conf: list[Path]) -> None:
     cells = expand(load_experiment("quick", conf), conf)
-    assert len(cells) == 24
+    assert len(cells) == 2 * 4 * 5  # of up to five repeats
     assert cells[0].name == "digits_rnn-lstm-keras-cpu_1-current-s0-r0"
     assert all(cell.skip is None for cell in cells)
     assert json.loads(json.dumps(cells[0].config)) == cells[0].config
@@ -87,7 +87,7 @@ def test_a_model_is_two_files_anywhere(ask: Ask, conf: list[Path], tmp_path: Pat
         "defaults: [digits_rnn, override /dataset@_global_.dataset: file, _self_]\n"
         "function: mine.py:build\ndata: {prepare: ./mine.py:prepare}\nunits: 3\n"
     )
-    (home / "mine.py").write_text("")
+    (home / "mine.py").write_text("def build(): ...\ndef prepare(): ...\n")
     (cell,) = expand(ask(f'model="{home}/my model.yaml" dataset.path=x.npz'), conf)
     model = cell.config["model"]
     assert cell.name == "my_model-lstm-keras-cpu_1-current-pathx.npz-s0-r0"
@@ -101,7 +101,7 @@ def test_a_model_in_a_folder_of_ones_own(ask: Ask, conf: list[Path], extra: Path
     (extra / "model" / "mlp.yaml").write_text(
         "defaults: [digits_rnn, _self_]\nrecurrent: false\nfunction: mlp.py:build\n"
     )
-    (extra / "model" / "mlp.py").write_text("")
+    (extra / "model" / "mlp.py").write_text("def build(): ...\n")
     keras, none = expand(ask("model=mlp rnn=keras,none"), conf)
     assert keras.skip == "this model has no recurrent layer: it takes rnn=none"
     assert none.skip is None

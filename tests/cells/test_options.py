@@ -20,7 +20,7 @@ RELU = " +rnn.options.activation=relu"
             "rnn=keras,block" + RELU,
             r"mine_to_ask.yaml, grid .*, cell digits_rnn-lstm-block-cpu_1-current-activationrelu"
             r"-s0-r0: rnn=block does not honour rnn.options.activation; it honours no options. "
-            r"Remedy: give rnn=block a grid without activation",
+            r"Fix: give rnn=block a grid without activation",
         ),
         (
             "rnn=keras +rnn.options.activaton=relu",
@@ -34,7 +34,7 @@ RELU = " +rnn.options.activation=relu"
         ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write rnn.options="),
         (
             "rnn=keras +rnn.activation=relu",
-            "nothing reads rnn.activation. Remedy: write .rnn.options.activation=VALUE",
+            "nothing reads rnn.activation. Fix: write .rnn.options.activation=VALUE",
         ),
         ("rnn=keras +rnn.opions.activation=relu", "nothing reads rnn.opions.* mean options"),
     ],

@@ -46,7 +46,7 @@ LIBRARY = Library(
             **NEEDED.get(group, {}),
             "name": choice,
             "units": 64,
-            "optimizer": {"learning_rate": 0.001},
+            "optimizer": {"name": "adam", "learning_rate": 0.001},
         }
         for group, choices in CHOICES.items()
         for choice in choices

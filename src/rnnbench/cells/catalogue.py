@@ -48,7 +48,7 @@ def file_of(conf: Sequence[Path], group: str, choice: str, where: str, folder: P
         f"{group}={choice} is not a choice.",
         where=where,
         remedy=f"{suggestion(choice, known)}the choices of {group} are "
-        f"{', '.join(known) or 'none'}.",
+        f"{', '.join(known) or 'none'}; another is declared in conf/{group}/{choice}.yaml.",
     )
 
 
@@ -65,8 +65,8 @@ def _named_file(known: dict[str, Path], group: str, path: Path, where: str) -> P
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """``did you mean X? `` or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    """``did you mean X? `` where one is near, else nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
     return f"did you mean {near[0]}? " if near else ""
 
 

@@ -14,6 +14,7 @@ from rnnbench.cells.dotted import MISSING
 from rnnbench.cells.experiment import Experiment
 from rnnbench.cells.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, absolute_function
 from rnnbench.cells.grid import Setting, combinations, parse_overrides
+from rnnbench.cells.model import check_function, check_model, check_optimizer
 from rnnbench.cells.options import check_options
 from rnnbench.cells.override import Change, apply_changes
 from rnnbench.cells.own import check_implementation, check_rnn
@@ -56,6 +57,8 @@ def expand(
     for (group, choice), file in library.files.items():
         if group == "rnn":
             check_rnn(library.sections[group, choice], shown(file), list(cells))
+        if group == "model":
+            check_model(library.sections[group, choice], shown(file))
     check_reference(experiment, own, library.defaults, library.model)
     return cells_of(grids, library, obstacles)
 
@@ -139,6 +142,8 @@ def _cell(
     if MISSING in text:
         check_complete(config, where)
     check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
+    if any(key.startswith("model.optimizer") for key in combination):
+        check_optimizer(config["model"]["optimizer"], where)
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
     name = name_of(shown, overrides, seed, repeat, alias)
     impossible = unmet(config) or unmet_precision(config)
@@ -176,6 +181,8 @@ def _change(
         value = str(value)
     if key in FUNCTIONS:
         value = absolute_function(value, library.files["model", model].parent, setting.where)
+        if value is not None:
+            check_function(key, value, setting.where)
     if key == IMPLEMENTATION:
         value = absolute_file(value, library.files["rnn", rnn].parent, setting.where)
         check_implementation(value, setting.where)

@@ -20,6 +20,7 @@ from rnnworker.options import PREFIX
 
 KEYS = ("title", "about", "grids", "reference", "order", "order_seed", "probe", "repeats")
 ORDERS = ("blocks", "worth")
+DEFAULT_EXPERIMENT = "quick"
 
 
 @dataclass(frozen=True)

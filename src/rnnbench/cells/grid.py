@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +91,7 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
         override = OverridesParser.create().parse_override(text)
     except HydraException as error:
         raise ConfigError(
-            f"{text!r} is not an override: {str(error).splitlines()[0]}",
+            f"{text!r} is not an override{_at_fault(str(error))}.",
             where=where,
             remedy="write key=value or key=value,value without blanks around '=' and ','; "
             "a text with a blank or a comma stands in quotes.",
@@ -111,6 +112,15 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
             remedy="widen the pattern or the range.",
         )
     return Setting(override.key_or_group, MODES[override.type], values, where)
+
+
+def _at_fault(message: str) -> str:
+    """Where the parser stopped, without its list of tokens."""
+    found = re.search(r"at input '(.*?)'|input '(.*?)' expecting|missing (\S+) at", message)
+    if found is None:
+        return ""
+    rest = next(filter(None, found.groups()), "")
+    return " (it ends too early)" if rest in ("", "<EOF>") else f" (wrong from {rest!r})"
 
 
 def _values(

@@ -91,7 +91,7 @@ def _check_file(file: Path) -> None:
         raise ConfigError(
             f"cannot be read as Python: {error}.", where=str(file), remedy="correct it."
         ) from None
-    bound = _bound(tree.body)
+    bound = bound_names(tree.body)
     for name, count in FUNCTIONS.items():
         if name not in bound and "*" not in bound:
             raise ConfigError(
@@ -108,13 +108,13 @@ def _check_file(file: Path) -> None:
             )
 
 
-def _bound(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+def bound_names(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
     """Name → the statement that binds it at the top of a file; ``*`` where a module gives more."""
     found: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.If | ast.Try):
-            found |= _bound([*node.body, *node.orelse])
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found |= bound_names([*node.body, *node.orelse])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found[node.name] = node
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {alias.asname or alias.name: node for alias in node.names}
