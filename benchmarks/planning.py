@@ -69,7 +69,7 @@ def dry(folder: Path, count: int, times: int, members: int) -> None:
     ours = Command([*project.command("-n", experiment="many")], project.folder)
     others = [Command(theirs, folder / name) for name in ("trivial", "same")]
     row("`snakemake -n`", count, [ours, *others], project, times)
-    cells = [sys.executable, "-m", "rnnbench", "cells", "experiment=many", "--conf", "own"]
+    cells = [sys.executable, "-m", "rnnbench", "cells", "many", "--conf", "own"]
     row("`rnnbench cells`", count, [Command(cells, project.folder)], project, times)
 
 

@@ -11,32 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from rnnbench.errors import RnnbenchError
+from rnnbench.commands import COMMANDS
+from rnnbench.errors import RnnbenchError, say
 from rnnbench.intervals import noted
 
-COMMANDS = {
-    "cells": "print an experiment's cells: name, choices, run or skip, why",
-    "plan": "how many runs, how long, how much disk, how many repeats are enough",
-    "dataset": "provide or check datasets in data/",
-    "convert": "write a dataset of your own without pickles",
-    "environment": "make the environment of a locked build (Snakemake calls this)",
-    "lock": "resolve the builds' packages to lock files with hashes",
-    "certify": "compare a model's implementations (Snakemake calls this)",
-    "probe": "measure what a device can do in a build (Snakemake calls this)",
-    "round": "measure the runs of a round, in turns (Snakemake calls this)",
-    "retry": "measure chosen runs again at the next snakemake",
-    "track": "log records to MLflow (Snakemake calls this)",
-    "export": "write an experiment's records to one file, for another machine",
-    "import": "take over what another machine exported, or what a bundle left",
-    "pull": "take over the records that the MLflow server has",
-    "bundle": "write a folder that measures an experiment with Python alone",
-    "report": "write an experiment's report from its records",
-    "compare": "compare any two cells, builds, devices or machines in the terminal",
-    "show": "show one run in the terminal",
-    "published": "make a page of the published comparisons",
-    "publish": "add a published result of your own",
-    "gc": "remove environments and leftovers that nothing refers to (asks first)",
-}
 INTERRUPTED = 130
 
 
@@ -51,16 +29,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.environ.get("RNNBENCH_LOG"):
         sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
     if command not in COMMANDS:
-        _say(f"there is no command {command!r}. Remedy: one of {', '.join(COMMANDS)}.")
+        say(f"there is no command {command!r}. Fix: one of {', '.join(COMMANDS)}.")
         return 2
     try:
         with noted(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
             return _module(command).main(rest)
     except RnnbenchError as error:
-        _say(str(error))
+        say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; the same command continues.")
+        say("interrupted; the same command continues.")
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -95,7 +73,3 @@ def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {words}" for name, words in COMMANDS.items()]
     return "\n".join(["usage: rnnbench COMMAND …  (rnnbench COMMAND --help)", "", *lines])
-
-
-def _say(text: str) -> None:
-    print(f"rnnbench: {text}", file=sys.stderr)

@@ -48,7 +48,7 @@ def closing(plan: Plan, root: Path, results: str) -> Closing:
         if isinstance(data, dict) and data.get("verdict") == "void":
             why, remedy = _void_reason(root / results, data)
             whys[why] += 1
-            void.append(f"{run.name} is void: {why}. Remedy: {remedy}")
+            void.append(f"{run.name} is void: {why}. Fix: {remedy}")
     failures = [line for log in logs.values() for line in _last_word(log)]
     all_void = bool(void) and len(void) + unneeded == len(plan.runs)
     lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
@@ -58,7 +58,7 @@ def closing(plan: Plan, root: Path, results: str) -> Closing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
             f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
-            "Remedy: the same command measures them, and them only."
+            "Fix: the same command measures them, and them only."
         )
     if void:
         lines.append(_void_in_all(plan, len(void), whys, all_void))
@@ -85,7 +85,7 @@ def _void_in_all(plan: Plan, void: int, whys: Counter[str], all_void: bool) -> s
         words = f"{which} void, so there is no number (exit code {ALL_VOID})"
     often = "" if times == void else f" ({times} of them)"
     return (
-        f"{words}: {why}{often}. Remedy: mend that, say `rnnbench retry {plan.experiment.name}` "
+        f"{words}: {why}{often}. Fix: mend that, say `rnnbench retry {plan.experiment.name}` "
         "and give the same command again: it measures them anew."
     )
 

@@ -1,6 +1,6 @@
 """Errors a person can act on.
 
-    RnnbenchError           one line: where, what, remedy
+    RnnbenchError           one line: where, what, what to do
     ├── ConfigError         conf/ or the command line: known before anything runs
     ├── DatasetError        a dataset's bytes cannot be had or are not the pinned ones
     ├── BuildError          an environment cannot be made or is not what it says
@@ -13,6 +13,8 @@ Commands print ``str(error)`` on one line and exit with 2 (what the person wrote
 """
 
 from __future__ import annotations
+
+import sys
 
 
 class RnnbenchError(Exception):
@@ -33,8 +35,14 @@ class RnnbenchError(Exception):
 
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
-        text = f"{head} Remedy: {self.remedy}" if self.remedy else head
+        end = "" if head.endswith((".", "!", "?")) else "."
+        text = f"{head}{end} Fix: {self.remedy}" if self.remedy else head
         return " ".join(text.split())
+
+
+def say(words: object) -> None:
+    """A line on standard error, as every command writes it."""
+    print(f"rnnbench: {words}", file=sys.stderr, flush=True)
 
 
 class ConfigError(RnnbenchError):

@@ -41,7 +41,7 @@ def test_what_cannot_start_is_told_with_its_file(build: dict, told: str, tmp_pat
     with pytest.raises(ConfigError, match=told) as caught:
         launcher({"name": "mine", **build}, tmp_path)
     assert str(caught.value).startswith("conf/build/mine.yaml: ")
-    assert "Remedy: " in str(caught.value)
+    assert "Fix: " in str(caught.value)
 
 
 def test_environment_is_text() -> None:

@@ -88,7 +88,7 @@ def test_a_wheel_takes_the_place_of_what_has_its_import_name(root: Path) -> None
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"lock": "none"}, "none.lock does not exist. Remedy: make lock-builds"),
+        ({"lock": "none"}, "none.lock does not exist. Fix: make lock-builds"),
         ({"python": "python3.7"}, "a Python version"),
         ({"python": None}, "a Python version"),
         ({"command": "apptainer exec x"}, "no `command`"),

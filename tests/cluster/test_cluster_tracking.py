@@ -143,7 +143,7 @@ def log_all(database: Postgres, server: MlflowServer, root: Path, pointers: list
             _, error = process.communicate()
             del calls[number]
             if process.returncode:
-                assert "Remedy:" in error and "Traceback" not in error, error
+                assert "Fix:" in error and "Traceback" not in error, error
                 assert tried[number] < TRIES, error
                 failures, tried[number] = failures + 1, tried[number] + 1
                 calls[number] = track(root, shares[number], environment(server))

@@ -42,7 +42,7 @@ def test_an_error_is_a_line_and_the_others_go_on(here: Path, capsys: pytest.Capt
     assert main(["other", "digits"]) == 1
     out, err = capsys.readouterr()
     assert out == "digits: data/digits.npz holds the pinned bytes.\n"
-    assert err.startswith("rnnbench dataset: data/other.txt: ")
+    assert err.startswith("rnnbench: data/other.txt: ")
     assert err.count("\n") == 1
 
 

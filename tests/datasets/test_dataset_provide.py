@@ -219,7 +219,7 @@ def test_a_failing_url_is_one_line_and_leaves_nothing_behind(
     assert told.startswith("data/words.txt: ")
     assert "DVC cache: not there; " in told
     assert f"{words['url']}: {reason}" in told
-    assert f"Remedy: set {MIRROR} to a folder that holds words.txt, or put the file at" in told
+    assert f"Fix: set {MIRROR} to a folder that holds words.txt, or put the file at" in told
     assert left_in(root) == []
 
 
@@ -260,7 +260,7 @@ def test_an_address_of_another_kind(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(without_dvc: None, root: Path, words) -> None:
     (root / "data").write_text("a file where the folder should be")
-    with pytest.raises(DatasetError, match=r"cannot be put in place.*Remedy"):
+    with pytest.raises(DatasetError, match=r"cannot be put in place.*Fix"):
         provide(words, root)
 
 

@@ -89,7 +89,7 @@ def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
     for repeat in ("1", "0", "1"):
         folder = tmp_path / repeat
         if not folder.exists():
-            bundle(project, "small", folder, "--overrides", f"repeat={repeat}")
+            bundle(project, "small", folder, f"repeat={repeat}")
             assert run(folder).returncode == 0
         assert project.rnnbench("import", str(folder)).returncode == 0
     (plan,) = (project.folder / "results").glob("*/small/plan.jsonl")

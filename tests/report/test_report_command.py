@@ -40,7 +40,7 @@ def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, ca
 def test_an_experiment_that_was_never_planned_is_one_line(results, capsys):
     assert main(["nothing", "--results", str(results), "--site", "here"]) == 1
     message = capsys.readouterr().err
-    assert message.count("\n") == 1 and "plan.jsonl" in message and "Remedy:" in message
+    assert message.count("\n") == 1 and "plan.jsonl" in message and "Fix:" in message
 
 
 def test_a_broken_experiment_file_is_one_line(results, capsys):

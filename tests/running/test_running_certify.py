@@ -126,10 +126,10 @@ def test_what_a_person_reads() -> None:
     first, second = summary(one, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: died in native code")
-    remedy = "Remedy: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
+    remedy = "Fix: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
     assert second.endswith(f"in phase certify_keras. {remedy}")
     _, second = summary(one, {"keras": {"implementation": "keras"}})
-    assert "Remedy" not in second
+    assert "Fix" not in second
 
 
 WORKER = """

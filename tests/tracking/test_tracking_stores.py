@@ -135,7 +135,7 @@ def test_an_unreachable_server_is_one_line_without_password(tmp_path):
     process = start_track("--root", tmp_path, pointer, MLFLOW_TRACKING_URI=uri)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 1 and time.monotonic() - begin < 15
-    assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Remedy:" in error
+    assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Fix:" in error
     assert "topsecret" not in out + error and "me:" not in error
 
 

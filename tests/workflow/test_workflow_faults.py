@@ -15,7 +15,7 @@ def one_line(done: subprocess.CompletedProcess) -> str:
     lines = [line for line in done.stderr.splitlines() if line.startswith("rnnbench: ")]
     assert len(lines) == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    assert "Remedy: " in lines[0]
+    assert "Fix: " in lines[0]
     return lines[0]
 
 

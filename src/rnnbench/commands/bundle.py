@@ -11,6 +11,7 @@ from rnnbench.builds.carried import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
 from rnnbench.cells.functions import own_files
 from rnnbench.cells.identity import digest_of
+from rnnbench.commands.asked import add_experiment, asked, conf_folders
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
@@ -25,17 +26,13 @@ AT_ONCE = 64 * 2**20
 def main(arguments: Sequence[str]) -> int:
     """Writes the bundle. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="rnnbench bundle", description=__doc__)
-    parser.add_argument("experiment", help="its name (experiment=NAME is understood too)")
+    add_experiment(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR")
-    parser.add_argument(
-        "--overrides", default="", help='replace what the grids say: "device=cpu_all repeat=0"'
-    )
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    name = options.experiment.removeprefix("experiment=")
-    conf = [root / "conf", *options.conf]
-    plan = make_plan(name, conf, root, site=ELSEWHERE, overrides=options.overrides)
+    wanted = asked(options.words)
+    conf = conf_folders(root / "conf", options.conf)
+    plan = make_plan(wanted.experiment, conf, root, site=ELSEWHERE, overrides=wanted.text)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
     pins = pinned(root)

@@ -1,10 +1,9 @@
-"""``rnnbench cells experiment=NAME``: the cells of an experiment, before anything runs."""
+"""``rnnbench cells EXPERIMENT``: the cells of an experiment, before anything runs."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from rnnbench.cells.cell import GROUPS, Cell
 from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import load_experiment
 from rnnbench.cells.here import obstacles
-from rnnbench.errors import ConfigError, RnnbenchError
+from rnnbench.commands.asked import add_experiment, asked, conf_folders
+from rnnbench.errors import RnnbenchError, say
 
 MOST_STYLED = 1000
 
@@ -26,14 +26,11 @@ def main(argv: Sequence[str]) -> int:
     """Prints the cells as a table or as JSON. Returns the exit code."""
     options = _parser().parse_intermixed_args(list(argv))
     try:
-        name, overrides = _experiment_of(options.overrides)
-        conf = [nearest_conf(Path.cwd()), *options.conf]
-        missing = [str(folder) for folder in options.conf if not folder.is_dir()]
-        if missing:
-            raise ConfigError("is not a folder.", where=f"--conf {missing[0]}")
+        name, overrides = asked(options.words)
+        conf = conf_folders(nearest_conf(Path.cwd()), options.conf)
         cells = expand(load_experiment(name, conf), conf, overrides, obstacles)
     except RnnbenchError as error:
-        print(error, file=sys.stderr)
+        say(error)
         return error.exit_code
     if options.json:
         print(json.dumps([as_json(cell) for cell in cells], indent=2, ensure_ascii=False))
@@ -60,32 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rnnbench cells", description="The cells of an experiment: name, choices, run or skip."
     )
-    parser.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="KEY=VALUE",
-        help="experiment=NAME (default: quick), and Hydra overrides applied to every grid",
-    )
+    add_experiment(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a further config folder with choices or experiments of your own",
-    )
     return parser
-
-
-def _experiment_of(words: Sequence[str]) -> tuple[str, list[str]]:
-    names = [word.partition("=")[2] for word in words if word.startswith("experiment=")]
-    if len(names) > 1:
-        raise ConfigError(
-            "experiment is named twice.", where="command line", remedy="name one experiment."
-        )
-    rest = [word for word in words if not word.startswith("experiment=")]
-    return (names[0] if names else "quick"), rest
 
 
 def _print_table(cells: Sequence[Cell]) -> None:
@@ -105,7 +79,8 @@ def _print_table(cells: Sequence[Cell]) -> None:
         for row in (header, *rows):
             print("  ".join(map(str.ljust, row, widths)).rstrip())
     skipped = sum(cell.skip is not None for cell in cells)
-    print(f"{len(cells)} cells: {len(cells) - skipped} run, {skipped} skipped")
+    words = "cell" if len(cells) == 1 else "cells"
+    print(f"{len(cells)} {words}: {len(cells) - skipped} run, {skipped} skipped")
 
 
 def _row(cell: Cell, axes: Sequence[str]) -> tuple[str, ...]:

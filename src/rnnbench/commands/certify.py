@@ -45,4 +45,4 @@ def _remedy(rnn: Mapping[str, Any]) -> str:
     if not is_own(rnn.get("implementation")):
         return ""
     file = rnn["implementation"]
-    return f". Remedy: mend {file} or its YAML; docs/own_kernel.md has the contract."
+    return f". Fix: mend {file} or its YAML; docs/own_kernel.md has the contract."

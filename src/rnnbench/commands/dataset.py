@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import yaml
 from rnnbench.datasets.pins import pin_of
 from rnnbench.datasets.provide import provide
 from rnnbench.datasets.verify import verify
-from rnnbench.errors import ConfigError, RnnbenchError
+from rnnbench.errors import ConfigError, RnnbenchError, say
 
 
 def main(argv: list[str]) -> int:
@@ -32,7 +31,7 @@ def main(argv: list[str]) -> int:
             dataset = read_dataset(name, root)
             print(f"{name}: {_check(dataset, root) if arguments.check else _get(dataset, root)}")
         except RnnbenchError as error:
-            print(f"rnnbench dataset: {error}", file=sys.stderr)
+            say(error)
             code = max(code, error.exit_code)
     return code
 

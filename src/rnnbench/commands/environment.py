@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import pins
-from rnnbench.errors import BuildError
+from rnnbench.errors import BuildError, say
 from rnnbench.records.store import write_json
 
 
@@ -30,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _say(words: str) -> None:
-    print(f"rnnbench: {words}", file=sys.stderr, flush=True)
+    say(words)
 
 
 def _parser() -> argparse.ArgumentParser:

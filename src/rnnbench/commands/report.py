@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.errors import RecordError, RnnbenchError
+from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
 from rnnworker import machine
@@ -27,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         _report(options)
     except RnnbenchError as error:
-        print(error, file=sys.stderr)
+        say(error)
         return error.exit_code
     return 0
 
@@ -111,7 +110,7 @@ def _tell(found: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> No
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
     except RnnbenchError as error:
-        print(f"rnnbench report: {error}", file=sys.stderr)
+        say(error)
 
 
 def _unneeded(pointers: Sequence[Path]) -> dict[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from rnnbench.errors import RecordError, RnnbenchError, TrackingError
+from rnnbench.errors import RecordError, RnnbenchError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
     companions_of,
@@ -31,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except RnnbenchError as error:
-        print(f"rnnbench track: {error}", file=sys.stderr)
+        say(error)
         return error.exit_code
 
 
@@ -43,13 +42,12 @@ def _run(arguments: argparse.Namespace) -> int:
         # Training waits for --init alone, and a server that is away must not stop it.
         if not (arguments.init and is_server(tracking_uri(root))):
             raise
-        print(f"rnnbench track: {error}", file=sys.stderr)
+        say(error)
         aside = None
     if aside:
-        print(
+        say(
             f"{aside}: was no whole database and has been set aside; "
-            "a new store is filled from all records (start an open MLflow UI again).",
-            file=sys.stderr,
+            "a new store is filled from all records (start an open MLflow UI again)."
         )
     if arguments.live:
         mirror(read_json(arguments.live), root)
@@ -60,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         records = found | asked
         faults += unreadable if arguments.all else []
     for fault in faults:
-        print(f"rnnbench track: {fault}", file=sys.stderr)
+        say(fault)
     runs = track([(record, file) for file, record in records.items()], root) if records else {}
     if arguments.output and not faults:
         write_json(

@@ -19,6 +19,13 @@ NO_CERTIFICATE = (
     "take every speed-up as a comparison of times only."
 )
 
+PORTABILITY = (
+    "Can weights that one implementation has trained be used by another? After a few steps those "
+    "of the row were given to the column: its accuracy on held-out samples, and the largest "
+    "difference from the outputs of the row's own. Equal accuracies and differences of rounding "
+    "(1e-07 or so) say yes."
+)
+
 
 def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
     """What was attested in the traced step, and what the certificates say."""
@@ -148,7 +155,7 @@ def portability_sheet(table: pd.DataFrame) -> Sheet:
             rows.append(Row(str(trained), tuple(texts), where))
     columns = tuple(Column(name, "served by: accuracy (difference of outputs)") for name in served)
     return Sheet("portability", "Portability of weights", "trained by", columns,
-                 _grouped(tuple(rows)))  # fmt: skip
+                 _grouped(tuple(rows)), (PORTABILITY,))  # fmt: skip
 
 
 def _against(error: float | None, allowed: float | None) -> str:

@@ -66,7 +66,7 @@ def print_run(record: Record, place: str) -> None:
     status = record.verdict.status + (", in no number" if record.verdict.status == "void" else "")
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
-        console.print(f"  {reason.text} Remedy: {reason.remedy}", markup=False, highlight=False)
+        console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
     phases = Table(box=SIMPLE_HEAD)
     for label in ("phase", "seconds"):
         phases.add_column(label, justify="right" if label == "seconds" else "left")

@@ -32,7 +32,7 @@ def ensure_store(root: Path) -> Path | None:
     """
     uri = tracking_uri(root)
     if is_server(uri):
-        _reach(uri)
+        reach(uri)
     database = database_file(uri)
     if database is None:
         return None
@@ -99,9 +99,9 @@ def _lock(database: Path) -> Iterator[None]:
         yield
 
 
-def _reach(uri: str) -> None:
+def reach(uri: str) -> None:
     """Asks once, before MLflow is imported, whether there is a server at all: its own
-    retries would take minutes to find out. Any answer will do."""
+    retries would take minutes to find out. Any answer will do; none is a `TrackingError`."""
     parts = urlsplit(uri)
     address = urlunsplit(
         parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path}/health")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.errors import ConfigError, RecordError
+from rnnbench.cells.experiment import DEFAULT_EXPERIMENT
+from rnnbench.errors import ConfigError, RecordError, say
 from rnnbench.planning import make_plan
 from rnnbench.records.store import not_needed, read_json, stands
 from rnnbench.workflow.job import Job
 
 KEYS = ("experiment", "overrides", "site", "conf")
-DEFAULT_EXPERIMENT = "quick"
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
@@ -69,5 +68,5 @@ def damaged(job: Job) -> list[str]:
                     if not_needed(read_json(pointer)):
                         continue
                 words = "a record of it is damaged or gone; what is missing is measured again"
-                print(f"rnnbench: {pointer.stem}: {words}.", file=sys.stderr)
+                say(f"{pointer.stem}: {words}.")
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rnnbench import host, locks, stopping
 from rnnbench.closing import Closing, closing
-from rnnbench.errors import RunError
+from rnnbench.errors import RunError, say
 from rnnbench.planning import write_plan
 from rnnbench.workflow.job import Job
 
@@ -41,7 +41,7 @@ class Session:
             write_plan(self.job.plan, folder)
             stopping.install(self._last_words, local)
             for warning in host.warnings(host.look()):
-                print(f"rnnbench: beware: {warning}.", file=sys.stderr)
+                say(f"warning: {warning}.")
         except OSError as error:
             _leave(
                 RunError(
@@ -61,7 +61,7 @@ class Session:
             with contextlib.suppress(Exception):
                 self._report_what_is_there()
         for line in self._closing.lines:
-            print(f"rnnbench: {line}", file=sys.stderr)
+            say(line)
 
     def follow(self, workflow: Workflow) -> None:
         """Ends this process with the exit code of `closing`, and says what is void where nothing is
@@ -94,5 +94,5 @@ class Session:
 
 
 def _leave(error: RunError) -> None:
-    print(f"rnnbench: {error}", file=sys.stderr, flush=True)
+    say(error)
     os._exit(error.exit_code)

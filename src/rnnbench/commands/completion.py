@@ -1,0 +1,38 @@
+"""``rnnbench completion``: what completes commands and experiments in bash, and in zsh.
+
+In ``~/.bashrc``: ``source <(rnnbench completion)``; in ``~/.zshrc`` the same after
+``autoload bashcompinit && bashcompinit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rnnbench.commands import COMMANDS
+
+OF_EXPERIMENTS = ("run", "cells", "plan", "retry", "export", "pull", "bundle", "report")
+SCRIPT = """\
+_rnnbench() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}"
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W "{commands}" -- "$word"))
+  elif [[ " {experiments} " == *" ${{COMP_WORDS[1]}} "* && "$word" != -* ]]; then
+    COMPREPLY=($(compgen -W "$(ls conf/experiment 2>/dev/null | sed 's/\\.yaml$//')" -- "$word"))
+  else
+    COMPREPLY=($(compgen -f -- "$word"))
+  fi
+}}
+complete -F _rnnbench rnnbench
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rnnbench completion",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(list(arguments))
+    print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(OF_EXPERIMENTS)), end="")
+    return 0
