@@ -67,7 +67,8 @@ def test_a_record_arrives_whole_and_once(root):
     assert seen.dataset.digest == DIGITS_MD5 and seen.dataset.name == "digits"
     with connected(root) as client:
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
-        assert {"record.json", "config.json", "packages.txt", "run.log", "events.jsonl"} == files
+        ours = {"record.json", "config.json", "facts.json", "packages.txt"}
+        assert ours | {"run.log", "events.jsonl"} == files
         client.delete_tag(run.info.run_id, COMPLETE)  # as if killed just before the end
     assert track(told, root) == runs
     assert len(runs_of(root, "whole")) == 1

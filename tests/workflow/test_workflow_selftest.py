@@ -93,14 +93,17 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
     with sqlite3.connect(finished.folder / "mlflow.db") as database:
         rows = dict(
             database.execute(
-                "select r.name, p.value from runs r join params p on p.run_uuid = r.run_uuid"
+                "select t.value, p.value from runs r join params p on p.run_uuid = r.run_uuid"
+                " join tags t on t.run_uuid = r.run_uuid and t.key = 'rnnbench.record'"
                 " where p.key = 'rnn' and r.lifecycle_stage = 'active'"
             ).fetchall()
         )
+        shown = {name for (name,) in database.execute("select name from runs")}
         epochs = database.execute(
             "select count(*) from metrics where key = 'epoch_seconds'"
         ).fetchone()[0]
-    assert rows == {record.name: record.choices["rnn"] for record in records}
+    assert rows == {record.key: record.choices["rnn"] for record in records}
+    assert {"report", "fake_fast · r0"} <= shown, "named by what differs"
     assert epochs == sum(len(record.epochs) for record in records)
 
 

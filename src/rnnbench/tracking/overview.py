@@ -7,6 +7,7 @@ The note and the view are tags of the experiment (``mlflow.note.content``,
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,19 +131,25 @@ def _label(run: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _tell_run(client: MlflowClient, run: Run, overview: Overview) -> None:
+    """What is new of a run, in one request."""
+    from mlflow.entities import Metric, RunTag
+
     number, tags, key = run.info.run_id, run.data.tags, run.data.tags[RECORD]
+    new = []
     marked = shortened(overview.unequal.get(key, ""), TAG_LENGTH)
     if marked and tags.get(UNEQUAL) != marked:
-        client.set_tag(number, UNEQUAL, marked)
+        new.append(RunTag(UNEQUAL, marked))
     elif not marked and UNEQUAL in tags:
         client.delete_tag(number, UNEQUAL)
-    ratio = overview.speedups.get(key)
-    if ratio is not None and run.data.metrics.get(SPEEDUP) != ratio:
-        client.log_metric(number, SPEEDUP, ratio)
     name = key.split("/")[1]
     label = overview.labels.get(name, name)
     if run.info.run_name == name != label:  # a person's own name for it stays
-        client.set_tag(number, NAME, label)
+        new.append(RunTag(NAME, label))
+    ratio = overview.speedups.get(key)
+    known = ratio is None or run.data.metrics.get(SPEEDUP) == ratio
+    metrics = [] if known else [Metric(SPEEDUP, ratio, round(1000 * time.time()), 0)]
+    if new or metrics:
+        client.log_batch(number, metrics=metrics, tags=new)
 
 
 def _keep_report(
