@@ -137,8 +137,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     one width, with 1 among them."""
     if high / low > 4:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        few = math.log10(high / low) < 2.5
-        steps = [m * 10.0**power for power in powers for m in ((1, 2, 5) if few else (1,))]
+        decades = math.log10(high / low)
+        within = (1, 2, 3, 5) if decades < 1.2 else (1, 2, 5) if decades < 2.5 else (1,)
+        steps = [m * 10.0**power for power in powers for m in within]
         return [float(f"{step:.1g}") for step in steps if low <= step <= high]
     wanted = (high - low) / 5
     width = next(w for w in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if w >= wanted)
@@ -163,7 +164,7 @@ def _rows(cells: pd.DataFrame) -> alt.Y:
     for name, shown in names.items():
         if name != shown:
             expression = f"datum.label == {json.dumps(name)} ? {json.dumps(shown)} : ({expression})"
-    axis = alt.Axis(title=None, labelExpr=expression, labelFontWeight=500, labelLimit=150)
+    axis = alt.Axis(title=None, labelExpr=expression, labelFontWeight=500, labelLimit=190)
     return alt.Y("implementation:N", sort=list(names), axis=axis)
 
 
