@@ -22,7 +22,7 @@ run: $(MADE)
 	$(BIN)/snakemake --cores all
 
 test: $(MADE)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 # Every fault at every moment, some ten minutes; writes the table in tests/faults/README.md.
 faults: $(MADE)

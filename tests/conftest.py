@@ -32,6 +32,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# One Slurm serves all tests of its folder; elsewhere a file's fixtures are its own.
+ONE_GROUP = ("cluster",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What stays in one process of pytest-xdist."""
+    for item in items:
+        folder = item.path.parent.name
+        group = folder if folder in ONE_GROUP else str(item.path.relative_to(ROOT))
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @dataclass
 class Project:
     """A copy of the project's configuration in an empty folder, with this code."""

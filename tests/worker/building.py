@@ -25,7 +25,9 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
     wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
     home = ROOT
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = temporary.getbasetemp()  # made once for all tests of this session
+        home = temporary.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            home = home.parent  # once for all of this session's processes: `make` takes a lock
         made_or_skipped(wanted, home)
     return wanted.folder(home) / "bin" / "python"
 
