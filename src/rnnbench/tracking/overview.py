@@ -146,8 +146,9 @@ def _tell_run(client: MlflowClient, run: Run, overview: Overview) -> None:
     if run.info.run_name == name != label:  # a person's own name for it stays
         new.append(RunTag(NAME, label))
     ratio = overview.speedups.get(key)
-    known = ratio is None or run.data.metrics.get(SPEEDUP) == ratio
-    metrics = [] if known else [Metric(SPEEDUP, ratio, round(1000 * time.time()), 0)]
+    metrics = []
+    if ratio is not None and run.data.metrics.get(SPEEDUP) != ratio:
+        metrics.append(Metric(SPEEDUP, ratio, round(1000 * time.time()), 0))
     if new or metrics:
         client.log_batch(number, metrics=metrics, tags=new)
 
