@@ -31,8 +31,8 @@ SLIPS = [
     ({"function": "other.py:build"}, "there is no .*other.py"),
     ({"function": "broken.py:build"}, r"broken.py: cannot be read as Python"),
     ({"function": "rnnworker.models.digits_rnn:bild"}, "no function bild. Fix: did you mean build"),
-    ({"epochs": 0}, "model.epochs=0 is not a whole number from 1"),
-    ({"epochs": "five"}, "model.epochs='five' is not a whole number"),
+    ({"epochs": 0}, "mine.yaml: model.epochs is 0; it must be an integer ≥ 1"),
+    ({"epochs": "five"}, "mine.yaml: model.epochs is 'five'; it must be an integer"),
 ]
 
 

@@ -57,14 +57,14 @@ def test_adding_and_deleting() -> None:
         ("modle.units", "", 3, "did you mean model.units"),
         ("zzz", "", 3, r"write \+zzz=VALUE"),
         ("model.units", "+", 3, "is there already.*model.units=VALUE"),
-        ("model.units.deep", "+", 3, "model.units is a whole number and has no keys"),
+        ("model.units.deep", "+", 3, "model.units is an integer and has no keys"),
         ("model.x", "~", None, "not a key"),
         ("model.units", "~", 3, "whose value is 64"),
-        ("model.units", "", "abc", "is a text; it has to be a whole number"),
-        ("model.units", "", True, "is true or false; it has to be a whole number"),
+        ("model.units", "", "abc", "is a text; it must be an integer"),
+        ("model.units", "", True, "is true or false; it must be an integer"),
         ("model.loss", "", 3, "put the value in quotes"),
         ("model.rate", "", float("nan"), "not finite"),
-        ("model", "", 3, "it has to be a section"),
+        ("model", "", 3, "it must be a section"),
     ],
 )
 def test_what_is_wrong_is_named(key: str, mode: str, value: Any, message: str) -> None:

@@ -43,8 +43,12 @@ def check_complete(config: Mapping[str, Any], where: str) -> None:
 
 
 def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, str]) -> None:
-    """Raises a `ConfigError` that names the key and the value. `written` says which keys are
-    written elsewhere than in the grid `where`."""
+    """Raises a `ConfigError` that names the key and the value. `written` says which keys, and
+    which groups (``model``), are written elsewhere than in the grid `where`."""
+
+    def place(key: str) -> str:
+        return written.get(key) or written.get(key.partition(".")[0]) or where
+
     for key in NEEDED:
         if lookup(config, key) is ABSENT:
             group, _, rest = key.partition(".")
@@ -59,8 +63,8 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
             continue
         if type(value) is not int or value < smallest:
             raise ConfigError(
-                f"{key}={value!r} is not a whole number from {smallest}.",
-                where=written.get(key, where),
+                f"{key} is {value!r}; it must be an integer ≥ {smallest}.",
+                where=place(key),
                 remedy=f"write {key}={max(smallest, 1)} or more.",
             )
     for key, least in SMALLEST_NUMBER.items():
@@ -69,8 +73,8 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
             continue
         if type(value) not in (int, float) or value < least:
             raise ConfigError(
-                f"{key}={value!r} is not a number from {least:g}.",
-                where=written.get(key, where),
+                f"{key} is {value!r}; it must be a number ≥ {least:g}.",
+                where=place(key),
                 remedy=f"write {key}={least:g} or more.",
             )
     check_precision(config, written.get("precision", where))
@@ -78,6 +82,6 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
     if kind not in KINDS:
         raise ConfigError(
             f"device.kind is {kind!r}.",
-            where=written.get("device.kind", where),
+            where=place("device.kind"),
             remedy=f"one of {', '.join(KINDS)}.",
         )

@@ -68,9 +68,10 @@ def cells_of(
 ) -> tuple[Cell, ...]:
     """The cells of parsed grids whose choices are in `library`. Reads nothing."""
     cells: dict[str, Cell] = {}
+    homes = {key: shown(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
         for combination in combinations(grid):
-            cell = _cell(combination, library, obstacles, number)
+            cell = _cell(combination, library, obstacles, number, homes)
             other = cells.setdefault(cell.name, cell)
             if other is not cell and other.settings() != cell.settings():
                 raise _one_name(other, cell, next(iter(grid.values())).where)
@@ -115,6 +116,7 @@ def _cell(
     library: Library,
     obstacles: Obstacles | None,
     grid: int,
+    homes: Mapping[tuple[str, str], str],
 ) -> Cell:
     named = {key: value for key, (_, value) in combination.items() if key in GROUPS}
     model = named.get("model", library.model)
@@ -141,7 +143,9 @@ def _cell(
         text = repr(config)
     if MISSING in text:
         check_complete(config, where)
-    check_config(config, where, {key: setting.where for key, (setting, _) in combination.items()})
+    written = {key: setting.where for key, (setting, _) in combination.items()}
+    written |= {group: homes.get((group, choices[group]), where) for group in ("model", "rnn")}
+    check_config(config, where, written)
     if any(key.startswith("model.optimizer") for key in combination):
         check_optimizer(config["model"]["optimizer"], where)
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
@@ -173,7 +177,7 @@ def _change(
         )
     if key in ("seed", "repeat") and (type(value) is not int or value < 0):
         raise ConfigError(
-            f"{key}={value!r} is not a whole number from 0.",
+            f"{key} is {value!r}; it must be an integer ≥ 0.",
             where=setting.where,
             remedy=f"write {key}=range(3) or {key}=0,1,2.",
         )

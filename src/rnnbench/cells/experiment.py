@@ -163,7 +163,7 @@ def _reference(reference: Any, where: str) -> dict[str, str]:
 
 def _order_seed(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="give a whole number.")
+        raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="write an integer.")
     return value
 
 

@@ -96,7 +96,7 @@ def _fitting(change: Change, default: Any) -> Any:
         return value
     if type(value) is not type(default):
         raise ConfigError(
-            f"{change.key}={value!r} is {_kind(value)}; it has to be {_kind(default)}.",
+            f"{change.key}={value!r} is {_kind(value)}; it must be {_kind(default)}.",
             where=change.where,
             remedy=f"its default is {default!r}"
             + ("; put the value in quotes." if isinstance(default, str) else "."),
@@ -111,7 +111,7 @@ def _is_reference(value: Any) -> bool:
 def _kind(value: Any) -> str:
     names: dict[type, str] = {
         bool: "true or false",
-        int: "a whole number",
+        int: "an integer",
         float: "a number",
         str: "a text",
     }

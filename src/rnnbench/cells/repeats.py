@@ -43,7 +43,7 @@ def repeats_of(data: Any, where: str) -> Repeats | None:
         raise ConfigError(
             f"repeats has least: {least!r}, most: {most!r}.",
             where=where,
-            remedy="give whole numbers with 2 <= least <= most.",
+            remedy="write integers with 2 <= least <= most.",
         )
     limits = [data.get("until"), data.get("budget_s")]
     if limits == [None, None] or not all(limit is None or _positive(limit) for limit in limits):
