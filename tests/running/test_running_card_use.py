@@ -14,7 +14,7 @@ from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
-from rnnbench.tracking.mapping import tags
+from rnnbench.tracking.mapping import facts
 from rnnbench.tracking.numbers import metrics
 from tests.factory import make_record
 from tests.running.test_running_train import planned
@@ -118,7 +118,7 @@ def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
     assert values["card_watts"] == 300.0
     assert values["card_peak_memory_bytes"] == 5.0
     assert "joules_per_sample" in values
-    assert tags(record)["measured.card_use.celsius"] == "71"
+    assert facts(record)["measured"]["card_use"]["celsius"] == 71
 
 
 def test_a_run_on_a_card_from_its_start_to_its_record(
