@@ -26,6 +26,12 @@ if os.environ.get("RNNBENCH_FAULTS") != "all":
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
 
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
 # A shell without job control starts what it puts in the background deaf to Ctrl-C, and everything
 # below it inherits that: then Snakemake would be right not to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -112,6 +118,18 @@ def turns(project: Project) -> list[tuple[float, float, str]]:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return make_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium; its pages are closed with it."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
 
 
 def make_project(folder: Path) -> Project:

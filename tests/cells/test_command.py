@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.cells import main
+from rnnbench.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_shows_whole_names_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["experiment=quick", "cell=gru", "repeat=0"]) == 0
+    assert main(["cells", "experiment=quick", "cell=gru", "repeat=0"]) == 0
     out = capsys.readouterr().out
     assert "digits_rnn-gru-unrolled-cpu_2-current-s0-r0" in out
     assert "TensorFlow's BlockLSTM op exists for LSTM only" in out
@@ -26,7 +26,7 @@ def test_the_table_shows_whole_names_when_piped(capsys: pytest.CaptureFixture[st
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--json", "rnn=keras,none", "device=cpu_1", "repeat=0"]) == 0
+    assert main(["cells", "--json", "rnn=keras,none", "device=cpu_1", "repeat=0"]) == 0
     keras, none = json.loads(capsys.readouterr().out)
     assert (keras["run"], keras["why"]) == (True, None)
     assert (none["run"], none["why"]) == (False, "rnn=none is for models without a recurrent layer")
@@ -45,7 +45,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mistake_is_one_line_and_exit_code_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv) == 2
+    assert main(["cells", *argv]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
@@ -56,5 +56,5 @@ def test_without_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([]) == 2
+    assert main(["cells"]) == 2
     assert "no conf/config.yaml here" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from tests.worker.building import answer
 
 SLIPS = [
     ({"loss": None}, "has no loss. Fix: add loss"),
-    ({"batch": None, "batchs": 32}, "has no batch. Fix: did you mean batch by batchs"),
+    ({"batch": None, "batchs": 32}, "has the key batchs, .* Fix: did you mean batch"),
     ({"metric": ["accuracy"]}, "has the key metric, .* Fix: did you mean metrics"),
     ({"optimizer": "adam"}, r"optimizer is 'adam', not .* Fix: write optimizer: {name: adam, lear"),
     ({"optimizer": {"learning_rate": 1}}, "not a mapping with a name"),

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rnnbench.report.page import write_report
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 # Contrast of every text against the paper, by the formula of WCAG 2.
 LEAST_CONTRAST = """() => {
   const light = c => c.map(v => v / 255).map(v => v <= .03928 ? v / 12.92
@@ -31,17 +24,6 @@ def page_url(tmp_path_factory):
     out = tmp_path_factory.mktemp("page")
     paths = write_report(quick(), out, experiment=EXPERIMENT, skipped=SKIPPED, missing=MISSING)
     return paths[0].as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rnnbench.commands.report import main
+from rnnbench.cli import main
 from rnnbench.records.store import write_json
 from tests.report.made_up import EXPERIMENT, SKIPPED, quick
 
@@ -29,7 +29,7 @@ def results(tmp_path):
 def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["quick", "--results", str(results), "--site", "here", "--out", str(out)]
-    assert main(arguments) == 0
+    assert main(["report", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "as fast as `keras`" in lines[0]
     assert lines[1] == "1 of 23 planned runs are missing, 1 unreadable."
@@ -38,12 +38,12 @@ def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, ca
 
 
 def test_an_experiment_that_was_never_planned_is_one_line(results, capsys):
-    assert main(["nothing", "--results", str(results), "--site", "here"]) == 1
+    assert main(["report", "nothing", "--results", str(results), "--site", "here"]) == 1
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "plan.jsonl" in message and "Fix:" in message
 
 
 def test_a_broken_experiment_file_is_one_line(results, capsys):
     (results / "here" / "quick" / "experiment.json").write_text("[]")
-    assert main(["quick", "--results", str(results), "--site", "here"]) == 1
+    assert main(["report", "quick", "--results", str(results), "--site", "here"]) == 1
     assert "experiment.json" in capsys.readouterr().err

@@ -22,7 +22,6 @@ from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.report.six import EXPERIMENT, SKIPPED, beside, six
-from tests.report.test_report_browser import CHROMIUM, FLAGS
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
             "target", "beside", "trust", "origin")  # fmt: skip
@@ -155,22 +154,17 @@ def test_the_index_lists_reports_and_skips_broken_cards(site):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["six/report.html", "published.html"])
-def test_pages_open_alone_and_are_accessible(site, axe, name, width, scheme):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        complaints, asked = [], []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / name).as_uri())
-        assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.evaluate(axe)
-        assert page.evaluate(SERIOUS) == []
-        browser.close()
+def test_pages_open_alone_and_are_accessible(browser, site, axe, name, width, scheme):
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints, asked = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / name).as_uri())
+    assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(axe)
+    assert page.evaluate(SERIOUS) == []
+    page.close()

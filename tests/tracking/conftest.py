@@ -16,12 +16,7 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.records.store import record_folder, write_json
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
-COMMAND = "import sys; from rnnbench.commands.track import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = 'import sys; from rnnbench.cli import main; sys.exit(main(["track", *sys.argv[1:]]))'
 
 
 @pytest.fixture(autouse=True)
@@ -92,14 +87,3 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
         except OSError:
             time.sleep(0.2)
     pytest.fail(f"mlflow server did not start: {log.read_text()[-2000:]}")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
-        yield browser
-        browser.close()

@@ -3,17 +3,15 @@ optimizer, and keys that are nearly those that somebody reads."""
 
 from __future__ import annotations
 
-import ast
 import difflib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rnnworker
 from rnnbench.cells.catalogue import suggestion
 from rnnbench.cells.dotted import MISSING
-from rnnbench.cells.own import bound_names
+from rnnbench.cells.python_file import STAR, top_level
 from rnnbench.errors import ConfigError
 
 # What rnnbench reads of a model; a model's own function may read any other key.
@@ -44,14 +42,14 @@ NEAR = 0.8
 def check_model(section: Mapping[str, Any], where: str) -> None:
     """Raises a `ConfigError` for a key of the model in the file `where` that cannot be right. A
     value that is still to be given, or interpolated, is left to whoever fills it in."""
+    _check_near(section, KEYS, where)
     for key in ("function", "data", "batch", "epochs", "optimizer", "loss", "recurrent"):
         if key not in section:
             raise ConfigError(
                 f"has no {key}.",
                 where=where,
-                remedy=_misspelt(section, key) or f"add {key}, as conf/model/ has it.",
+                remedy=f"add {key}, as conf/model/ has it.",
             )
-    _check_near(section, KEYS, where)
     if not isinstance(section["recurrent"], bool) and not _is_open(section["recurrent"]):
         raise ConfigError(
             f"recurrent is {section['recurrent']!r}.",
@@ -114,27 +112,15 @@ def check_function(key: str, reference: Any, where: str) -> None:
         if first != rnnworker.__name__:
             return
         file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
-    names = _names(file)
-    if names is not None and name not in names and "*" not in names:
+    if not file.is_file():  # its absence is reported where the path is resolved
+        return
+    names = top_level(file)
+    if name not in names and STAR not in names:
         raise ConfigError(
             f"{key}: {file} has no function {name}.",
             where=where,
             remedy=f"{suggestion(name, names)}name one that is there, or add it.",
         )
-
-
-@cache
-def _names(file: Path) -> frozenset[str] | None:
-    """What the top of a Python file binds; None where there is no such file. One that is no
-    Python is a `ConfigError`."""
-    try:
-        return frozenset(bound_names(ast.parse(file.read_bytes()).body))
-    except OSError:
-        return None
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"cannot be read as Python: {error}.", where=str(file), remedy="correct it."
-        ) from None
 
 
 def _check_near(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -147,11 +133,6 @@ def _check_near(section: Mapping[str, Any], known: tuple[str, ...], where: str) 
                 where=where,
                 remedy=f"did you mean {near[0]}? Else give it a name less like it.",
             )
-
-
-def _misspelt(section: Mapping[str, Any], key: str) -> str:
-    near = difflib.get_close_matches(key, [str(one) for one in section], 1, NEAR)
-    return f"did you mean {key} by {near[0]}?" if near else ""
 
 
 def _is_open(value: Any) -> bool:

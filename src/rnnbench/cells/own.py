@@ -10,6 +10,7 @@ from typing import Any
 
 from rnnbench.cells.catalogue import suggestion
 from rnnbench.cells.dotted import ABSENT, MISSING, lookup
+from rnnbench.cells.python_file import STAR, top_level
 from rnnbench.errors import ConfigError
 from rnnworker.attest import KERNELS
 from rnnworker.options import HONOURED, is_own
@@ -85,15 +86,9 @@ def unmet_by_own(config: Mapping[str, Any]) -> str | None:
 
 
 def _check_file(file: Path) -> None:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"cannot be read as Python: {error}.", where=str(file), remedy="correct it."
-        ) from None
-    bound = bound_names(tree.body)
+    bound = top_level(file)
     for name, count in FUNCTIONS.items():
-        if name not in bound and "*" not in bound:
+        if name not in bound and STAR not in bound:
             raise ConfigError(
                 f"has no function {name}.",
                 where=str(file),
@@ -106,22 +101,6 @@ def _check_file(file: Path) -> None:
                 where=f"{file}, line {found.lineno}",
                 remedy="give it the arguments in docs/own_kernel.md.",
             )
-
-
-def bound_names(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
-    """Name → the statement that binds it at the top of a file; ``*`` where a module gives more."""
-    found: dict[str, ast.stmt] = {}
-    for node in body:
-        if isinstance(node, ast.If | ast.Try):
-            found |= bound_names([*node.body, *node.orelse])
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = node
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name: node for alias in node.names}
-        elif isinstance(node, ast.Assign):
-            names = (one for target in node.targets for one in ast.walk(target))
-            found |= {one.id: node for one in names if isinstance(one, ast.Name)}
-    return found
 
 
 def _takes(arguments: ast.arguments, count: int) -> bool:

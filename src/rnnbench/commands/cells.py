@@ -17,7 +17,7 @@ from rnnbench.cells.expand import expand
 from rnnbench.cells.experiment import load_experiment
 from rnnbench.cells.here import obstacles
 from rnnbench.commands.asked import add_experiment, asked, conf_folders
-from rnnbench.errors import RnnbenchError, say
+from rnnbench.report.numbers import counted
 
 MOST_STYLED = 1000
 
@@ -25,13 +25,9 @@ MOST_STYLED = 1000
 def main(argv: Sequence[str]) -> int:
     """Prints the cells as a table or as JSON. Returns the exit code."""
     options = _parser().parse_intermixed_args(list(argv))
-    try:
-        name, overrides = asked(options.words)
-        conf = conf_folders(nearest_conf(Path.cwd()), options.conf)
-        cells = expand(load_experiment(name, conf), conf, overrides, obstacles)
-    except RnnbenchError as error:
-        say(error)
-        return error.exit_code
+    name, overrides = asked(options.words)
+    conf = conf_folders(nearest_conf(Path.cwd()), options.conf)
+    cells = expand(load_experiment(name, conf), conf, overrides, obstacles)
     if options.json:
         print(json.dumps([as_json(cell) for cell in cells], indent=2, ensure_ascii=False))
     else:
@@ -79,8 +75,7 @@ def _print_table(cells: Sequence[Cell]) -> None:
         for row in (header, *rows):
             print("  ".join(map(str.ljust, row, widths)).rstrip())
     skipped = sum(cell.skip is not None for cell in cells)
-    words = "cell" if len(cells) == 1 else "cells"
-    print(f"{len(cells)} {words}: {len(cells) - skipped} run, {skipped} skipped")
+    print(f"{counted(len(cells), 'cell')}: {len(cells) - skipped} run, {skipped} skipped")
 
 
 def _row(cell: Cell, axes: Sequence[str]) -> tuple[str, ...]:

@@ -21,15 +21,11 @@ def main(argv: Sequence[str]) -> int:
         wanted = pins(options.lock, options.python, options.wheel)
     except OSError as error:
         raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
-    marker: dict[str, Any] = make(wanted, Path.cwd(), _say)
+    marker: dict[str, Any] = make(wanted, Path.cwd(), say)
     if options.output:
         write_json(options.output, marker)
     print(f"{marker['environment']}: Python {marker['python']}, {len(marker['versions'])} packages")
     return 0
-
-
-def _say(words: str) -> None:
-    say(words)
 
 
 def _parser() -> argparse.ArgumentParser:

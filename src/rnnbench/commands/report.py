@@ -23,11 +23,7 @@ def main(argv: Sequence[str]) -> int:
     """Writes the report, prints its answer and its path. Returns the exit code: 0 also where
     runs are missing, which the report lists."""
     options = _parser().parse_args(list(argv))
-    try:
-        _report(options)
-    except RnnbenchError as error:
-        say(error)
-        return error.exit_code
+    _report(options)
     return 0
 
 

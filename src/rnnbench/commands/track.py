@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from rnnbench.errors import RecordError, RnnbenchError, TrackingError, say
+from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
     companions_of,
@@ -27,14 +27,6 @@ def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0, or 1 where the store cannot be reached or a record cannot be
     read (the others are tracked all the same, but no --output is written)."""
     arguments = _parser().parse_args(argv)
-    try:
-        return _run(arguments)
-    except RnnbenchError as error:
-        say(error)
-        return error.exit_code
-
-
-def _run(arguments: argparse.Namespace) -> int:
     root, results = arguments.root, arguments.root / arguments.results
     try:
         aside = ensure_store(root)
