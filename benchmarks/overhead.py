@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks import where  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
-from rnnbench.stopping import descendants  # noqa: E402
+from rnnbench.workflow.signal_handling import descendants  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 
 TICK = os.sysconf("SC_CLK_TCK")

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--members 4]
 
-Three rows: a dry run of a grid nobody has run, `rnnbench cells`, and a real start with nothing to
+Three rows: a dry run of a grid nobody has run, `rnnbench grid`, and a real start with nothing to
 do; all print to /dev/null. What is asked for is the ratio to `trivial`, as many jobs of one output
 each and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`).
 A job of ours is a round of `members` runs (`quick` has four).
@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
-from rnnbench.planning import Plan, make_plan, write_plan  # noqa: E402
+from rnnbench.planning.plan import Plan, make_plan, write_plan  # noqa: E402
 from rnnbench.records.store import pointer_to, read_json, write_json  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402
@@ -69,8 +69,8 @@ def dry(folder: Path, count: int, times: int, members: int) -> None:
     ours = Command([*project.command("-n", experiment="many")], project.folder)
     others = [Command(theirs, folder / name) for name in ("trivial", "same")]
     row("`snakemake -n`", count, [ours, *others], project, times)
-    cells = [sys.executable, "-m", "rnnbench", "cells", "many", "--conf", "own"]
-    row("`rnnbench cells`", count, [Command(cells, project.folder)], project, times)
+    cells = [sys.executable, "-m", "rnnbench", "grid", "many", "--conf", "own"]
+    row("`rnnbench grid`", count, [Command(cells, project.folder)], project, times)
 
 
 def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import where  # noqa: E402
-from rnnbench.records import stamp  # noqa: E402
+from rnnbench.records import timestamps  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from tests.conftest import make_project  # noqa: E402
 
@@ -59,7 +59,7 @@ def parts(path: Path) -> dict[str, float]:
     phases = {name: record.phase(name).seconds for name in PHASES}
     train = record.phase("train")
     # Monotonic time of the record's start: its wall clock's distance from its end.
-    whole = (stamp.read(record.finished) - stamp.read(record.started)).total_seconds()
+    whole = (timestamps.read(record.finished) - timestamps.read(record.started)).total_seconds()
     inside = record.measured["wall_seconds"]
     between = train.start - hello["begin"] - sum(phases.values())
     return {"interpreter, exit": max(0.0, whole - inside), **phases, "handshakes": between}

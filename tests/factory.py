@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rnnbench.records.probed import model_digest, probe_key
+from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, Verdict
-from rnnbench.records.stamp import written
+from rnnbench.records.timestamps import written
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
 BEGINNING = datetime(2026, 11, 21, 7, 50, 0, 123456, tzinfo=UTC)

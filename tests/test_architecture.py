@@ -13,8 +13,8 @@ WORKER = ROOT / "src" / "rnnworker"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
 ABOVE_THE_WORKER = {"rnnbench", "hydra", "omegaconf", "mlflow", "pandas", "dvc", "snakemake"}
 HOMES = {
-    "hydra": {"cells"},
-    "omegaconf": {"cells"},
+    "hydra": {"grid"},
+    "omegaconf": {"grid"},
     "mlflow": {"tracking"},
     "dvc": {"datasets"},
     "pandas": {"tables", "report"},
@@ -22,7 +22,7 @@ HOMES = {
     "great_tables": {"report"},
 }
 # Small files of the house itself, open to every room.
-COMMON = {"errors", "locks", "intervals"}
+COMMON = {"errors", "locks", "interval_log"}
 
 
 def imports(file: Path) -> set[str]:
@@ -104,7 +104,7 @@ def test_conductor_uses_of_the_worker() -> None:
         "rnnworker.affinity",
         "rnnworker.attest",
         "rnnworker.cards",
-        "rnnworker.certifying",
+        "rnnworker.certificate_jobs",
         "rnnworker.members",
         "rnnworker.options",
         "rnnworker.precision",

@@ -2,7 +2,7 @@
 
 import os
 
-from rnnworker.loading import function
+from rnnworker.user_functions import function
 
 TURNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "turns.py:turns")
 

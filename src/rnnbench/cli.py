@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from rnnbench.commands import COMMANDS
 from rnnbench.errors import RnnbenchError, say
-from rnnbench.intervals import noted
+from rnnbench.interval_log import noted
 
 INTERRUPTED = 130
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 
-from rnnworker.kernel_files import number, processors
+from rnnworker.proc_files import number, processors
 from rnnworker.quota import quota
 
 # What feeds a card: Python, the feed's threads and the driver's. More cores would only bring in

@@ -6,7 +6,7 @@ Standard library only, Python 3.6 syntax.
 import os
 import sys
 
-from rnnworker import affinity, cards, carried, machine, rounds
+from rnnworker import affinity, cards, carried_packages, machine, rounds
 from rnnworker.bundle_process import environment_of, lack
 
 
@@ -39,8 +39,8 @@ class Machine:
         entry = self._packages.get(build.get("carry"))
         if entry and entry["name"] not in self._sites and entry["name"] not in self.lacking:
             try:
-                self._sites[entry["name"]] = carried.provide(entry, self._folders)
-            except carried.Missing as error:
+                self._sites[entry["name"]] = carried_packages.provide(entry, self._folders)
+            except carried_packages.Missing as error:
                 self.lacking[entry["name"]] = str(error)
         return self.lacking.get(entry["name"]) if entry else None
 

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 
-from rnnworker import carried, members, rounds
+from rnnworker import carried_packages, members, rounds
 
 # Framework → what is imported in it; packages have the same names.
 NEEDED = {
@@ -82,7 +82,7 @@ def environment_of(build, site, threads):
     environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
     environment["OMP_NUM_THREADS"] = str(threads)
     environment["PYTHONUNBUFFERED"] = "1"
-    environment.update(carried.variables(build, site))
+    environment.update(carried_packages.variables(build, site))
     return environment
 
 

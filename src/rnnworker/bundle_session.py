@@ -8,7 +8,7 @@ import os
 import tarfile
 import time
 
-from rnnworker import affinity, cards, certifying, rounds
+from rnnworker import affinity, cards, certificate_jobs, rounds
 from rnnworker.bundle_machine import Machine
 from rnnworker.bundle_process import member, read, supervise, write
 
@@ -250,7 +250,7 @@ def job_of(planned):
     """What the worker is told of a run, a certificate or a probe."""
     job = {"config": planned["config"]}
     if "implementations" in planned:
-        job = certifying.jobs_of(planned)[0]
+        job = certificate_jobs.jobs_of(planned)[0]
     elif "models" in planned:
         job.update(mode="probe", models=planned["models"])
     return dict(job, pinned_md5=planned.get("pinned_md5"))
@@ -258,7 +258,7 @@ def job_of(planned):
 
 def on_other_devices(planned):
     """The jobs of a certificate beside its first; none for anything else."""
-    jobs = certifying.jobs_of(planned)[1:] if "implementations" in planned else []
+    jobs = certificate_jobs.jobs_of(planned)[1:] if "implementations" in planned else []
     return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
 
 

@@ -8,7 +8,7 @@ Reference Guide.
 import sys
 import time
 
-from rnnworker import loading
+from rnnworker import user_functions
 
 TRIES = 2
 REASONS = (
@@ -29,7 +29,7 @@ def opened(job):
     if not card.get("uuid") or not file:
         return nothing
     try:
-        return Card(loading.from_file(file, ""), card["uuid"]).look
+        return Card(user_functions.from_file(file, ""), card["uuid"]).look
     except Exception as error:  # a driver that is absent, too old or not to be asked ends no run
         print("The card is not looked at: {}".format(error), file=sys.stderr, flush=True)
         return nothing

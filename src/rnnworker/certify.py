@@ -10,7 +10,7 @@ import traceback
 
 import numpy
 
-from rnnworker import applied, attest, canonical, frameworks, precision, reference
+from rnnworker import applied_steps, attest, canonical_weights, frameworks, precision, reference
 
 STEPS = 20
 TRAINED_STEPS = 60
@@ -44,10 +44,10 @@ def certify(job, events, phases):
                 except Exception as error:  # one that fails is no verdict on the others
                     traceback.print_exc()
                     tried.pop(name, None)
-                    found[name] = nothing("failed", applied.told(error))
+                    found[name] = nothing("failed", applied_steps.told(error))
             # One that cannot be built cannot take a step either.
             if found[name].get("status") != "failed" or name in tried:
-                one = applied.Applied(job, entry["rnn"], arrays)
+                one = applied_steps.Applied(job, entry["rnn"], arrays)
                 found[name]["applied"] = {job["device"]: one.measure(tolerance["gradients"])}
                 arrays = one.arrays
         # Told at once: one that never ends must not take the others' verdicts with it.
@@ -189,7 +189,7 @@ class Tried:
         else:
             self.session.arrays = arrays
         self.session.build()
-        self.weights = canonical.initial(self.session.layers(), config["seed"])
+        self.weights = canonical_weights.initial(self.session.layers(), config["seed"])
         self.function = None
         if self.session.recurrent.layers:
             self.function = reference.function_of(
@@ -204,8 +204,10 @@ class Tried:
         session = self.session
         probed = self._probe_layers()
         session.load_weights(self.weights)
-        started = canonical.digest(session.dump_weights()) == canonical.digest(self.weights)
-        batches = applied.first_batches(session.arrays, self.config, STEPS)
+        started = canonical_weights.digest(session.dump_weights()) == canonical_weights.digest(
+            self.weights
+        )
+        batches = applied_steps.first_batches(session.arrays, self.config, STEPS)
         curve = [session.train_batch(*batch) for batch in batches]
         kernel = session.attest() if hasattr(session, "attest") else None
         session.reset()
@@ -243,7 +245,9 @@ class Tried:
             for index, (layer, arrays) in enumerate(zip(described, self.weights))
         ]
         self.session.load_weights(probes)
-        if canonical.digest(self.session.dump_weights()) != canonical.digest(probes):
+        if canonical_weights.digest(self.session.dump_weights()) != canonical_weights.digest(
+            probes
+        ):
             exact = False
         chosen = [arrays for one, arrays in zip(described, probes) if one["kind"] == "recurrent"]
         for index, (layer, arrays) in enumerate(zip(recurrent.layers, chosen)):

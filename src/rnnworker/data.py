@@ -11,7 +11,7 @@ import zlib
 
 import numpy
 
-from rnnworker import loading
+from rnnworker import user_functions
 from rnnworker.readers import cifar10
 
 CONVERT = "convert it once with `rnnbench convert` and name the new file"
@@ -29,7 +29,7 @@ def arrays(config, path, pinned_md5=None):
 
     **Returns:** a dict of arrays ``x_train, y_train, x_val, y_val``, samples first.
     """
-    prepare = loading.function(config["model"]["data"]["prepare"])
+    prepare = user_functions.function(config["model"]["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), config)
     missing = {"x_train", "y_train", "x_val", "y_val"} - set(prepared)
     if missing:
@@ -130,4 +130,4 @@ def epoch_images(images, config, epoch):
         return images
     text = "{}/{}/augment".format(config["seed"], epoch).encode("utf-8")
     stream = numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
-    return loading.function(augment)(images, stream, config)
+    return user_functions.function(augment)(images, stream, config)

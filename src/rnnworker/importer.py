@@ -3,7 +3,8 @@
 ``python path/to/rnnworker --import DESCRIPTOR JOB.json``: imports what the framework of the job
 names in its ``preload``, which runs nothing, says ``ready`` on the socket DESCRIPTOR, and for each
 message there (a job file, with the descriptors of its input, log, events and exit code) forks a
-process that does the job as a freshly started one would. `rnnworker.forked` is the other side.
+process that does the job as a freshly started one would. The other side is
+`rnnworker.forked_workers`.
 
 Standard library only, Python 3.6 syntax, but for the framework.
 """

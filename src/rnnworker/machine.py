@@ -9,7 +9,7 @@ import platform
 import re
 
 from rnnworker import cards
-from rnnworker.kernel_files import text
+from rnnworker.proc_files import text
 from rnnworker.quota import quota
 
 DRIVER = "/proc/driver/nvidia"

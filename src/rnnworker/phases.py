@@ -3,8 +3,8 @@
 import contextlib
 import time
 
-from rnnworker import load
-from rnnworker.settled import settle
+from rnnworker import cpu_load
+from rnnworker.garbage import settle
 
 
 class Phases:
@@ -25,14 +25,14 @@ class Phases:
         if timed:
             settle()
             self._turns.begin(name)
-        before = load.snapshot()
+        before = cpu_load.snapshot()
         start, second_start = time.monotonic(), second_clock()
         yield details
         if timed:
             self._turns.end()
         end, second_end = time.monotonic(), second_clock()
         used = self._turns.load if timed else {}
-        details["load"] = used or load.difference(before, load.snapshot())
+        details["load"] = used or cpu_load.difference(before, cpu_load.snapshot())
         if timed:
             details["waited"] = self._turns.waited
             if second_start is not None:

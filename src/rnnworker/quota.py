@@ -7,7 +7,7 @@ Documentation/scheduler/sched-bwc.rst (``cpu.cfs_quota_us``).
 
 import os
 
-from rnnworker.kernel_files import text
+from rnnworker.proc_files import text
 
 
 def quota(mounted="/sys/fs/cgroup", own="/proc/self/cgroup"):

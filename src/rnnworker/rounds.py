@@ -15,7 +15,7 @@ import selectors
 import time
 
 from rnnworker import turn_length
-from rnnworker.forked import Importers
+from rnnworker.forked_workers import Importers
 from rnnworker.frameworks.names import FORKS
 from rnnworker.members import Running, event_of
 from rnnworker.turn_order import cycles

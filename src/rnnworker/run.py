@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, card_look, loading, machine
+from rnnworker import affinity, card_look, machine, user_functions
 from rnnworker import events as events_module
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -47,7 +47,7 @@ def main(arguments, imported=None):
             "error",
             phase=phases.current,
             type=type(error).__name__,
-            message=loading.one_line(error),
+            message=user_functions.one_line(error),
         )
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -67,7 +67,7 @@ def _work(job, events, phases, turns, imported):
 
 
 def _run(job, events, phases, turns, imported=None):
-    from rnnworker import canonical, frameworks
+    from rnnworker import canonical_weights, frameworks
 
     config = job["config"]
     measure = config["measure"]
@@ -80,10 +80,11 @@ def _run(job, events, phases, turns, imported=None):
         details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
     with phases.phase("build") as details:
         details.update(session.build())
-        weights = canonical.initial(session.layers(), config["seed"])
+        weights = canonical_weights.initial(session.layers(), config["seed"])
         session.load_weights(weights)
     events.emit(
-        "facts", measured=dict(session.model_facts(), weights_sha256=canonical.digest(weights))
+        "facts",
+        measured=dict(session.model_facts(), weights_sha256=canonical_weights.digest(weights)),
     )
     with phases.phase("first_step"):
         session.train_steps(1)
@@ -100,7 +101,7 @@ def _run(job, events, phases, turns, imported=None):
         details.update(
             session.fit(
                 lambda epoch: events.emit_soon("epoch", **epoch),
-                lambda: started.append(canonical.digest(session.dump_weights())),
+                lambda: started.append(canonical_weights.digest(session.dump_weights())),
                 turns,
             )
         )

@@ -4,7 +4,7 @@ processors meanwhile. Standard library only, Python 3.6 syntax."""
 import collections
 import time
 
-from rnnworker import card_look, load
+from rnnworker import card_look, cpu_load
 from rnnworker.phases import second_clock
 
 Grant = collections.namedtuple("Grant", "turn lead steps")
@@ -43,7 +43,7 @@ class Turns:
         line = self._events.gate(phase=self._phase, **told)
         grant = grant_of(line) if line else WHOLE
         self._seen = self._look()
-        self._before, begin = load.snapshot(), time.monotonic()
+        self._before, begin = cpu_load.snapshot(), time.monotonic()
         self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": begin}
         self.waited += begin - start
         self.waited_second += (second_clock() or 0.0) - second_start
@@ -64,8 +64,8 @@ class Turns:
         if self._turn is None:
             return
         turn, self._turn = self._turn, None
-        used = load.difference(self._before, load.snapshot())
-        self.load = load.total(self.load, used)
+        used = cpu_load.difference(self._before, cpu_load.snapshot())
+        self.load = cpu_load.total(self.load, used)
         if self._seen is not None:
             turn["card"] = [self._seen, self._look()]
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.commands import completion, doctor, plan
-from rnnbench.commands.asked import asked
+from rnnbench.commands.experiment_arguments import parse_words
 from rnnbench.commands.run import command_of
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
@@ -18,11 +18,11 @@ from tests.factory import make_record
 
 
 def test_a_name_then_overrides() -> None:
-    assert asked(["mine", "a=1", "~b"]) == ("mine", ("a=1", "~b"))
-    assert asked(["a=1", "experiment=mine"]) == ("mine", ("a=1",))
-    assert asked([]) == ("quick", ())
+    assert parse_words(["mine", "a=1", "~b"]) == ("mine", ("a=1", "~b"))
+    assert parse_words(["a=1", "experiment=mine"]) == ("mine", ("a=1",))
+    assert parse_words([]) == ("quick", ())
     with pytest.raises(ConfigError, match="names two experiments, one and two"):
-        asked(["one", "two"])
+        parse_words(["one", "two"])
 
 
 def test_run_shows_what_snakemake_is_told(tmp_path: Path) -> None:

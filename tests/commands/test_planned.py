@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.planned import preflight_asked, still_planned
+from rnnbench.commands.planned_item import preflight_asked, still_planned
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
 

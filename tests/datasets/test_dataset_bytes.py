@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.datasets import own
+from rnnbench.datasets import own_file
 from rnnbench.datasets.generate import digits, write_digits, write_npz
-from rnnbench.datasets.own import own_file_md5
+from rnnbench.datasets.own_file import own_file_md5
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
 from rnnbench.datasets.verify import md5_of, verify
 from rnnbench.errors import ConfigError, DatasetError
@@ -130,7 +130,7 @@ def test_the_users_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         calls.append(path)
         return md5_of(path)
 
-    monkeypatch.setattr(own, "md5_of", counted)
+    monkeypatch.setattr(own_file, "md5_of", counted)
     first = own_file_md5(file, cache)
     assert own_file_md5(file, cache) == first == md5_of(file)
     assert len(calls) == 1

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rnnbench.builds.carried import carried_of
+from rnnbench.builds.carried_packages import carried_of
 from rnnbench.builds.uv import run_uv
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import read_record
-from rnnworker import carried
+from rnnworker import carried_packages
 from tests.conftest import ROOT, make_project
 
 BUILD = {"name": "b", "carry": "keras3_carried", "carried_python": "3.12"}
@@ -37,7 +37,7 @@ SMALL = (
 )
 AWAY = {
     "title": "away",
-    "order": "worth",
+    "grid_order": "sequential",
     "grids": [
         f"{SMALL} device=cpu_1 precision=mixed_bfloat16",
         f"{SMALL} device=gpu precision=tf32",
@@ -92,26 +92,26 @@ def packed(folder: Path, bytes_each: int) -> dict:
 def test_parts_are_joined_once_and_a_bad_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carried.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(carried_packages.tempfile, "tempdir", str(tmp_path))
     entry, parts = packed(tmp_path, 100), str(tmp_path / "parts")
     assert len(entry["parts"]) > 2
     second = tmp_path / "parts" / "tree" / "part-01"
     whole = second.read_bytes()
     second.write_bytes(b"x" + whole[1:])
-    with pytest.raises(carried.Missing, match="of tree part-01 not here or not whole"):
-        carried.provide(entry, [parts])
+    with pytest.raises(carried_packages.Missing, match="of tree part-01 not here or not whole"):
+        carried_packages.provide(entry, [parts])
     second.write_bytes(whole)
-    site = Path(carried.provide(entry, [str(tmp_path / "nowhere"), parts]))
+    site = Path(carried_packages.provide(entry, [str(tmp_path / "nowhere"), parts]))
     assert (site / "pack" / "__init__.py").read_text() == "HERE = 1\n" * 500
     assert (site / "pack" / "bin" / "tool").stat().st_mode & 0o100
     second.unlink()
-    assert Path(carried.provide(entry, [parts])) == site
+    assert Path(carried_packages.provide(entry, [parts])) == site
 
 
 def test_a_path_goes_before_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/theirs")
     build = {"environment": {"LD_LIBRARY_PATH": "{packages}/lib", "XLA_FLAGS": "-d={packages}"}}
-    assert carried.variables(build, "/site") == {
+    assert carried_packages.variables(build, "/site") == {
         "LD_LIBRARY_PATH": "/site/lib:/theirs",
         "XLA_FLAGS": "-d=/site",
         "PYTHONPATH": "/site",

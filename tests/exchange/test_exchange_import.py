@@ -190,7 +190,7 @@ def test_nothing_is_taken_over_while_somebody_is_at_work(here: Path, tmp_path, c
 def later(record):
     from datetime import timedelta
 
-    from rnnbench.records.stamp import read
+    from rnnbench.records.timestamps import read
 
     return read(record.started) + timedelta(hours=1)
 

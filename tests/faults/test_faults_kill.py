@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import read_record
-from rnnbench.stopping import children, descendants
+from rnnbench.workflow.signal_handling import children, descendants
 from tests.conftest import Project, wait_until
 from tests.workflow.test_workflow_rerun import working_in
 

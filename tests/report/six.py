@@ -9,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from rnnbench.records.record import Record
-from rnnbench.report.beside import Beside
 from rnnbench.report.content import Experiment
-from rnnbench.sources.price import Price, PriceList
+from rnnbench.report.inputs import ReportInputs
+from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import read_published
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
@@ -131,9 +131,9 @@ def probes() -> Iterator[dict]:
                 )  # fmt: skip
 
 
-def beside() -> Beside:
+def beside() -> ReportInputs:
     """Certificates of both builds, made-up prices, the real published rows, both limits."""
-    return Beside(
+    return ReportInputs(
         Certificates(tuple(map(certificate, BUILDS))), tuple(probes()), PRICES,
         tuple(read_published(Path(ROOT) / "reports" / "published")), deadline=60.0, budget=0.01,
     )  # fmt: skip

@@ -8,12 +8,12 @@ import pytest
 
 from rnnbench.report.answer import NO_RUNS, answers, spans
 from rnnbench.report.numbers import ratio_span
-from rnnbench.tables.alike import alike
+from rnnbench.tables.accuracy_outliers import alike
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.ranked import ranked
+from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.time import time
 from tests.factory import make_record
 from tests.report.made_up import EXPERIMENT

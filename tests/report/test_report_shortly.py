@@ -31,12 +31,12 @@ def test_a_headline_and_a_line_each():
         "Shortest epochs, of 7 comparisons: in 6 `unrolled` (1.25× as fast as `keras`), "
         "in 1 `keras` (the reference)."
     )
-    (sheet,) = found.answer_sheets
-    assert [row.head for row in sheet.rows] == list(CELLS)
-    assert sheet.rows[0].cells[:2] == ("unrolled", "1.25×")
-    assert sheet.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
+    (view,) = found.answer_sheets
+    assert [row.head for row in view.rows] == list(CELLS)
+    assert view.rows[0].cells[:2] == ("unrolled", "1.25×")
+    assert view.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
     anchors = {cell.anchor for cell in found.cells}
-    assert {link for row in sheet.rows for link in row.links if link} <= anchors
+    assert {link for row in view.rows for link in row.links if link} <= anchors
 
 
 def test_a_few_stay_sentences():
@@ -47,20 +47,20 @@ def test_a_few_stay_sentences():
 def test_many_networks_with_one_implementation_each_say_how_far_they_got():
     alone = [one for one in many(CELLS) if one.choices["rnn"] == "unrolled"]
     found = content(alone, EXPERIMENT)
-    (answer,), (sheet,) = found.answers, found.answer_sheets
+    (answer,), (view,) = found.answers, found.answer_sheets
     assert "nothing to compare" in answer.fast
-    assert [row.head for row in sheet.rows] == list(CELLS)
+    assert [row.head for row in view.rows] == list(CELLS)
     last = alone[0].epochs[-1]
-    assert sheet.rows[0].cells == (
+    assert view.rows[0].cells == (
         "unrolled", "0.400", f"{last.val_acc:.3f}", f"{last.val_loss:.3g}"
     )  # fmt: skip
-    assert all(link for row in sheet.rows for link in row.links)
+    assert all(link for row in view.rows for link in row.links)
 
 
 def test_a_network_with_one_implementation_is_no_contest():
     mixed = [r for r in many(CELLS) if r.choices["rnn"] == "keras" or r.choices["cell"] != "lstm"]
-    (sheet,) = content(mixed, EXPERIMENT).answer_sheets
-    assert [row.head for row in sheet.rows] == list(CELLS[1:])
+    (view,) = content(mixed, EXPERIMENT).answer_sheets
+    assert [row.head for row in view.rows] == list(CELLS[1:])
 
 
 def test_networks_of_one_row_each_are_named_by_their_model_and_one_dot_is_not_drawn():
@@ -71,8 +71,8 @@ def test_networks_of_one_row_each_are_named_by_their_model_and_one_dot_is_not_dr
             name = f"{'-'.join(choices.values())}-s0-r0"
             made.append(dataclasses.replace(one, choices=choices, name=name))
     found = content(made, EXPERIMENT)
-    (sheet,) = found.answer_sheets
-    assert [(row.head, row.group) for row in sheet.rows] == [
+    (view,) = found.answer_sheets
+    assert [(row.head, row.group) for row in view.rows] == [
         (record.choices["model"], "") for record in made
     ]
     assert not found.figures_of("time")

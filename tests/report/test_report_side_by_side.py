@@ -26,10 +26,10 @@ def page() -> Content:
 
 
 def test_builds_are_the_rows_of_one_table_the_fastest_first(page: Content) -> None:
-    sheet = page.time[0]
-    assert [row.head for row in sheet.rows] == ["fresh", "current", "old"]
-    assert {row.group for row in sheet.rows} == {""}
-    assert [row.cells[0] for row in sheet.rows] == ["1.25×", "1.00×", "0.56×"]
+    view = page.time[0]
+    assert [row.head for row in view.rows] == ["fresh", "current", "old"]
+    assert {row.group for row in view.rows} == {""}
+    assert [row.cells[0] for row in view.rows] == ["1.25×", "1.00×", "0.56×"]
     assert [row.head for row in page.accuracy[0].rows] == ["fresh", "current", "old"]
 
 

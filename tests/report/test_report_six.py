@@ -13,10 +13,10 @@ import tarfile
 import pandas as pd
 import pytest
 
-from rnnbench.report.beside import Beside
 from rnnbench.report.index import write_index
+from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report
-from rnnbench.report.published import write_published
+from rnnbench.report.published_page import write_published
 from rnnbench.report.roofline import apart
 from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
@@ -72,7 +72,7 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
     assert cell["unequal"].str.startswith("≠").all() and len(cell) > 1
     others = table.drop(cell.index)
     assert others["unequal"].isna().all() and others["difference"].isna().all()
-    # Beside its mark only: in the table, and in no headline.
+    # ReportInputs its mark only: in the table, and in no headline.
     for text in (html, (site / "six/report.md").read_text()):
         beside = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
         found = re.findall(beside, text)
@@ -89,7 +89,7 @@ def test_what_a_probe_cannot_tell_is_said(site, html):
     assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
     assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    with_none = Beside(probes=())
+    with_none = ReportInputs(probes=())
     write_report(six()[:6], site / "none", experiment=EXPERIMENT, beside=with_none)
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text

@@ -71,7 +71,7 @@ def test_a_killed_attempt_of_this_host_is_succeeded_at_once(tmp_path: Path) -> N
 
 
 def test_a_process_id_given_to_another_process_is_not_the_holder(tmp_path: Path) -> None:
-    me = attempt.myself()
+    me = attempt.current_holder()
     elsewhere(tmp_path, **{**me, "begun": me["begun"] - 1})
     with attempt.held(tmp_path, pytest.fail) as mine:
         assert mine.number == 2 and mine.is_current()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.report.raw import raw_cells
+from rnnbench.report.raw_runs import raw_cells
 from rnnbench.running import worker
 from rnnbench.running.affinity import read_topology
 from rnnbench.running.card_use import card_reasons, card_use
@@ -15,7 +15,7 @@ from rnnbench.running.train import Place
 from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts
-from rnnbench.tracking.numbers import metrics
+from rnnbench.tracking.metrics import metrics
 from tests.factory import make_record
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.intervals import noted
+from rnnbench.interval_log import noted
 
 
 def test_a_command_leaves_one_line(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.cells.repeats import Repeats
+from rnnbench.grid.repeats import Repeats
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.running.measured import CACHE, measured
-from rnnbench.running.needed import pointer_without_record, why_not_needed
+from rnnbench.running.finished_runs import CACHE, measured
+from rnnbench.running.repeats_needed import pointer_without_record, why_not_needed
 from rnnbench.running.train import Place
 from tests.factory import BEGINNING, VOID, make_record
 

@@ -309,7 +309,7 @@ def test_the_conductor_burns_nothing_while_the_worker_is_timed(run) -> None:
 
 def test_the_waiting_process_holds_nothing_heavy() -> None:
     heavy = ("numpy", "pandas", "mlflow", "hydra", "omegaconf", "dvc", "snakemake", "tensorflow")
-    script = "import sys, rnnbench.commands.round, rnnbench.running.live; " + (
+    script = "import sys, rnnbench.commands.round, rnnbench.running.live_mirror; " + (
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     output = subprocess.check_output(

@@ -17,7 +17,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
 from rnnbench.running import sitting as measuring
 from rnnbench.running import train as room
-from rnnbench.running.train import Place, main_label, read_round
+from rnnbench.running.train import Place, progress_label, read_round
 from rnnworker import members
 from tests.running.alone import train
 
@@ -331,8 +331,8 @@ def test_the_lines_of_a_round(tmp_path: Path) -> None:
 
 
 def test_labels_are_aligned() -> None:
-    assert main_label(0, 24, "x") == "[ 1/24] x"
-    assert main_label(23, 24, "x") == "[24/24] x"
+    assert progress_label(0, 24, "x") == "[ 1/24] x"
+    assert progress_label(23, 24, "x") == "[24/24] x"
 
 
 def test_one_lock_per_host_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

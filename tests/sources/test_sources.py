@@ -9,9 +9,9 @@ import pytest
 
 from rnnbench.commands.publish import main as publish
 from rnnbench.errors import ConfigError
-from rnnbench.report.others import beside_section
-from rnnbench.report.published import published_sections
-from rnnbench.sources.price import choose_prices, read_prices
+from rnnbench.report.published_page import published_sections
+from rnnbench.report.published_section import beside_section
+from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import COLUMNS, append_row, parse_row, read_published
 from rnnbench.tables.articles import (
     CPU_GPU,
@@ -81,7 +81,7 @@ def test_a_bound_is_no_time(table, tmp_path):
     assert [(row["train_seconds"], row["below"]) for row in told] == [(630, False), (60, True)]
     assert told[1]["speedup"] == pytest.approx(10.5)
     section = next(one for one in published_sections(read_published(FOLDER)) if one.id == "samples")
-    assert section.sheets[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
+    assert section.views[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
     # Written and read again it is a bound still.
     bound = parse_row({**ROW, "train_seconds": "<60"}, "here")
     append_row(tmp_path / "published" / "own.csv", bound)
@@ -96,15 +96,15 @@ def measured(**changes):
 def test_side_by_side_stand_rows_of_the_same_cell_and_samples():
     rows = read_published(FOLDER)
     section = beside_section(measured(), rows)
-    (sheet,) = section.sheets
-    assert {row.group for row in sheet.rows} == {
+    (view,) = section.views
+    assert {row.group for row in view.rows} == {
         "mnist_rnn, lstm, 60,000 samples an epoch: measured here",
         "mnist_rnn, lstm, 60,000 samples an epoch: published by others",
     }
-    assert [row.cells[3] for row in sheet.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
+    assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
     for other in (measured(cell="gru"), measured().assign(samples=1438)):
         section = beside_section(other, rows)
-        assert not section.sheets and bool(section)
+        assert not section.views and bool(section)
         assert section.words == (
             "Not beside them, as the cell type or the samples are others or not known: 4 rows of "
             "`mnist_rnn, lstm` (60,000 samples an epoch) by ASH1998/mnist-CuDNNLSTM.",
@@ -114,7 +114,7 @@ def test_side_by_side_stand_rows_of_the_same_cell_and_samples():
 
 def test_a_model_without_a_recurrent_layer_needs_no_cell():
     section = beside_section(measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER))
-    assert section.sheets[0].rows[0].group == "mnist_mlp, 60,000 samples an epoch: measured here"
+    assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples an epoch: measured here"
 
 
 def test_relative_to_the_k80_by_hand(table):

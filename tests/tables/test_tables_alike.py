@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from rnnbench.tables.alike import alike, distances
+from rnnbench.tables.accuracy_outliers import alike, distances
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.stats import student, together
 from tests.factory import TEST_SAMPLES, make_record

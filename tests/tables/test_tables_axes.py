@@ -8,17 +8,17 @@ import math
 import pytest
 
 from rnnbench.sources.certificates import checked
-from rnnbench.sources.price import Price, PriceList
+from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnbench.tables.comparison import versus
 from rnnbench.tables.cost import cheapest_within, cost, fastest_under
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import NOT_EQUAL, time
-from rnnbench.tables.versus import versus
 from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record
 from tests.report.six import certificate, steps

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from rnnbench.records.record import Record
-from rnnbench.report.beside import Beside
 from rnnbench.report.content import Experiment, content
-from rnnbench.report.equal import kernels_sheet
+from rnnbench.report.equivalence_section import kernels_view
+from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.published import read_published
 from rnnbench.tables.calls import calls
 from rnnbench.tables.frame import tidy
@@ -68,7 +68,7 @@ def test_a_call_of_another_function_is_marked():
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
     (section,) = [one for one in found.sections if one.id == "calls"]
-    texts = [text for line in section.sheets[0].rows for text in line.cells if "2.00×" in text]
+    texts = [text for line in section.views[0].rows for text in line.cells if "2.00×" in text]
     assert texts == ["≠ 2.00×"]
 
 
@@ -79,7 +79,7 @@ def test_kernels_say_in_which_variant_something_else_ran():
         return dataclasses.replace(record, measured={**record.measured, "kernel": kernel})
 
     def groups(*records: Record) -> list[tuple[str, str]]:
-        rows = kernels_sheet(kernels(tidy(records))).rows
+        rows = kernels_view(kernels(tidy(records))).rows
         return [(row.group, row.cells[2]) for row in rows]
 
     plain, masked = attested("a CPU", units=8), attested("a mask", padding="left")
@@ -106,9 +106,9 @@ def test_published_threads_stand_beside_measured_ones():
     assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
     assert len(table) == 8  # two builds; the later article has two vCPU counts only
     found = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
-                    beside=Beside(published=tuple(rows)))  # fmt: skip
+                    beside=ReportInputs(published=tuple(rows)))  # fmt: skip
     (section,) = [one for one in found.sections if one.id == "threads"]
-    assert [sheet.id for sheet in section.sheets] == ["threads-published"]
+    assert [view.id for view in section.views] == ["threads-published"]
     assert len(section.figures) == 1 and "Fewer than three" in section.words[0]
 
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.headline import alone
 from rnnbench.records.record import run_value
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
-from rnnbench.tables.ranks import bootstrap_interval, rank_p
+from rnnbench.tables.rank_test import bootstrap_interval, rank_p
 from rnnbench.tables.stats import block_differences, ratio_interval
 from rnnbench.tables.time import compare
 

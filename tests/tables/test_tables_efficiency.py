@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from rnnbench.report.efficiency import efficiency_section
+from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.numbers import percent_span
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
 from rnnbench.tables.frame import tidy

@@ -16,15 +16,15 @@ from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.cost import cost
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.gaps import missing, skipped
 from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
-from rnnbench.tables.order import as_planned, order
-from rnnbench.tables.ranked import ranked
+from rnnbench.tables.measuring_order import as_planned, order
+from rnnbench.tables.missing import missing, skipped
 from rnnbench.tables.runs import runs
+from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.stats import dunnett
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 from tests.factory import SAMPLES, STEPS, make_late, make_record
 
 REFERENCE = {"rnn": "keras"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rnnbench.report.axes import PARTED, builds_section
+from rnnbench.report.axis_sections import PARTED, builds_section
 from rnnbench.tables.builds import builds
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.optimizers import CAUSES, Parted, parted

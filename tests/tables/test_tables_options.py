@@ -10,10 +10,11 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment, content
 from rnnbench.tables.certificates import UNEQUAL
+from rnnbench.tables.comparison import versus
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.named import with_named_options
+from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.time import (
     FASTER,
     IS_REFERENCE,
@@ -22,7 +23,6 @@ from rnnbench.tables.time import (
     SLOWER,
     time,
 )
-from rnnbench.tables.versus import versus
 from rnnworker.rounds import reference_of
 from tests.factory import make_record
 

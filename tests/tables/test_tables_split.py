@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rnnbench.tables.split import split
+from rnnbench.tables.grouping import split
 
 TABLE = pd.DataFrame(
     {

@@ -9,9 +9,9 @@ import math
 import pytest
 
 from rnnbench.records.record import Epoch
-from rnnbench.tracking import mapping, numbers
+from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
-from rnnbench.tracking.matching import Found, dead, own
+from rnnbench.tracking.run_matching import Found, own, stale_runs
 from tests.factory import DIGITS_MD5, make_late, make_record
 
 
@@ -41,7 +41,7 @@ def test_tags_hold_verdict_machine_versions_and_dataset():
 def test_the_facts_that_are_no_tags_are_all_kept():
     facts = mapping.facts(make_record())
     assert facts["hardware"]["cores"] == 2 and "packages" not in facts["environment"]
-    assert not any(map(numbers.is_number, facts["measured"].values()))
+    assert not any(map(metrics.is_number, facts["measured"].values()))
 
 
 def test_tags_name_the_round_and_who_is_only_a_companion():
@@ -53,7 +53,7 @@ def test_tags_name_the_round_and_who_is_only_a_companion():
 
 
 def test_points_are_at_the_moment_they_describe():
-    points = numbers.metrics(make_record(epoch_seconds=[0.5, 0.25]))
+    points = metrics.metrics(make_record(epoch_seconds=[0.5, 0.25]))
     first, second = [point for point in points if point.key == "epoch_seconds"]
     assert (first.step, second.step) == (1, 2) and second.value == 0.25
     assert second.timestamp - first.timestamp == 290  # its validation, then itself
@@ -65,18 +65,18 @@ def test_points_are_at_the_moment_they_describe():
 
 def test_what_is_shown_live_is_what_the_record_says_later():
     record = make_record()
-    some = numbers.live_metrics(record.started, record.phases[:6], record.epochs)
-    assert some and set(some) <= set(numbers.metrics(record))
+    some = metrics.live_metrics(record.started, record.phases[:6], record.epochs)
+    assert some and set(some) <= set(metrics.metrics(record))
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, 10**400])
 def test_what_is_no_finite_number_is_left_out(value):
     epoch = Epoch(1, 1010.0, 0.5, 10, 1, loss=value)
-    points = numbers.metrics(make_record(epochs=1, measured={"closure": value}))
+    points = metrics.metrics(make_record(epochs=1, measured={"closure": value}))
     assert not [point for point in points if point.key == "closure"]
     assert not [
         point
-        for point in numbers.live_metrics("20260101T000000_000000Z", make_record().phases, [epoch])
+        for point in metrics.live_metrics("20260101T000000_000000Z", make_record().phases, [epoch])
         if point.key == "loss"
     ]
 
@@ -102,7 +102,7 @@ def test_dead_runs_are_those_without_record_begun_before_on_this_machine():
         running("20260103T000000_000000Z"),
         running("20260101T120000.000000Z"),
     ]
-    assert dead([killed, *others], key, {"20260101T120000.000000Z"}) == [killed]
+    assert stale_runs([killed, *others], key, {"20260101T120000.000000Z"}) == [killed]
 
 
 def test_the_complete_twin_is_the_one_to_keep():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import TrackingError
-from rnnbench.records.stamp import written
 from rnnbench.records.store import pointer_to, write_json
+from rnnbench.records.timestamps import written
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import ensure_store

@@ -12,9 +12,9 @@ from typing import Any
 import numpy
 import yaml
 
-from rnnbench.cells.cell import Cell
-from rnnbench.cells.expand import expand
-from rnnbench.cells.experiment import Experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.point import GridPoint
 from tests.conftest import ROOT
 
 SMALL = (
@@ -47,7 +47,7 @@ def cpu_builds() -> list[str]:
     return found
 
 
-def cells(builds: list[str]) -> list[Cell]:
+def cells(builds: list[str]) -> list[GridPoint]:
     """One cell for each model and build; none is skipped unless its ``skip`` says why."""
     axis = "build=" + ",".join(builds)
     grids = tuple((*SMALL.split(), axis, *grid.split()) for grid in GRIDS)

@@ -9,7 +9,7 @@ import subprocess
 import numpy
 import pytest
 
-from rnnworker import applied
+from rnnworker import applied_steps
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 
@@ -20,10 +20,14 @@ def arrays(*values: float) -> list[numpy.ndarray]:
 
 def test_the_difference_is_on_the_scale_of_the_gradient() -> None:
     before, gradient = arrays(1.0, 2.0), arrays(0.5, -0.25)
-    assert applied.difference(before, arrays(0.5, 2.25), gradient) == 0
-    assert applied.difference(before, arrays(0.5, 2.0), gradient) == pytest.approx(0.5, abs=1e-5)
-    assert applied.difference(before, arrays(1.0, 2.0), gradient) == pytest.approx(1.0, abs=1e-5)
-    assert applied.difference(before, arrays(float("nan"), 2.0), gradient) == float("inf")
+    assert applied_steps.difference(before, arrays(0.5, 2.25), gradient) == 0
+    assert applied_steps.difference(before, arrays(0.5, 2.0), gradient) == pytest.approx(
+        0.5, abs=1e-5
+    )
+    assert applied_steps.difference(before, arrays(1.0, 2.0), gradient) == pytest.approx(
+        1.0, abs=1e-5
+    )
+    assert applied_steps.difference(before, arrays(float("nan"), 2.0), gradient) == float("inf")
 
 
 def test_what_rounding_explains_is_no_difference() -> None:
@@ -32,13 +36,13 @@ def test_what_rounding_explains_is_no_difference() -> None:
     after = [before[0] - gradient[0]]
     # Of 1 in float32 what is taken away is rounded to 6e-8: several per cent of this gradient.
     assert abs(before[0] - after[0] - gradient[0]).max() / gradient[0].max() > 0.005
-    assert applied.difference(before, after, gradient) == 0
+    assert applied_steps.difference(before, after, gradient) == 0
 
 
 def test_an_array_without_a_gradient_must_not_move() -> None:
     before, gradients = arrays(1.0) + arrays(0.0), arrays(0.5) + arrays(0.0)
-    assert applied.difference(before, arrays(0.5) + arrays(0.0), gradients) == 0
-    moved = applied.difference(before, arrays(0.5) + arrays(0.1), gradients)
+    assert applied_steps.difference(before, arrays(0.5) + arrays(0.0), gradients) == 0
+    moved = applied_steps.difference(before, arrays(0.5) + arrays(0.1), gradients)
     assert moved == pytest.approx(0.2, abs=1e-4)
 
 
@@ -69,9 +73,9 @@ class Session:
 
 
 def test_steps_that_are_off_are_counted(monkeypatch) -> None:
-    monkeypatch.setitem(applied.GRADIENTS, "made_up", lambda session: lambda x, y: [x])
+    monkeypatch.setitem(applied_steps.GRADIENTS, "made_up", lambda session: lambda x, y: [x])
     batches = [(numpy.array([0.5, 0.25], "float32"), None)] * 30
-    found = applied.measure(Session(), batches, 1e-4)
+    found = applied_steps.measure(Session(), batches, 1e-4)
     worst = found.pop("worst")
     assert found == {"threads": 1, "steps": 30, "off": 10}
     assert worst == pytest.approx(0.5, abs=1e-5)
@@ -95,16 +99,16 @@ import json, os, sys
 asked = json.loads(sys.argv[1])
 sys.path.insert(0, asked["source"])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-from rnnworker import applied, canonical, frameworks
+from rnnworker import applied_steps, canonical_weights, frameworks
 from rnnworker.events import Events
 from rnnworker.turns import Turns
 config = asked["config"]
 job = {"config": config, "device": "cpu_1", "threads": 1, "dataset": asked["data"]}
-found = applied.Applied(job, config["rnn"]).measure(1e-4)
+found = applied_steps.Applied(job, config["rnn"]).measure(1e-4)
 session = frameworks.open_session(config, 1)
 session.load_data(asked["data"])
 session.build()
-session.load_weights(canonical.initial(session.layers(), 0))
+session.load_weights(canonical_weights.initial(session.layers(), 0))
 epochs = []
 session.fit(lambda epoch: epochs.append(epoch), None, Turns(Events(2)))
 print("FOUND " + json.dumps({"applied": found, "val_acc": float(epochs[-1]["val_acc"])}))

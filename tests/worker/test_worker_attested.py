@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.cells.expand import expand
-from rnnbench.cells.experiment import Experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
 from tests.worker.building import answer, build_python
 
@@ -42,12 +42,12 @@ recurrent: true
 """
 SCRIPT = """
 import json, sys
-from rnnworker import canonical, frameworks
+from rnnworker import canonical_weights, frameworks
 
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical.initial(session.layers(), 0))
+session.load_weights(canonical_weights.initial(session.layers(), 0))
 found = []
 for steps in (1, 60):
     session.train_steps(steps)
@@ -99,12 +99,12 @@ def build(keras, recurrent, config):
 """
 REASONS = """
 import json, sys
-from rnnworker import canonical, frameworks
+from rnnworker import canonical_weights, frameworks
 
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical.initial(session.layers(), 0))
+session.load_weights(canonical_weights.initial(session.layers(), 0))
 shapes = [[int(size) for size in one] for one in session.layer_shapes(session.recurrent.layers[0])]
 print(json.dumps([session.attest(), shapes]))
 """

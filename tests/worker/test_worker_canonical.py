@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from rnnworker import canonical
+from rnnworker import canonical_weights
 
 LSTM = {
     "name": "lstm",
@@ -18,11 +18,11 @@ DENSE_KERNEL = [-0.11807812, -0.18587577, 0.44106579]
 
 
 def one(layer: dict, seed: int = 0) -> dict[str, numpy.ndarray]:
-    return canonical.initial([layer], seed)[0]
+    return canonical_weights.initial([layer], seed)[0]
 
 
 def test_shapes_kinds_and_names() -> None:
-    lstm, dense = canonical.initial([LSTM, DENSE], 0)
+    lstm, dense = canonical_weights.initial([LSTM, DENSE], 0)
     assert {name: a.shape for name, a in lstm.items()} == {
         "bias": (32,),
         "kernel": (5, 32),
@@ -34,26 +34,29 @@ def test_shapes_kinds_and_names() -> None:
 
 def test_the_values_are_these_for_ever() -> None:
     """Runs of different years start equal: a change here makes all of them incomparable."""
-    weights = canonical.initial([LSTM, DENSE], 0)
+    weights = canonical_weights.initial([LSTM, DENSE], 0)
     assert weights[0]["kernel"][0, :3].tolist() == pytest.approx(KERNEL, abs=1e-7)
     assert weights[1]["kernel"][0, :3].tolist() == pytest.approx(DENSE_KERNEL, abs=1e-7)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
-    digests = [canonical.digest(canonical.initial([LSTM, DENSE], seed)) for seed in (0, 0, 1)]
+    digests = [
+        canonical_weights.digest(canonical_weights.initial([LSTM, DENSE], seed))
+        for seed in (0, 0, 1)
+    ]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_layers_and_arrays_have_streams_of_their_own() -> None:
     square = {"kind": "other", "shapes": [("kernel", [6, 6]), ("other", [6, 6])]}
-    first, second = canonical.initial([square, square], 0)
+    first, second = canonical_weights.initial([square, square], 0)
     arrays = [*first.values(), *second.values()]
     assert len({array.tobytes() for array in arrays}) == 4
 
 
 def test_other_arrays_and_their_order_change_nothing_of_an_array() -> None:
     fewer = {**LSTM, "shapes": list(reversed(LSTM["shapes"]))}
-    assert canonical.digest([one(fewer)]) == canonical.digest([one(LSTM)])
+    assert canonical_weights.digest([one(fewer)]) == canonical_weights.digest([one(LSTM)])
 
 
 @pytest.mark.parametrize(("units", "gates"), [(8, 4), (6, 3), (5, 1), (3, 8)])
@@ -105,19 +108,19 @@ def test_embeddings_biases_and_normalisation() -> None:
 
 def test_the_digest_sees_one_value_one_name_and_one_shape() -> None:
     weights = [{"kernel": numpy.zeros((2, 3), "float32"), "bias": numpy.zeros(3, "float32")}]
-    before = canonical.digest(weights)
+    before = canonical_weights.digest(weights)
     changed = [dict(weights[0], kernel=weights[0]["kernel"].copy())]
     changed[0]["kernel"][1, 2] = 1e-7
     reshaped = [dict(weights[0], kernel=numpy.zeros((3, 2), "float32"))]
     renamed = [{"weights": weights[0]["kernel"], "bias": weights[0]["bias"]}]
-    others = {canonical.digest(w) for w in (changed, reshaped, renamed)}
+    others = {canonical_weights.digest(w) for w in (changed, reshaped, renamed)}
     assert len({before, *others}) == 4
 
 
 def test_the_digest_is_of_values_not_of_how_they_lie_in_memory() -> None:
     array = numpy.arange(6, dtype="float32").reshape(2, 3)
     digests = {
-        canonical.digest([{"kernel": stored}])
+        canonical_weights.digest([{"kernel": stored}])
         for stored in (array, numpy.asfortranarray(array), array.astype("float64"))
     }
     assert len(digests) == 1

@@ -12,7 +12,7 @@ import numpy
 import pytest
 import yaml
 
-from rnnworker.canonical import GATES
+from rnnworker.canonical_weights import GATES
 from rnnworker.recurrent import contrib
 from tests.conftest import ROOT
 from tests.worker.building import answer, build_python

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rnnworker import data, loading
+from rnnworker import data, user_functions
 from rnnworker.models import digits_rnn
 
 CONFIG = {"model": {"data": {"prepare": "rnnworker.models.digits_rnn:prepare"}, "units": 4}}
@@ -97,8 +97,8 @@ def test_other_files_are_given_by_their_path(tmp_path: Path, monkeypatch) -> Non
 def test_functions_are_found_in_modules_and_files(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def build():\n    return 'mine'\n")
-    assert loading.function(f"{mine}:build")() == "mine"
-    assert loading.function("rnnworker.models.digits_rnn:build") is digits_rnn.build
+    assert user_functions.function(f"{mine}:build")() == "mine"
+    assert user_functions.function("rnnworker.models.digits_rnn:build") is digits_rnn.build
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_functions_are_found_in_modules_and_files(tmp_path: Path) -> None:
 )
 def test_functions_that_are_not_there_are_told(reference: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        loading.function(reference)
+        user_functions.function(reference)
 
 
 class FakeKeras:

@@ -12,7 +12,7 @@ import weakref
 import numpy
 import pytest
 
-from rnnworker import load
+from rnnworker import cpu_load
 from rnnworker.events import Events, from_environment, plain
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -210,7 +210,7 @@ def test_load_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5)
     # Processor 1 is not this run's: what happens there is not counted.
     after = snapshot(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15)
-    assert load.difference(before, after) == {
+    assert cpu_load.difference(before, after) == {
         "own": 3.0,
         "busy": 4.5,
         "foreign": 1.5,
@@ -222,12 +222,12 @@ def test_load_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_load_of_others_is_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    found = load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
+    found = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
     assert found["foreign"] == 0.0
 
 
 def test_load_without_proc_is_left_out() -> None:
-    found = load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
+    found = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
     assert found["own"] == 2.0
     assert not {"busy", "foreign", "steal"} & set(found)
 
@@ -236,12 +236,12 @@ def test_a_processor_that_came_meanwhile_is_not_counted(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     before = snapshot(0.0, {0: (1.0, 0.0)})
     after = snapshot(0.0, {0: (2.0, 0.0), 1: (500.0, 5.0)})
-    assert load.difference(before, after)["busy"] == 1.0
+    assert cpu_load.difference(before, after)["busy"] == 1.0
 
 
 def test_work_of_this_process_shows_as_its_own() -> None:
-    before = load.snapshot()
+    before = cpu_load.snapshot()
     total = 0
-    while load.snapshot()["own"] - before["own"] < 0.05:
+    while cpu_load.snapshot()["own"] - before["own"] < 0.05:
         total += sum(range(10_000))
-    assert load.difference(before, load.snapshot())["own"] >= 0.05
+    assert cpu_load.difference(before, cpu_load.snapshot())["own"] >= 0.05

@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.errors import RunError
 from rnnbench.running import affinity as ours
-from rnnworker import affinity, load
+from rnnworker import affinity, cpu_load
 from rnnworker.quota import quota
 from tests.running.test_running_affinity import machine
 
@@ -106,12 +106,12 @@ NOTHING = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
 def test_a_kernel_that_says_nothing_is_not_one_where_nobody_works(text, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert load._processors(str(tmp_path / "stat")) == {}
-    nothing = {**load.snapshot(), "processors": {}}
-    assert "foreign" not in load.difference(nothing, nothing)
+    assert cpu_load._processors(str(tmp_path / "stat")) == {}
+    nothing = {**cpu_load.snapshot(), "processors": {}}
+    assert "foreign" not in cpu_load.difference(nothing, nothing)
 
 
 def test_processors_that_worked_are_told(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  1 0 0 9\ncpu0 200 0 100 900 0 0 0 50 0 0\n")
-    ticks = load.os.sysconf("SC_CLK_TCK")
-    assert load._processors(str(tmp_path / "stat")) == {0: (300 / ticks, 50 / ticks)}
+    ticks = cpu_load.os.sysconf("SC_CLK_TCK")
+    assert cpu_load._processors(str(tmp_path / "stat")) == {0: (300 / ticks, 50 / ticks)}

@@ -14,7 +14,7 @@ import pytest
 
 from rnnbench.running import worker
 from rnnbench.running.supervise import supervise
-from rnnworker import forked, members, rounds
+from rnnworker import forked_workers, members, rounds
 from rnnworker.members import Member, Outcome
 from tests.running.test_running_train import planned
 
@@ -46,12 +46,14 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def importers(monkeypatch: pytest.MonkeyPatch) -> list[forked.Importer]:
+def importers(monkeypatch: pytest.MonkeyPatch) -> list[forked_workers.Importer]:
     """Those that were started."""
     started = []
-    watch = forked.Importer.watch
+    watch = forked_workers.Importer.watch
     monkeypatch.setattr(
-        forked.Importer, "watch", lambda one, selector: (started.append(one), watch(one, selector))
+        forked_workers.Importer,
+        "watch",
+        lambda one, selector: (started.append(one), watch(one, selector)),
     )
     return started
 
@@ -123,13 +125,13 @@ def test_what_a_member_prints_goes_to_its_own_log(workers, tmp_path: Path) -> No
 def test_an_importer_that_fails_leaves_its_members_to_start_by_themselves(
     workers, importers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(one: forked.Importer, selector) -> None:
+    def kill(one: forked_workers.Importer, selector) -> None:
         importers.append(one)
         os.kill(one._process.pid, signal.SIGKILL)
         watch(one, selector)
 
-    watch = forked.Importer.watch
-    monkeypatch.setattr(forked.Importer, "watch", kill)
+    watch = forked_workers.Importer.watch
+    monkeypatch.setattr(forked_workers.Importer, "watch", kill)
     found = supervise(workers(a={}, b={}))
     assert importers and [one.exit_code for one in found.values()] == [0, 0]
     assert not any("before_fork" in imports(one) for one in found.values())

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rnnbench.cells.expand import expand
-from rnnbench.cells.experiment import Experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
 from tests.worker.building import answer
 
 SCRIPT = """
 import json, sys
-from rnnworker import canonical
+from rnnworker import canonical_weights
 from rnnworker.events import Events
 from rnnworker.frameworks.keras3_tensorflow import Session
 from rnnworker.turns import Turns
@@ -26,7 +26,7 @@ for name, job in json.load(open(sys.argv[1])).items():
     session = Session(job["config"], 1)
     session.load_data(job["dataset"])
     session.build()
-    session.load_weights(canonical.initial(session.layers(), 0))
+    session.load_weights(canonical_weights.initial(session.layers(), 0))
     before = session.evaluate()
     session.train_steps(2)
     optimizer = session.model.optimizer

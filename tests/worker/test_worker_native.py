@@ -10,10 +10,10 @@ import numpy
 import pytest
 import yaml
 
-from rnnbench.cells.expand import expand
-from rnnbench.cells.experiment import Experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from rnnworker import precision
-from rnnworker.canonical import GATES
+from rnnworker.canonical_weights import GATES
 from rnnworker.recurrent import native, native_jax, native_torch
 from tests.conftest import ROOT
 from tests.worker.building import answer, build_python
@@ -123,12 +123,12 @@ def certificate(cell, both, precision):
 def scans():
     """Cell → the scan's errors against the reference: outputs, and the worst gradient."""
     import jax
-    from rnnworker import canonical, reference
+    from rnnworker import canonical_weights, reference
     from rnnworker.recurrent import native_jax
 
     errors = {}
     for index, cell in enumerate(native_jax.CELLS):
-        columns = canonical.GATES[cell] * 4
+        columns = canonical_weights.GATES[cell] * 4
         shapes = {"x": (3, 7, 5), "kernel": (5, columns), "recurrent": (4, columns)}
         shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
         given = {name: STREAM.normal(size=shape).astype("f4") for name, shape in shapes.items()}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnworker import loading
+from rnnworker import user_functions
 from rnnworker.recurrent import Recurrent, own_file
 from tests.conftest import ROOT
 from tests.worker.building import answer
@@ -94,9 +94,9 @@ def test_dropout_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
 def test_an_error_says_where_in_the_users_file(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         recurrent(tmp_path, MINE.replace("layer = ", "1 / 0; layer = "))(UNITS)
-    assert loading.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
-    assert loading.one_line(ValueError("a\nb")) == "a"
-    assert loading.one_line(ValueError()) == "ValueError()"
+    assert user_functions.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
+    assert user_functions.one_line(ValueError("a\nb")) == "a"
+    assert user_functions.one_line(ValueError()) == "ValueError()"
 
 
 def test_what_keras_and_tensorflow_put_before_a_message_is_left_out() -> None:
@@ -106,9 +106,9 @@ def test_what_keras_and_tensorflow_put_before_a_message_is_left_out() -> None:
         "    RuntimeError: Exception encountered when calling Scan.call().\n    \n"
         "    \x1b[1mno such device\x1b[0m\n    \n    Arguments received"
     )
-    assert loading.one_line(RuntimeError(text)) == "no such device"
+    assert user_functions.one_line(RuntimeError(text)) == "no such device"
     plain = "Exception encountered when calling Scan.call().\n\n\x1b[1mno such device\x1b[0m\n\nA"
-    assert loading.one_line(RuntimeError(plain)) == "no such device"
+    assert user_functions.one_line(RuntimeError(plain)) == "no such device"
 
 
 SCRIPT = """

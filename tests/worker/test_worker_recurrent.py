@@ -16,7 +16,7 @@ SCRIPT = '''
 import json, os, sys
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import numpy, tensorflow, keras
-from rnnworker import canonical
+from rnnworker import canonical_weights
 from rnnworker.recurrent import Recurrent
 
 BATCH, TIME, INPUTS, UNITS = 5, 7, 3, 6
@@ -25,7 +25,7 @@ stream = numpy.random.RandomState(0)
 x = stream.normal(size=(BATCH, TIME, INPUTS)).astype("float32")
 COLUMNS = 4 * UNITS
 shapes = [("kernel", (INPUTS, COLUMNS)), ("recurrent", (UNITS, COLUMNS)), ("bias", (COLUMNS,))]
-start = canonical.initial([{"kind": "recurrent", "cell": "lstm", "shapes": shapes}], 0)[0]
+start = canonical_weights.initial([{"kind": "recurrent", "cell": "lstm", "shapes": shapes}], 0)[0]
 # Gates that differ in every value: a wrong order of them cannot hide.
 start["bias"] = start["bias"] + stream.normal(size=4 * UNITS).astype("float32")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rnnbench.cells.cell import Cell
+from rnnbench.grid.point import GridPoint
 from rnnbench.tables.optimizers import ROWS_APART, TO_THE_ROOT
 from tests.conftest import ROOT
 from tests.worker.building import build_python
@@ -96,13 +96,13 @@ with open(sys.argv[2], "w") as file:
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[Cell]:
+def asked() -> list[GridPoint]:
     return cells(BUILDS)
 
 
 @pytest.fixture(scope="module")
 def processes(
-    request: pytest.FixtureRequest, asked: list[Cell], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, asked: list[GridPoint], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future]]:
     """Build → what its process will have left, for the builds of the tests that are selected."""
     data = write_data(tmp_path_factory.mktemp("data"))
@@ -128,7 +128,9 @@ def processes(
             future.cancel()
 
 
-def _runs(chosen: list[Cell], data: dict, temporary: pytest.TempPathFactory) -> dict[Any, list]:
+def _runs(
+    chosen: list[GridPoint], data: dict, temporary: pytest.TempPathFactory
+) -> dict[Any, list]:
     """The events of each run, by (build, model); the film reviews as the build's Keras and as the
     worker reads them, under ``reviews``; how far one step took a weight, under ``moved``."""
     build = chosen[0].config["build"]
@@ -159,11 +161,11 @@ def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(f"{path}.events").read_text().splitlines()]
 
 
-def build_of(cell: Cell) -> str:
+def build_of(cell: GridPoint) -> str:
     return cell.choices["build"]
 
 
-def test_all_workloads_are_asked_of_all_builds(asked: list[Cell]) -> None:
+def test_all_workloads_are_asked_of_all_builds(asked: list[GridPoint]) -> None:
     assert {one.skip for one in asked} == {None}
     pairs = {(build_of(one), one.choices["model"]) for one in asked}
     assert pairs == {(build, model) for build in BUILDS for model in MODELS}
@@ -229,7 +231,7 @@ def test_reviews_come_in_the_order_of_keras_2_0_6(build: str, processes: dict[st
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_what_one_step_of_the_optimizers_does(
-    build: str, asked: list[Cell], processes: dict[str, Future]
+    build: str, asked: list[GridPoint], processes: dict[str, Future]
 ) -> None:
     """By hand, for a first step: Adam as Keras has it in every build (torch's own would move
     9.1e-4; a count of steps that is raised before it is read, as Keras 2.0.6 may, 1.8e-4),

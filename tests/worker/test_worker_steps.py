@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rnnworker import load, turn_length
+from rnnworker import cpu_load, turn_length
 from rnnworker.step_clock import StepClock
 from rnnworker.turns import WHOLE, Turns, grant_of
 
@@ -174,7 +174,7 @@ def test_ticks_that_were_counted_in_the_next_turn_are_not_foreign() -> None:
     account: dict = {}
     for busy in (0.01, 0.03) * 50:  # ticks come late
         used = {"own": 0.02, "busy": busy, "foreign": max(0.0, busy - 0.02), "major_faults": 1}
-        account = load.total(account, used)
+        account = cpu_load.total(account, used)
     assert account["foreign"] == pytest.approx(0.0)
     assert account["major_faults"] == 100
-    assert load.total({}, {"own": 1.0, "busy": 1.5})["foreign"] == pytest.approx(0.5)
+    assert cpu_load.total({}, {"own": 1.0, "busy": 1.5})["foreign"] == pytest.approx(0.5)

@@ -81,7 +81,8 @@ def test_a_real_python_3_6_runs_what_needs_no_library(tmp_path: Path) -> None:
     if python is None:
         pytest.skip("no Python 3.6 here: the worker's own modules were not run by it")
     script = (
-        "import os; from rnnworker import events, load, machine, phases, turns, loading\n"
+        "import os\n"
+        "from rnnworker import cpu_load, events, machine, phases, turns, user_functions\n"
         "told = events.Events(1)\nphases_ = phases.Phases(told, turns.Turns(told))\n"
         "with phases_.phase('train', timed=True) as details: details['x'] = float('nan')\n"
         "assert machine.fingerprint()['machine']\n"

@@ -12,8 +12,8 @@ import numpy
 import pytest
 
 from rnnbench.builds.launcher import environment
-from rnnbench.cells.expand import expand
-from rnnbench.cells.experiment import Experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 

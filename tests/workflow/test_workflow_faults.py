@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from rnnbench.closing import ALL_VOID
 from rnnbench.records.store import read_record
+from rnnbench.workflow.summary import ALL_VOID
 from tests.conftest import Project
 
 

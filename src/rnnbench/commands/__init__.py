@@ -2,7 +2,7 @@
 
 COMMANDS = {
     "run": "start Snakemake on an experiment, and show the command",
-    "cells": "print an experiment's cells: name, choices, run or skip, why",
+    "grid": "print an experiment's cells: name, choices, run or skip, why",
     "plan": "how many runs, how long, how much disk, how many repeats are enough",
     "dataset": "provide or check datasets in data/",
     "convert": "write a dataset of your own without pickles",

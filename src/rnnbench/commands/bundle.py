@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.carried import carried_of, parts_of
+from rnnbench.builds.carried_packages import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
-from rnnbench.cells.functions import own_files
-from rnnbench.cells.identity import digest_of
-from rnnbench.commands.asked import add_experiment, asked, conf_folders
 from rnnbench.commands.dataset import read_dataset
+from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
-from rnnbench.planning import Plan, Run, facts_of, make_plan
-from rnnbench.records.probed import probe_key
+from rnnbench.grid.functions import own_files
+from rnnbench.grid.identity import digest_of
+from rnnbench.planning.plan import Plan, Run, facts_of, make_plan
+from rnnbench.records.probe_match import probe_key
 
 ELSEWHERE = "a bundle"
 AT_ONCE = 64 * 2**20
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
     options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    wanted = asked(options.words)
+    wanted = parse_words(options.words)
     conf = conf_folders(root / "conf", options.conf)
     plan = make_plan(wanted.experiment, conf, root, site=ELSEWHERE, overrides=wanted.text)
     for dataset in sorted(set(plan.datasets.values())):

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned import preflight_asked
+from rnnbench.commands.planned_item import preflight_asked
 from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import say

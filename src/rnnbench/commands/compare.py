@@ -33,8 +33,8 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.report.terminal import print_comparison
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.comparison import versus, void_words
     from rnnbench.tables.frame import tidy
-    from rnnbench.tables.versus import versus, void_words
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))

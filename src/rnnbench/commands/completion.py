@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rnnbench.commands import COMMANDS
 
-OF_EXPERIMENTS = ("run", "cells", "plan", "retry", "export", "pull", "bundle", "report")
+OF_EXPERIMENTS = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
 SCRIPT = """\
 _rnnbench() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}"

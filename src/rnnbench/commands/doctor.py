@@ -10,16 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rnnbench import host
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
-from rnnbench.cells.catalogue import files_of
-from rnnbench.cells.compose import compose_choices
-from rnnbench.cells.here import obstacles
-from rnnbench.commands.asked import conf_folders
+from rnnbench.commands.experiment_arguments import conf_folders
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import MIRROR
 from rnnbench.errors import RnnbenchError
+from rnnbench.grid.catalogue import files_of
+from rnnbench.grid.compose import compose_choices
+from rnnbench.grid.local_constraints import unmet_constraints
+from rnnbench.running import host_check
 from rnnbench.tracking.address import is_server, redacted, tracking_uri
 from rnnbench.tracking.store import reach
 from rnnworker import machine
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in [
         *_machine(),
         *_host(root),
-        *_split("device", {one["name"]: obstacles({"device": one}) for one in devices}),
+        *_split("device", {one["name"]: unmet_constraints({"device": one}) for one in devices}),
         *_split("build", {one["name"]: missing(one, root) for one in builds}, _made(builds, root)),
         *_datasets(datasets, root),
         *_tracking(root),
@@ -64,7 +64,7 @@ def _machine() -> Iterator[str]:
 
 
 def _host(root: Path) -> Iterator[str]:
-    found = host.warnings(host.look())
+    found = host_check.warnings(host_check.look())
     free = shutil.disk_usage(root).free
     if free < LITTLE_SPACE:
         found.append(f"{free / 1e9:.1f} GB of disk are free; an environment takes some 2 GB")

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.alone import alone
+from rnnbench.commands.exclusive import alone
 from rnnbench.errors import RnnbenchError
 
 YOUNG_SECONDS = 86_400.0  # what is younger may be somebody's work

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.commands.alone import alone
+from rnnbench.commands.exclusive import alone
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
 from rnnbench.exchange.pulled import companions_by_round, round_of

@@ -27,7 +27,7 @@ def mlflow_records(options: argparse.Namespace) -> list[Record]:
             where="--from-mlflow",
             remedy="name it: --experiment NAME.",
         )
-    from rnnbench.tracking.fetch import fetch_records
+    from rnnbench.tracking.download import fetch_records
 
     records = fetch_records(options.root, options.experiment)
     if not records:

@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rnnbench.cells.cell import cell_of
-from rnnbench.commands.asked import add_experiment, asked, conf_folders
+from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.errors import RecordError
-from rnnbench.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
-from rnnbench.planning import Plan, Run, make_plan
+from rnnbench.grid.point import cell_of
+from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
+from rnnbench.planning.plan import Plan, Run, make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.report.numbers import counted
-from rnnbench.running.measured import value_of
+from rnnbench.running.finished_runs import value_of
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    wanted = asked(options.words)
+    wanted = parse_words(options.words)
     conf = conf_folders(root / "conf", options.conf)
     plan = make_plan(wanted.experiment, conf, root, site=options.site, overrides=wanted.text)
     results = root / "results"
@@ -59,7 +59,7 @@ def lines(plan: Plan, found: Forecast, environments: int) -> list[str]:
     ]
     if plan.skipped:
         cells = counted(len(plan.skipped), "cell")
-        text[0] += f" ({cells} cannot run here: `rnnbench cells {plan.experiment.name}` says why)"
+        text[0] += f" ({cells} cannot run here: `rnnbench grid {plan.experiment.name}` says why)"
     if found.left:
         text += _needed(plan, found, environments)
     known = f"measured, {found.freedom} degrees of freedom" if found.freedom else "a guess"

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned import preflight_asked
+from rnnbench.commands.planned_item import preflight_asked
 from rnnbench.commands.round import die_with_parent, interrupt
 from rnnbench.running.probe import probe
 from rnnbench.running.progress import say

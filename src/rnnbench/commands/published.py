@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.index import write_index
-    from rnnbench.report.published import write_published
+    from rnnbench.report.published_page import write_published
     from rnnbench.sources.claims import read_claims
     from rnnbench.sources.published import read_published
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.cells.experiment import load_experiment
-from rnnbench.commands.alone import alone
+from rnnbench.commands.exclusive import alone
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, unpack
 from rnnbench.exchange.pulled import files_about
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.tracking.address import redacted, tracking_uri
-from rnnbench.tracking.fetch import fetch
+from rnnbench.tracking.download import fetch
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,8 +15,8 @@ from rnnbench.records.store import not_needed, read_json, records_of
 from rnnworker import machine
 
 if TYPE_CHECKING:
-    from rnnbench.report.beside import Beside
     from rnnbench.report.content import Content
+    from rnnbench.report.inputs import ReportInputs
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,7 +32,7 @@ def _report(options: argparse.Namespace) -> None:
     from rnnbench.report.content import Experiment, content
     from rnnbench.report.index import CARD, card, write_index
     from rnnbench.report.page import write_content
-    from rnnbench.tables.gaps import missing as missing_table
+    from rnnbench.tables.missing import missing as missing_table
 
     folders = folders_of(options)
     planned: list[str] = []
@@ -65,7 +65,7 @@ def _report(options: argparse.Namespace) -> None:
             where=str(folder / "experiment.json"),
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
-    beside = beside_of(options, folders, records)
+    beside = report_inputs(options, folders, records)
     found = content(
         records, experiment, skipped, missing, map(str, faults), beside, _unneeded(there)
     )
@@ -134,20 +134,20 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     return sorted(found, key=lambda folder: (folder.parent.name != here, folder.parent.name))
 
 
-def beside_of(
+def report_inputs(
     options: argparse.Namespace, folders: Sequence[Path], records: Sequence[Record]
-) -> Beside:
+) -> ReportInputs:
     """Certificates of the experiment, price list, published rows, limits, MLflow's runs."""
-    from rnnbench.report.beside import Beside
+    from rnnbench.report.inputs import ReportInputs
     from rnnbench.sources.certificates import read_certificates
-    from rnnbench.sources.price import choose_prices
+    from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
-    from rnnbench.sources.tracked import read_tracked
+    from rnnbench.sources.tracked_runs import read_tracked
     from rnnbench.tables.certificates import Certificates
 
     devices = {record.choices.get("device", "") for record in records}
-    return Beside(
+    return ReportInputs(
         certificates=Certificates(
             tuple(one for folder in folders for one in read_certificates(folder / "certificates"))
         ),

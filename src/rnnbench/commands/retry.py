@@ -10,10 +10,10 @@ import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.cells.cell import cell_of
-from rnnbench.commands.alone import alone
+from rnnbench.commands.exclusive import alone
 from rnnbench.errors import ConfigError
-from rnnbench.records import stamp
+from rnnbench.grid.point import cell_of
+from rnnbench.records import timestamps
 from rnnbench.records.store import not_needed, read_json
 from rnnworker import machine
 
@@ -45,7 +45,7 @@ def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
-        mark.write_text(stamp.now() + "\n")
+        mark.write_text(timestamps.now() + "\n")
         pointers[name].unlink()
     _decide_anew(pointers, chosen)
     return chosen, len(pointers)

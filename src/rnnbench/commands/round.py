@@ -15,17 +15,22 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from rnnbench.cells.rounds import digest_of_round
-from rnnbench.commands.planned import still_planned
+from rnnbench.commands.planned_item import still_planned
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
+from rnnbench.grid.rounds import digest_of_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import read_json, stands, write_json
-from rnnbench.running import live, slurm
-from rnnbench.running.needed import pointer_without_record, read_facts, rule_of, why_not_needed
+from rnnbench.running import live_mirror, slurm
 from rnnbench.running.progress import remaining, say
+from rnnbench.running.repeats_needed import (
+    pointer_without_record,
+    read_facts,
+    rule_of,
+    why_not_needed,
+)
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place, main_label, read_round, timing_lock
+from rnnbench.running.train import Place, progress_label, read_round, timing_lock
 from rnnbench.tracking.address import is_server, tracking_uri
 from rnnworker.rounds import reference_of
 
@@ -43,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
     digests = {run["name"]: run["digest"] for run in planned}
     still_planned({"digest": digest_of_round(digests)}, options.digest, file.stem)
-    label = main_label(number, total, file.stem)
+    label = progress_label(number, total, file.stem)
     if wanted := _needed(planned, place, label):
         left = sum(not _is_there(run, place) for run in wanted)
         words = "1 run starts" if left == 1 else f"{left} runs start"
@@ -107,7 +112,7 @@ def _mirror(place: Place) -> Callable | None:
     for one node at a time, and the one that runs Snakemake logs to it."""
     if slurm.job() and not is_server(tracking_uri(place.root)):
         return None
-    return live.mirror_for(place)
+    return live_mirror.mirror_for(place)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.commands.asked import add_experiment, asked, conf_folders
+from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,7 +34,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     given = list(arguments)
     place = given.index("--") if "--" in given else len(given)
     options = parser.parse_intermixed_args(given[:place])
-    wanted = asked(options.words)
+    wanted = parse_words(options.words)
     further = conf_folders(Path("conf"), options.conf)[1:]
     settings = [f"experiment={wanted.experiment}"]
     settings += [f"overrides={wanted.text}"] if wanted.overrides else []

@@ -52,7 +52,7 @@ def _only(names: Set[str], pattern: str, place: str) -> None:
         raise ConfigError(
             f"there is no record of {pattern!r} in {place}.",
             where="rnnbench show",
-            remedy="`rnnbench cells EXPERIMENT` prints the names.",
+            remedy="`rnnbench grid EXPERIMENT` prints the names.",
         )
     if len(names) > 1:
         few = ", ".join(sorted(names)[:4])

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rnnbench.errors import RecordError
-from rnnbench.records import strict
+from rnnbench.records import strict_json
 from rnnbench.records.store import read_json
 from rnnbench.sources import certificates, probes
 
@@ -46,7 +46,7 @@ def stays(name: str, data: Mapping[str, Any], results: Path) -> bool:
     another one."""
     here = results / name
     try:
-        ours = strict.loads(here.read_bytes())
+        ours = strict_json.loads(here.read_bytes())
     except ValueError:
         return False
     if not isinstance(ours, dict):

@@ -13,7 +13,7 @@ from rnnbench.errors import RecordError
 from rnnbench.exchange import preflights
 from rnnbench.exchange.archive import safe_name
 from rnnbench.exchange.pack import BESIDE
-from rnnbench.records import strict
+from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 from rnnbench.records.store import companions_of, is_record, not_needed, write_bytes
 
@@ -147,7 +147,7 @@ def _worth(content: bytes) -> tuple[str, int]:
 
 def _json(name: str, content: bytes, where: str) -> dict[str, Any]:
     try:
-        data = strict.loads(content)
+        data = strict_json.loads(content)
     except ValueError:
         raise _refused(where, f"{name} is no JSON") from None
     if not isinstance(data, dict):

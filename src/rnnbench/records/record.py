@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rnnbench.errors import RecordError
-from rnnbench.records.check import check_record
+from rnnbench.records.validation import check_record
 
 
 def _with_rounds(data: dict[str, Any]) -> dict[str, Any]:

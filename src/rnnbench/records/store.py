@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rnnbench.errors import RecordError
-from rnnbench.records import strict
+from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
@@ -51,7 +51,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def read_json(path: Path) -> Any:
     """The JSON in `path`, or a `RecordError` in one line."""
     try:
-        return strict.loads(path.read_bytes())
+        return strict_json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise RecordError("does not exist.", where=str(path)) from error
     except (OSError, ValueError) as error:

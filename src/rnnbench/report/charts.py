@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rnnbench.report.panels import colour_of
+from rnnbench.report.speed_panels import colour_of
 
 if TYPE_CHECKING:
     import altair as alt

@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING
 
 from rnnbench.records.labels import reference_words
 from rnnbench.records.record import Record
-from rnnbench.report import lists, sheets
+from rnnbench.report import listing_views, table_views
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
-from rnnbench.report.axes import builds_section, target_section, threads_section
-from rnnbench.report.beside import Beside
-from rnnbench.report.calls import calls_section
+from rnnbench.report.axis_sections import builds_section, target_section, threads_section
 from rnnbench.report.colours import colours
-from rnnbench.report.curves import curves_section
-from rnnbench.report.efficiency import efficiency_section
-from rnnbench.report.equal import equal_section
+from rnnbench.report.cost_section import cost_section, recommendations
+from rnnbench.report.efficiency_section import efficiency_section
+from rnnbench.report.equivalence_section import equal_section
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures, places
+from rnnbench.report.inference_section import calls_section
+from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import side_by_side
-from rnnbench.report.money import money_section, recommendations
-from rnnbench.report.others import beside_section
-from rnnbench.report.raw import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
-from rnnbench.report.section import Section
-from rnnbench.report.sheet import Sheet
-from rnnbench.report.shortly import answer_sheet, headline, is_long
-from rnnbench.report.svg import unchecked
-from rnnbench.report.trust import (
+from rnnbench.report.learning_curves import curves_section
+from rnnbench.report.published_section import beside_section
+from rnnbench.report.raw_runs import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
+from rnnbench.report.reliability import (
     caveats,
     order_words,
     ratio_words,
@@ -37,8 +33,12 @@ from rnnbench.report.trust import (
     verdict_words,
     warmup_words,
 )
+from rnnbench.report.section import Section
+from rnnbench.report.summary_table import answer_view, headline, is_long
+from rnnbench.report.svg import unchecked
+from rnnbench.report.table_view import TableView
 from rnnbench.tables.accuracy import accuracy
-from rnnbench.tables.alike import alike
+from rnnbench.tables.accuracy_outliers import alike
 from rnnbench.tables.builds import builds
 from rnnbench.tables.calls import calls
 from rnnbench.tables.certificates import UNKNOWN
@@ -47,18 +47,18 @@ from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.gaps import skipped as skipped_table
 from rnnbench.tables.learning import learning
-from rnnbench.tables.named import with_named_options
+from rnnbench.tables.measuring_order import order
+from rnnbench.tables.missing import skipped as skipped_table
 from rnnbench.tables.optimizers import parted
-from rnnbench.tables.order import order
 from rnnbench.tables.provenance import provenance
-from rnnbench.tables.ranked import ranked
+from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import published_scaling, scaling
+from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
-from rnnbench.tables.unequal import run_speedups, unequal_runs
+from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
 from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Content:
-    """The parts of a report, in the order of the page; a sheet without rows is left out.
+    """The parts of a report, in the order of the page; a view without rows is left out.
 
     `last`: start of the latest run. `answer_sheets`: in the place of too many answers, one by one.
     `cells` are where the numbers of the tables lead; `whole` says that their raw epochs stand on
@@ -92,14 +92,14 @@ class Content:
     summary: str
     last: str
     answers: list[Answer]
-    answer_sheets: list[Sheet]
+    answer_sheets: list[TableView]
     advice: list[str]
-    time: list[Sheet]
-    accuracy: list[Sheet]
+    time: list[TableView]
+    accuracy: list[TableView]
     sections: list[Section]
-    runs: list[Sheet]
-    skipped: list[Sheet]
-    provenance: list[Sheet]
+    runs: list[TableView]
+    skipped: list[TableView]
+    provenance: list[TableView]
     figures: list[Figure]
     panels: int
     missing: list[str]
@@ -129,7 +129,7 @@ class Content:
         return [figure for figure in drawn if figure.group == drawn[0].group][:LEAD]
 
     @property
-    def lead_sheets(self) -> list[Sheet]:
+    def lead_views(self) -> list[TableView]:
         """The one table beside the answer."""
         return self.answer_sheets or self.time[:1]
 
@@ -139,8 +139,8 @@ class Content:
         return [one for one in self.figures_of("time", "speedup") if one not in self.lead_figures]
 
     @property
-    def time_sheets(self) -> list[Sheet]:
-        return [sheet for sheet in self.time if sheet not in self.lead_sheets]
+    def time_views(self) -> list[TableView]:
+        return [view for view in self.time if view not in self.lead_views]
 
     @property
     def any_suspect(self) -> bool:
@@ -193,7 +193,7 @@ def content(
     skipped: Iterable[Mapping[str, str]] = (),
     missing: Iterable[str] = (),
     faults: Iterable[str] = (),
-    beside: Beside = Beside(),  # noqa: B008 (frozen)
+    beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
     unneeded: Mapping[str, str] = MappingProxyType({}),
 ) -> Content:
     """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
@@ -214,7 +214,7 @@ def content(
     unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
     ink = colours(speed["implementation"])
     sections = [
-        money_section(money, beside, ink),
+        cost_section(money, beside, ink),
         calls_section(called),
         builds_section(compared, parted(records)),
         threads_section(counts, ink, published_scaling(frame, beside.published)),
@@ -238,16 +238,16 @@ def content(
             if long
             else answers(winners, same, apart, reference)
         ),
-        answer_sheets=[answer_sheet(winners, same, learnt, reference)] if long else [],
+        answer_sheets=[answer_view(winners, same, learnt, reference)] if long else [],
         advice=recommendations(money, beside),
-        time=_filled(sheets.time_sheet(beside_speed), sheets.step_sheet(beside_speed)),
+        time=_filled(table_views.time_view(beside_speed), table_views.step_view(beside_speed)),
         accuracy=_filled(
-            sheets.accuracy_sheet(moved(learnt)), sheets.learning_sheet(moved(same))
+            table_views.accuracy_view(moved(learnt)), table_views.learning_view(moved(same))
         ),
         sections=[section for section in sections if section],
-        runs=_filled(lists.runs_sheet(every, MANY)),
-        skipped=_filled(lists.skipped_sheet(skipped_table(skipped))),
-        provenance=_filled(lists.provenance_sheet(provenance(records))),
+        runs=_filled(listing_views.runs_view(every, MANY)),
+        skipped=_filled(listing_views.skipped_view(skipped_table(skipped))),
+        provenance=_filled(listing_views.provenance_view(provenance(records))),
         figures=[figure for figure in drawn if figure.kind != "curve"],
         panels=PANELS if places(beside_speed) > PANELS else 0,
         missing=list(missing),
@@ -278,8 +278,8 @@ def _words(reference: Mapping[str, str]) -> str:
     return reference_words(reference) or "nothing"
 
 
-def _filled(*candidates: Sheet) -> list[Sheet]:
-    return [sheet for sheet in candidates if sheet.rows]
+def _filled(*candidates: TableView) -> list[TableView]:
+    return [view for view in candidates if view.rows]
 
 
 def _summary(every: pd.DataFrame) -> str:

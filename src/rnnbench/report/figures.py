@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rnnbench.report.colours import colours
-from rnnbench.report.curves import curve_panel, order_panel
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
-from rnnbench.report.panels import LOG_FROM, speedup_limits, speedup_panel, time_limits, time_panel
+from rnnbench.report.learning_curves import curve_panel, order_panel
+from rnnbench.report.speed_panels import (
+    LOG_FROM,
+    speedup_limits,
+    speedup_panel,
+    time_limits,
+    time_panel,
+)
 from rnnbench.tables.curves import curves
 from rnnbench.tables.frame import COLUMN, GROUP
-from rnnbench.tables.order import binned, order
+from rnnbench.tables.measuring_order import binned, order
 from rnnbench.tables.time import COMPARED
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rnnbench.tables.unequal import MARK, Unequal
+from rnnbench.tables.unequal_ratio import MARK, Unequal
 
 NOTHING = "–"
 DAGGER = "†"

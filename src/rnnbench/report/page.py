@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.report.answer import spans, unbroken
-from rnnbench.report.beside import Beside
 from rnnbench.report.content import Content, Experiment, content
-from rnnbench.report.raw import EPOCH_HEADS
-from rnnbench.report.sheet import by_spanner, shortened, to_html, to_markdown
+from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.raw_runs import EPOCH_HEADS
 from rnnbench.report.svg import standalone, to_png
+from rnnbench.report.table_view import by_spanner, shortened, to_html, to_markdown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,7 +33,7 @@ def write_report(
     skipped: Iterable[Mapping[str, str]] = (),
     missing: Iterable[str] = (),
     faults: Iterable[str] = (),
-    beside: Beside = Beside(),  # noqa: B008 (frozen)
+    beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
 ) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
     ``figures/*.svg`` below `out` and returns their paths, the page first.
@@ -108,7 +108,7 @@ def to_readme(found: Content) -> str:
 
 
 def environment(*, html: bool) -> Environment:
-    """Templates with the filters that turn sheets, words and drawings into text."""
+    """Templates with the filters that turn views, words and drawings into text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.relative import decades
+from rnnbench.report.relative_charts import decades
 
 if TYPE_CHECKING:
     import altair as alt

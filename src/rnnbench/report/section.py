@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnnbench.report.figure import Figure
-from rnnbench.report.sheet import Sheet
+from rnnbench.report.table_view import TableView
 
 HINTS = {
     "money": "relative to one place; prices where a list has them",
@@ -23,15 +23,15 @@ HINTS = {
 @dataclass(frozen=True)
 class Section:
     """`id` is unique on the page; `title` heads it and names it in the navigation; `words` are
-    paragraphs above the figures (names in backticks); `sheets` stand below them. `kind` is a
-    class of the sheets: ``words`` lets their text wrap. `told`: there are words alone, and they are
+    paragraphs above the figures (names in backticks); `views` stand below them. `kind` is a
+    class of the views: ``words`` lets their text wrap. `told`: there are words alone, and they are
     to be read."""
 
     id: str
     title: str
     words: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    sheets: tuple[Sheet, ...] = ()
+    views: tuple[TableView, ...] = ()
     kind: str = ""
     told: bool = False
 
@@ -40,4 +40,4 @@ class Section:
         return HINTS.get(self.id, "")
 
     def __bool__(self) -> bool:
-        return bool(self.told or self.figures or any(sheet.rows for sheet in self.sheets))
+        return bool(self.told or self.figures or any(view.rows for view in self.views))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.unequal import MARK, Unequal
+from rnnbench.tables.unequal_ratio import MARK, Unequal
 
 if TYPE_CHECKING:
     import pandas as pd

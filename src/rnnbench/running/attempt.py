@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rnnbench.records import stamp
+from rnnbench.records import timestamps
 from rnnbench.running import slurm
 from rnnworker import machine
 
@@ -51,7 +51,7 @@ class Attempt:
     def end(self, holder: Mapping[str, Any]) -> None:
         self._ended.set()
         with suppress(OSError):
-            _write(self._descriptor, {**holder, "ended": stamp.now()})
+            _write(self._descriptor, {**holder, "ended": timestamps.now()})
         os.close(self._descriptor)
 
 
@@ -73,7 +73,7 @@ def held(
     Raises `OSError` where the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    holder = myself()
+    holder = current_holder()
     attempt = _wait_and_take(folder, holder, on_wait, interval, poll)
     renewing = threading.Thread(target=attempt.renew, args=(interval,), daemon=True)
     renewing.start()
@@ -83,14 +83,14 @@ def held(
         attempt.end(holder)
 
 
-def myself() -> dict[str, Any]:
+def current_holder() -> dict[str, Any]:
     """This process, as another node can recognise it."""
     return {
         "host": _host(),
         "pid": os.getpid(),
         "begun": _begun(os.getpid()),
         "job": slurm.job(),
-        "started": stamp.now(),
+        "started": timestamps.now(),
     }
 
 

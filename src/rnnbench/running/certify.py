@@ -15,7 +15,7 @@ from rnnbench.running.train import Place
 from rnnbench.running.worker import job_of
 from rnnbench.tables.certificates import not_learning
 from rnnworker import machine
-from rnnworker.certifying import jobs_of
+from rnnworker.certificate_jobs import jobs_of
 
 SCHEMA = 2
 LIMITS = {"default": 3600.0}

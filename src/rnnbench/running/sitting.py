@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rnnbench.cells.cell import cell_of
 from rnnbench.errors import RecordError, RunError
-from rnnbench.records import stamp
+from rnnbench.grid.point import cell_of
+from rnnbench.records import timestamps
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
     pointer_to,
@@ -124,7 +124,7 @@ class Sitting:
                 continue
             made.append(record)
         records = self._write(made, mine, asked)
-        # Beside others it has shown nothing about itself.
+        # ReportInputs others it has shown nothing about itself.
         for run in alone:
             if run["name"] in asked:
                 say(f"{self.label}  {run['name']} ran out of memory beside the others; now alone")
@@ -238,5 +238,5 @@ def _stamp(folder: Path) -> str:
     """The start as a file name that sorts after every earlier one, also when the clock has
     been set back."""
     latest = max((path.name.split(".")[0] for path in folder.glob("2*.json")), default="")
-    moment = stamp.now()
-    return moment if moment > latest else stamp.later(latest)
+    moment = timestamps.now()
+    return moment if moment > latest else timestamps.later(latest)

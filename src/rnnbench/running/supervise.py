@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from rnnbench.records import strict
+from rnnbench.records import strict_json
 from rnnworker import rounds
 from rnnworker.members import SIGKILLED, Member, Outcome
 
@@ -27,7 +27,7 @@ def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
 def parse(line: bytes) -> Event | None:
     """One event, or None where the line is none."""
     try:
-        event = strict.loads(line)
+        event = strict_json.loads(line)
     except ValueError:
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import RunError
-from rnnbench.records import stamp
+from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record
 from rnnbench.running import assemble, effects, verdict
 from rnnbench.running.card_use import card_use
@@ -87,7 +87,7 @@ def assembled(
         site=place.site,
         machine=hardware["machine"],
         started=started,
-        finished=finished or stamp.now(),
+        finished=finished or timestamps.now(),
         choices=planned["choices"],
         overrides=planned["overrides"],
         seed=planned["seed"],
@@ -131,6 +131,6 @@ def read_round(plan: Path, name: str) -> tuple[list[dict[str, Any]], int, int]:
     return found, rounds[name], len(rounds)
 
 
-def main_label(order: int, total: int, name: str) -> str:
+def progress_label(order: int, total: int, name: str) -> str:
     width = len(str(total))
     return f"[{order + 1:{width}}/{total}] {name}"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.grouping import Cells, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.split import Cells, split
 from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
 from rnnbench.tables.time import (
     KEY,
@@ -20,7 +20,7 @@ from rnnbench.tables.time import (
     own_runs,
     wrong_steps,
 )
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import pooled_spreads, shared
 from rnnbench.tables.reference import KEY, key_of, keys_of, references
-from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import (
     COMPARED,
@@ -19,8 +19,8 @@ from rnnbench.tables.time import (
     compare,
     in_words,
 )
-from rnnbench.tables.unequal import unequal
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.unequal_ratio import unequal
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

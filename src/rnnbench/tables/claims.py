@@ -10,7 +10,7 @@ from rnnbench.sources.claims import Claim
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.articles import published_frame
 from rnnbench.tables.certificates import Certificates
-from rnnbench.tables.versus import versus
+from rnnbench.tables.comparison import versus
 
 if TYPE_CHECKING:
     import pandas as pd

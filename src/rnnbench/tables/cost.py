@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.sources.price import PriceList
+from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import mean_interval, ratio_interval
 from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

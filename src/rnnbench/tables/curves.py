@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.usable import usable_epochs
+from rnnbench.tables.usable_runs import usable_epochs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.split import Rows, split
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import KEY
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.grouping import Cells, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared
 from rnnbench.tables.reference import key_of, references
-from rnnbench.tables.split import Cells, split
 from rnnbench.tables.time import (
     COMPARED,
     IS_REFERENCE,
@@ -30,7 +30,7 @@ from rnnbench.tables.time import (
     compare,
     in_words,
 )
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

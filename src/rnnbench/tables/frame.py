@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.records.labels import in_words, labelled, of_section
-from rnnbench.records.probed import model_digest, probe_key
+from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnworker.options import OF_THE_FUNCTION
 

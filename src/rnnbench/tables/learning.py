@@ -7,10 +7,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.reference import KEY, Key, keys_of, references
-from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import difference_interval
-from rnnbench.tables.usable import usable_epochs
+from rnnbench.tables.usable_runs import usable_epochs
 
 if TYPE_CHECKING:
     import numpy as np

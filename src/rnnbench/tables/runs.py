@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.usable import counted
+from rnnbench.tables.usable_runs import counted
 
 if TYPE_CHECKING:
     import pandas as pd

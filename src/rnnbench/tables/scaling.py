@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.published import PublishedRow
-from rnnbench.tables.split import Rows, split
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.time import KEY, RUN, compare
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ import statistics
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.split import split
+from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
-from rnnbench.tables.usable import usable_epochs
+from rnnbench.tables.usable_runs import usable_epochs
 
 if TYPE_CHECKING:
     import pandas as pd

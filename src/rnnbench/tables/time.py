@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
 from rnnbench.tables.frame import CELL
+from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
-from rnnbench.tables.ranks import bootstrap_interval, rank_p
+from rnnbench.tables.rank_test import bootstrap_interval, rank_p
 from rnnbench.tables.reference import KEY, keys_of, references
-from rnnbench.tables.split import Rows, split
 from rnnbench.tables.stats import (
     ONE_RUN,
     Ratio,
@@ -22,8 +22,8 @@ from rnnbench.tables.stats import (
     ratio_interval,
     together,
 )
-from rnnbench.tables.unequal import Unequal, difference, unequal
-from rnnbench.tables.usable import run_values
+from rnnbench.tables.unequal_ratio import Unequal, difference, unequal
+from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import numpy as np

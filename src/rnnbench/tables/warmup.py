@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CELL
-from rnnbench.tables.usable import counted, usable_epochs
+from rnnbench.tables.usable_runs import counted, usable_epochs
 
 if TYPE_CHECKING:
     import pandas as pd

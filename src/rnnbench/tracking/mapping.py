@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rnnbench.records.record import Record, Verdict, run_value
-from rnnbench.tracking.numbers import is_number, mlflow_key
+from rnnbench.tracking.metrics import is_number, mlflow_key
 
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 6000, 5000, 36
 TRUNCATED = " …[truncated]"

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
-from rnnbench.records import stamp
+from rnnbench.records import timestamps
 from rnnbench.tracking import client
 from rnnbench.tracking.address import VARIABLE, database_file, is_server, redacted, tracking_uri
 
@@ -78,7 +78,7 @@ def _create(database: Path) -> None:
 
 
 def _set_aside(database: Path) -> Path:
-    time = stamp.now()
+    time = timestamps.now()
     aside = database.with_name(f"{database.name}.corrupt-{time}")
     for suffix in ("-journal", "-wal", "-shm", ""):
         part = database.with_name(database.name + suffix)

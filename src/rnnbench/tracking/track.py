@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Epoch, Phase, Record
-from rnnbench.records.stamp import milliseconds
-from rnnbench.tracking import mapping, numbers
+from rnnbench.records.timestamps import milliseconds
+from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.client import connected, experiment_id
 from rnnbench.tracking.mapping import COMPLETE, RECORD
-from rnnbench.tracking.matching import Found, dead, own
-from rnnbench.tracking.numbers import Point
+from rnnbench.tracking.metrics import Point
+from rnnbench.tracking.run_matching import Found, own, stale_runs
 from rnnbench.tracking.store import ensure_store
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def mirror(partial: Mapping[str, Any], root: Path) -> str:
         tags = mapping.identity_tags(key, experiment, digest)
         run = runs[0] if runs else _create(client, place, key, tags)
         params = mapping.params(partial.get("choices", {}), partial.get("config", {}))
-        _log(client, run, params, {}, numbers.live_metrics(started, phases, epochs))
+        _log(client, run, params, {}, metrics.live_metrics(started, phases, epochs))
         return run.run_id
 
 
@@ -96,7 +96,7 @@ def _upsert(
     client: MlflowClient, experiment: str, record: Record, file: Path, running: Sequence[Found]
 ) -> str:
     recorded = {path.stem for path in file.parent.iterdir()}
-    _bury(client, record.key, dead(running, record.key, recorded))
+    _archive_killed(client, record.key, stale_runs(running, record.key, recorded))
     mark = hashlib.sha256(file.read_bytes()).hexdigest()
     runs = of_record(client, experiment, record.key)
     _drop(client, runs[1:])
@@ -105,7 +105,7 @@ def _upsert(
     tags = mapping.tags(record)
     run = runs[0] if runs else _create(client, experiment, record.key, tags)
     params = mapping.params(record.choices, record.config)
-    _log(client, run, params, tags if runs else {}, numbers.metrics(record))
+    _log(client, run, params, tags if runs else {}, metrics.metrics(record))
     _log_dataset(client, run.run_id, record)
     _log_files(client, run.run_id, record, file)
     status = "FAILED" if record.verdict.status == "void" else "FINISHED"
@@ -140,8 +140,8 @@ def _log(
     requests = zip_longest(
         _batches(numbers, METRICS), _batches(new, PARAMS), _batches(some, PARAMS), fillvalue=()
     )
-    for metrics, params_of_one, tags_of_one in requests:
-        client.log_batch(run.run_id, metrics, params_of_one, tags_of_one)
+    for metrics_of_one, params_of_one, tags_of_one in requests:
+        client.log_batch(run.run_id, metrics_of_one, params_of_one, tags_of_one)
 
 
 def _log_dataset(client: MlflowClient, run_id: str, record: Record) -> None:
@@ -171,7 +171,7 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         client.log_artifacts(run_id, name)
 
 
-def _bury(client: MlflowClient, key: str, runs: Sequence[Found]) -> None:
+def _archive_killed(client: MlflowClient, key: str, runs: Sequence[Found]) -> None:
     """Puts killed runs away (MLflow keeps them, as deleted): their epochs must not stand
     beside those of the run that took their place, and nothing there is "running" for ever."""
     for run in runs:

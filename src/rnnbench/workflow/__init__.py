@@ -3,15 +3,20 @@
 from rnnbench.workflow.job import Job
 from rnnbench.workflow.load import damaged, load
 from rnnbench.workflow.session import Session
-from rnnbench.workflow.tuning import collect_rarely, hush, make_again, start_in_order
+from rnnbench.workflow.snakemake_hooks import (
+    force_rebuild,
+    raise_gc_threshold,
+    silence_scheduler_log,
+    submit_by_priority,
+)
 
 __all__ = [
     "Job",
     "Session",
-    "collect_rarely",
     "damaged",
-    "hush",
+    "force_rebuild",
     "load",
-    "make_again",
-    "start_in_order",
+    "raise_gc_threshold",
+    "silence_scheduler_log",
+    "submit_by_priority",
 ]

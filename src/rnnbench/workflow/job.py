@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
-from rnnbench.planning import Plan
+from rnnbench.planning.plan import Plan
 from rnnbench.tracking.address import redacted, tracking_uri
-from rnnbench.workflow.lookup import Lookup
-from rnnbench.workflow.tuning import told_once
+from rnnbench.workflow.snakemake_hooks import memoized
+from rnnbench.workflow.wildcard_functions import WildcardFunctions
 
 
-@told_once
+@memoized
 class Job:
     """An experiment at a site, as Snakemake sees it. Paths are relative to the project."""
 
@@ -31,9 +31,9 @@ class Job:
         self.report = f"{self.report_folder}/report.html"
         self.logs = f"{self.folder}/logs"
         self.first = len(plan.runs) + 1
-        self.round = Lookup("round", "round", plan.rounds, root)
-        self.certificate = Lookup("certificate", "key", plan.certificates, root)
-        self.probe = Lookup("probe", "key", plan.probes, root)
+        self.round = WildcardFunctions("round", "round", plan.rounds, root)
+        self.certificate = WildcardFunctions("certificate", "key", plan.certificates, root)
+        self.probe = WildcardFunctions("probe", "key", plan.probes, root)
         os.environ["RNNBENCH_INTERVALS"] = str(root / self.results / self.site / "intervals.jsonl")
         # `python` in a rule is this interpreter; its path is no parameter of any result.
         os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.cells.experiment import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
-from rnnbench.planning import make_plan
+from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
+from rnnbench.planning.plan import make_plan
 from rnnbench.records.store import not_needed, read_json, stands
 from rnnbench.workflow.job import Job
 

@@ -8,11 +8,13 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rnnbench import host, locks, stopping
-from rnnbench.closing import Closing, closing
+from rnnbench import locks
 from rnnbench.errors import RunError, say
-from rnnbench.planning import write_plan
+from rnnbench.planning.plan import write_plan
+from rnnbench.running import host_check
+from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job
+from rnnbench.workflow.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
@@ -39,8 +41,8 @@ class Session:
                     )
                 )
             write_plan(self.job.plan, folder)
-            stopping.install(self._last_words, local)
-            for warning in host.warnings(host.look()):
+            signal_handling.install(self._last_words, local)
+            for warning in host_check.warnings(host_check.look()):
                 say(f"warning: {warning}.")
         except OSError as error:
             _leave(
@@ -60,29 +62,29 @@ class Session:
         if failed:
             with contextlib.suppress(Exception):
                 self._report_what_is_there()
-        for line in self._closing.lines:
+        for line in self._summary.lines:
             say(line)
 
     def follow(self, workflow: Workflow) -> None:
-        """Ends this process with the exit code of `closing`, and says what is void where nothing is
-        to be done. Snakemake calls no hook then, and takes no exit code from one."""
+        """Ends this process with the exit code of `summarize`, and says what is void where nothing
+        is to be done. Snakemake calls no hook then, and takes no exit code from one."""
         execute = workflow.execute
 
         def executed(*arguments, **named) -> None:
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
-            if "_closing" not in vars(self) and self._closing.void:
+            if "_summary" not in vars(self) and self._summary.void:
                 self.end()
-            if self._closing.exit_code:
-                sys.exit(self._closing.exit_code)
+            if self._summary.exit_code:
+                sys.exit(self._summary.exit_code)
 
         workflow.execute = executed
 
     @cached_property
-    def _closing(self) -> Closing:
+    def _summary(self) -> Summary:
         """To be looked at when all is done."""
-        return closing(self.job.plan, self.job.root, self.job.results)
+        return summarize(self.job.plan, self.job.root, self.job.results)
 
     def _report_what_is_there(self) -> None:
         from rnnbench.commands import report

@@ -5,7 +5,7 @@ Subclasses import a framework and feed it; see ``keras3_tensorflow``.
 
 import numpy
 
-from rnnworker import data, loading, optimizers, precision
+from rnnworker import data, optimizers, precision, user_functions
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.recurrent import Recurrent
@@ -74,7 +74,7 @@ class KerasSession(KerasTraining, KerasProbe):
         self._set_policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
-        self.model = self.make_model(loading.function(settings["function"]))
+        self.model = self.make_model(user_functions.function(settings["function"]))
         self.model.compile(
             loss=settings["loss"],
             optimizer=self.optimizer(settings["optimizer"]),

@@ -9,7 +9,7 @@ import numpy
 
 from rnnworker import data
 from rnnworker.frameworks.epoch_clock import epoch_clock, short_name, steps_told
-from rnnworker.settled import settle
+from rnnworker.garbage import settle
 from rnnworker.step_clock import StepClock
 
 

@@ -5,8 +5,8 @@ Keras's ``Bidirectional`` makes its inner layers anew from their configs, which 
 layers that Keras cannot make anew stand side by side in a layer of ours that does the same.
 """
 
-from rnnworker.loading import OWN
 from rnnworker.recurrent.cells import accepts
+from rnnworker.user_functions import OWN
 
 WAYS = ("forward_", "backward_")
 KEPT = ("use_cudnn", "_could_use_gpu_kernel")

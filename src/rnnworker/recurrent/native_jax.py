@@ -4,7 +4,7 @@ The inputs of all time steps are multiplied at once before the loop; Keras's own
 them inside, step by step. Equations as in ``reference``; initial states are zero.
 """
 
-from rnnworker.canonical import GATES
+from rnnworker.canonical_weights import GATES
 from rnnworker.recurrent.cells import ARRAYS
 from rnnworker.recurrent.layer import recurrent_layer
 

@@ -3,8 +3,8 @@ what breaks it is a ValueError of one line that names the file."""
 
 import numpy
 
-from rnnworker import loading
-from rnnworker.canonical import GATES
+from rnnworker import user_functions
+from rnnworker.canonical_weights import GATES
 
 FUNCTIONS = ("make", "to_canonical", "from_canonical")
 DROPOUTS = ("dropout", "recurrent_dropout")
@@ -15,7 +15,7 @@ class Implementation:
 
     def __init__(self, path):
         self.path = path
-        self._module = loading.from_file(path)
+        self._module = user_functions.from_file(path)
         for name in FUNCTIONS:
             if not callable(getattr(self._module, name, None)):
                 raise self._error("has no function {}: add it".format(name))

@@ -1,0 +1,182 @@
+"""An experiment: ``conf/experiment/NAME.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import files_of, shown, suggestion
+from rnnbench.grid.grammar import split_overrides
+from rnnbench.grid.point import GROUPS
+from rnnbench.grid.repeats import Repeats, repeats_of
+from rnnworker.options import PREFIX
+
+KEYS = ("title", "about", "grids", "reference", "grid_order", "order_seed", "probe", "repeats")
+ORDERS = ("interleaved", "sequential")
+DEFAULT_EXPERIMENT = "quick"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a person asks.
+
+    - `grids`: each a tuple of Hydra overrides.
+    - `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
+      value.
+    - `order_seed`: seeds the order of measuring.
+    - `probe`: whether its devices are probed first.
+    - `repeats`: when a cell has been measured often enough; None where the grids say how often.
+    - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
+      the second.
+    - `file`: where it was read from.
+    """
+
+    name: str
+    title: str
+    about: str
+    grids: tuple[tuple[str, ...], ...]
+    reference: Mapping[str, str] = field(default_factory=dict)
+    order_seed: int = 0
+    probe: bool = True
+    file: Path = Path("experiment.yaml")
+    repeats: Repeats | None = None
+    sequential: bool = False
+
+    def where(self, grid: int) -> str:
+        """How an error names a grid, counted from 0."""
+        return f'{shown(self.file)}, grid "{" ".join(self.grids[grid])}"'
+
+
+def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
+    """The experiment `name` in one of the config folders. Raises a `ConfigError` where it is
+    unknown, has unknown keys or an empty grid, or where a grid's grammar is wrong."""
+    known = files_of(conf, "experiment")
+    if name not in known:
+        raise ConfigError(
+            f"experiment {name!r} is unknown.",
+            where=", ".join(shown(Path(folder) / "experiment") for folder in conf),
+            remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
+        )
+    data = _read(known[name])
+    repeats = repeats_of(data.get("repeats"), shown(known[name]))
+    grids = _grids(data.get("grids"), shown(known[name]))
+    return Experiment(
+        name=name,
+        title=str(data.get("title") or name),
+        about=str(data.get("about") or ""),
+        grids=_repeated(grids, repeats.most, shown(known[name])) if repeats else grids,
+        reference=_reference(data.get("reference") or {}, shown(known[name])),
+        order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
+        probe=_probe(data.get("probe", True), shown(known[name])),
+        file=known[name],
+        repeats=repeats,
+        sequential=_order(data.get("grid_order", ORDERS[0]), shown(known[name])) == ORDERS[1],
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = OmegaConf.to_container(OmegaConf.load(file))
+    except (
+        yaml.YAMLError,
+        OmegaConfBaseException,
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        raise ConfigError(
+            f"cannot be read: {error}.", where=shown(file), remedy="correct the YAML."
+        ) from None
+    if not isinstance(data, dict):
+        raise ConfigError(
+            "is not a mapping.", where=shown(file), remedy=f"give it the keys {', '.join(KEYS)}."
+        )
+    for key in data:
+        if key not in KEYS:
+            raise ConfigError(
+                f"unknown key {key!r}.",
+                where=shown(file),
+                remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
+            )
+    return {str(key): value for key, value in data.items()}
+
+
+def _grids(grids: Any, where: str) -> tuple[tuple[str, ...], ...]:
+    if isinstance(grids, str):
+        grids = [grids]
+    if not isinstance(grids, list) or not grids:
+        raise ConfigError(
+            "grids is empty.",
+            where=where,
+            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
+        )
+    return tuple(_grid(grid, index, where) for index, grid in enumerate(grids))
+
+
+def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
+    parts = [grid] if isinstance(grid, str) else grid
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(
+            f"grids[{index}] is {grid!r}.",
+            where=where,
+            remedy="a grid is a text of overrides separated by blanks, or a list of overrides.",
+        )
+    overrides = tuple(word for part in parts for word in split_overrides(part))
+    if not overrides:
+        raise ConfigError(
+            f"grids[{index}] is empty.", where=where, remedy="remove it or give it an override."
+        )
+    return overrides
+
+
+def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
+    """The grids with as many repeats as there may be."""
+    for grid in grids:
+        if any(word.lstrip("+~").partition("=")[0] == "repeat" for word in grid):
+            raise ConfigError(
+                "a grid says repeat=, and so does the key repeats.",
+                where=where,
+                remedy="take repeat= out of the grid.",
+            )
+    return tuple((*grid, f"repeat=range({most})") for grid in grids)
+
+
+def _reference(reference: Any, where: str) -> dict[str, str]:
+    if not isinstance(reference, dict):
+        raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
+    for axis in reference:
+        if axis not in GROUPS and not str(axis).startswith(PREFIX):
+            raise ConfigError(
+                f"reference has the axis {axis}.",
+                where=where,
+                remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}, and "
+                f"{PREFIX}NAME.",
+            )
+    return {str(axis): str(choice) for axis, choice in reference.items()}
+
+
+def _order_seed(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="write an integer.")
+    return value
+
+
+def _probe(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"probe is {value!r}.", where=where, remedy="write true or false.")
+    return value
+
+
+def _order(value: Any, where: str) -> str:
+    if value not in ORDERS:
+        raise ConfigError(
+            f"grid_order is {value!r}.", where=where, remedy=f"one of {', '.join(ORDERS)}."
+        )
+    return str(value)

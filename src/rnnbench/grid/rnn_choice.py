@@ -1,0 +1,135 @@
+"""What an rnn choice says of itself, checked when a grid is read: its implementation, one of
+rnnbench's or a file of the user's own (``docs/own_kernel.md``), its kernels and its cells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import suggestion
+from rnnbench.grid.dotted_keys import ABSENT, MISSING, lookup
+from rnnbench.grid.python_file import STAR, top_level
+from rnnworker.attest import KERNELS
+from rnnworker.options import HONOURED, is_own
+
+# The keys of an rnn choice that somebody reads.
+KEYS = ("name", "about", "source", "requires", "cells", "implementation", "options", "kernels")
+# Function of an implementation's file → with how many arguments it is called.
+FUNCTIONS = {"make": 4, "to_canonical": 2, "from_canonical": 2}
+# Key of a model → the option of its recurrent layer.
+DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurrent_dropout"}
+
+
+def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> None:
+    """Raises a `ConfigError` for a key of the rnn choice in the file `where` that cannot be right.
+    `cells`: the choices of the axis."""
+    implementation = section.get("implementation")
+    if implementation is None:
+        raise ConfigError(
+            "has no implementation.",
+            where=where,
+            remedy="add implementation: mine.py, the Python file beside it, or one of "
+            f"{', '.join(HONOURED)}.",
+        )
+    for key in section if is_own(implementation) else ():
+        if key not in KEYS:
+            raise ConfigError(
+                f"nothing reads {key}.",
+                where=where,
+                remedy=f"{suggestion(key, KEYS)}the keys are {', '.join(KEYS[1:])}.",
+            )
+    if implementation != MISSING and "${" not in str(implementation):
+        check_implementation(implementation, where)
+    _check_names("cells", section.get("cells"), cells, where, "every cell")
+    for kernels in _leaves(section.get("kernels")):
+        _check_names("kernels", kernels, KERNELS, where, "whatever is found")
+    options = section.get("options")
+    if options is not None and not isinstance(options, dict):
+        raise ConfigError(
+            f"options is {options!r}.", where=where, remedy="write options: {NAME: DEFAULT}."
+        )
+
+
+def check_implementation(implementation: Any, where: str) -> None:
+    """Raises a `ConfigError` where this is neither one of rnnbench's nor a file with what an
+    implementation needs; nothing in the file is run."""
+    if is_own(implementation):
+        _check_file(Path(implementation))
+    elif implementation not in HONOURED:
+        raise ConfigError(
+            f"rnn.implementation is {implementation!r}.",
+            where=where,
+            remedy=f"{suggestion(str(implementation), HONOURED)}name a file (mine.py) or one of "
+            f"{', '.join(HONOURED)}.",
+        )
+
+
+def unmet_by_own(config: Mapping[str, Any]) -> str | None:
+    """Why a cell cannot be, by its rnn choice's ``cells``, and by what every kernel of the user's
+    own requires; None where nothing is in the way."""
+    rnn = config["rnn"]
+    cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
+    if cells is not None and lookup(config, "cell.name") not in cells:
+        return f"{name} is for cell={','.join(cells)} only"
+    if not is_own(rnn.get("implementation")):
+        return None
+    if lookup(config, "model.recurrent") is False:
+        return "this model has no recurrent layer: it takes rnn=none"
+    for key, option in DROPOUTS.items():
+        asked = lookup(config, key) not in (ABSENT, None, 0.0)
+        if asked and option not in (rnn.get("options") or {}):
+            return f"{name} has no {option}: its file does not list it in options"
+    return None
+
+
+def _check_file(file: Path) -> None:
+    bound = top_level(file)
+    for name, count in FUNCTIONS.items():
+        if name not in bound and STAR not in bound:
+            raise ConfigError(
+                f"has no function {name}.",
+                where=str(file),
+                remedy=f"add {name}, as docs/own_kernel.md describes it.",
+            )
+        found = bound.get(name)
+        if isinstance(found, ast.FunctionDef) and not _takes(found.args, count):
+            raise ConfigError(
+                f"{name} cannot be called with {count} arguments.",
+                where=f"{file}, line {found.lineno}",
+                remedy="give it the arguments in docs/own_kernel.md.",
+            )
+
+
+def _takes(arguments: ast.arguments, count: int) -> bool:
+    """Whether a function can be called with `count` arguments by place."""
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    required = most - len(arguments.defaults)
+    keywords = any(default is None for default in arguments.kw_defaults)
+    return required <= count and (count <= most or arguments.vararg is not None) and not keywords
+
+
+def _leaves(kernels: Any) -> Iterable[Any]:
+    if not isinstance(kernels, dict):
+        return (kernels,)
+    return [leaf for value in kernels.values() for leaf in _leaves(value)]
+
+
+def _check_names(key: str, names: Any, known: Sequence[str], where: str, null: str) -> None:
+    if names is None:
+        return
+    if not isinstance(names, list) or not names:
+        raise ConfigError(
+            f"{key} is {names!r}.",
+            where=where,
+            remedy=f"write a list, such as [{known[0]}], or null for {null}.",
+        )
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"{key} has {name!r}.",
+                where=where,
+                remedy=f"{suggestion(str(name), known)}one of {', '.join(known)}.",
+            )

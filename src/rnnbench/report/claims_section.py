@@ -1,0 +1,92 @@
+"""The section of the published page that says which of its claims the published rows support."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.report.section import Section
+from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.tables.articles import CPU_GPU, K80_P100, STEPS
+from rnnbench.tables.claims import NO, OPEN
+from rnnbench.tables.unequal_ratio import Unequal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Where on the page the rows of a source stand.
+SECTIONS = {K80_P100: "cudnn", STEPS: "samples", CPU_GPU[0]: "cpu-gpu-0-section"}
+SHOWN = 3  # pairs of measured cells of one claim
+WORDS = (
+    "What is repeated of these comparisons, in the words of who said it, and whether the rows that "
+    "it rests on say so: worked out from the rows of this page, where the numbers lead. A ratio is "
+    "the seconds of the one / of the other, as published. ReportInputs it stands what this "
+    "machine has measured of the same, with its 95 % interval; nothing where nothing was."
+)
+
+
+def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
+    """`table` and `ours` as `claims_table` and `measured_claims` make them."""
+    lead = {row["claim"]: SECTIONS.get(row["from"], "") for row in table.to_dict("records")}
+    rows = tuple(
+        Row(
+            row["claim"],
+            (
+                f"{row['supported']}: {row['why']}" if row["why"] else row["supported"],
+                _found(row),
+                _ours(ours.get(row["claim"]), row["ours_note"]),
+                row["words"],
+                _rests_on(row),
+                row["address"],
+            ),
+            links=("", lead[row["claim"]], "", "", lead[row["claim"]], ""),
+        )
+        for row in table.to_dict("records")
+    )
+    columns = (
+        Column("do its rows say so?", number=False),
+        Column("the rows say", number=False),
+        Column("measured here", number=False),
+        Column("in its words", number=False),
+        Column("rests on", number=False),
+        Column("source", number=False, quiet=True),
+    )
+    counts = {verdict: int((table["supported"] == verdict).sum()) for verdict in (NO, OPEN)}
+    said = (
+        f"Of {n.counted(len(table), 'claim')} the rows do not support {counts[NO]}, and of "
+        f"{counts[OPEN]} they can say nothing."
+    )
+    view = TableView("claims", "Claims and their rows", "claim", columns, rows)
+    return Section("claims-section", "Claims", (WORDS, said), (), (view,), "words")
+
+
+def _rests_on(row: Mapping[Any, Any]) -> str:
+    pairs = n.counted(int(row["pairs"]), "pair")
+    return f"{row['set_against']}: {n.counted(int(row['rows']), 'row')}, {pairs}"
+
+
+def _found(row: Mapping[Any, Any]) -> str:
+    if row["numbers"]:
+        return str(row["numbers"])
+    low, high = row["found_low"], row["found_high"]
+    return f"{n.ratio(low)} to {n.ratio(high)}" if n.is_number(low) else n.NOTHING
+
+
+def _ours(table: pd.DataFrame | None, note: str) -> str:
+    if table is None:
+        return n.NOTHING
+    said = [_pair(row) for row in table.head(SHOWN).to_dict("records")]
+    more = [f"and {len(table) - SHOWN} more"] if len(table) > SHOWN else []
+    return "; ".join([*said, *more, *([note] if note else [])])
+
+
+def _pair(row: Mapping[Any, Any]) -> str:
+    dagger = f" {n.DAGGER}" if row["suspect"] else ""
+    where = f"{row['same']}: " if row["same"] else ""
+    if isinstance(other := row["unequal"], Unequal):
+        return f"{where}{n.unequal(other)}{dagger} ({n.unequal_span(other)}), {row['difference']}"
+    if not n.is_number(row["ratio"]):
+        return f"{where}{row['words']}"
+    span = n.ratio_span(row["low"], row["high"], row["ratio"])
+    return f"{where}{n.ratio(row['ratio'])}{dagger} ({span})"

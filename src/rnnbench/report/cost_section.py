@@ -1,0 +1,171 @@
+"""The section of devices against each other: relative time and cost, and a recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.figure import Figure, figure
+from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.relative_charts import front_panel, relative_panel
+from rnnbench.report.section import Section
+from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.tables.cost import TASK, cheapest_within, fastest_under
+from rnnbench.tables.time import NO_DIFFERENCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TASKS = 12  # drawn; the table holds all
+HEADS = (
+    ("fastest there", "", False),
+    ("seconds", "one training", True),
+    ("95 %", "one training", True),
+    ("relative time", "one training", True),
+    ("95 %", "one training", True),
+    ("USD / h", "price", True),
+    ("kind", "price", False),
+    ("USD", "cost", True),
+    ("relative", "cost", True),
+    ("worth it below, USD / h", "cost", True),
+)
+
+
+def cost_section(table: pd.DataFrame, beside: ReportInputs, ink: Mapping[str, str]) -> Section:
+    """`table` as from `cost`; empty where there is one place only."""
+    counts = table.groupby(TASK)["device"].count()
+    if table.empty or counts.max() < 2:
+        return Section("money", "Devices: time and cost")
+    words = [
+        "One training (all its epochs, without start-up and validation) with the implementation "
+        "that is fastest there, relative to the reference place at the dashed line. To pick the "
+        "fastest by noise makes each place look a little better than it is."
+    ]
+    prices = beside.prices
+    if prices and table["usd"].notna().any():
+        note = f" {prices.note}" if prices.note else ""
+        words.append(
+            f"Prices: {prices.title} ({prices.date}; {prices.source}).{note} "
+            "The interval of a cost is that of its time. Worth it below: the price per hour at "
+            "which a place costs as much as the reference."
+        )
+    else:
+        words.append("No price list in use has one of these devices, so no cost is shown.")
+    return Section("money", "Devices: time and cost", tuple(words), tuple(_figures(table, ink)),
+                   (cost_view(table),))  # fmt: skip
+
+
+def cost_view(table: pd.DataFrame) -> TableView:
+    labelled = _labelled(table)
+    several = table.groupby(TASK).ngroups > 1
+    rows = tuple(
+        Row(row["label"], _cells(row), row["task"] if several else "", _links(row))
+        for row in labelled.to_dict("records")
+    )
+    columns = tuple(Column(label, over, number) for label, over, number in HEADS)
+    priced = bool(table["usd_per_hour"].notna().any())
+    if not priced:
+        rows = tuple(Row(row.head, row.cells[:5], row.group, row.links[:5]) for row in rows)
+    return TableView("money-table", "One training, device by device", "where",
+                 columns if priced else columns[:5], rows)  # fmt: skip
+
+
+def recommendations(table: pd.DataFrame, beside: ReportInputs) -> list[str]:
+    """One sentence per task and limit; none where no limit is given."""
+    found = []
+    for _, places in _labelled(table).groupby(TASK, sort=False):
+        model = places["task"].iloc[0]
+        if beside.deadline is not None:
+            best = cheapest_within(places, beside.deadline)
+            limit = f"within {n.plain(beside.deadline)} s"
+            found.append(_sentence(f"Cheapest to train {model} {limit}", best, limit))
+        if beside.budget is not None:
+            best = fastest_under(places, beside.budget)
+            limit = f"for at most {n.plain(beside.budget)} USD"
+            found.append(_sentence(f"Fastest to train {model} {limit}", best, limit))
+    return found
+
+
+def _sentence(what: str, best: dict[str, Any] | None, limit: str) -> str:
+    if best is None:
+        return f"{what}: no measured place with a price trains it {limit}, by its whole interval."
+    return (
+        f"{what}: `{best['implementation'] or 'model'}` on {best['label']}, "
+        f"{n.seconds(best['seconds'])} s and {n.plain(best['usd'])} USD."
+    )
+
+
+def _text(row: dict[Any, Any]) -> str:
+    held = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"] and not row["reference"]
+    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if held else "")
+
+
+def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
+    dagger = f" {n.DAGGER}" if row["suspect"] else ""
+    return (
+        row["implementation"] or "model",
+        n.seconds(row["seconds"]) + dagger,
+        n.span(row["seconds_low"], row["seconds_high"], row["seconds"]),
+        "reference" if row["reference"] else n.ratio(row["relative"]),
+        _relative_span(row),
+        n.plain(row["usd_per_hour"], 4),
+        row["price_kind"].replace("_", " ") or n.NOTHING,
+        n.plain(row["usd"]),
+        n.ratio(row["relative_usd"]),
+        n.plain(row["break_even_usd_per_hour"]),
+    )
+
+
+def _relative_span(row: dict[Any, Any]) -> str:
+    low, high = row["relative_low"], row["relative_high"]
+    span = n.ratio_span(low, high, row["relative"])
+    return f"{span},\n{NO_DIFFERENCE}" if n.is_number(low) and low <= 1 <= high else span
+
+
+def _links(row: dict[Any, Any]) -> tuple[str, ...]:
+    """Times and what follows from them lead to the runs; prices are no measurements."""
+    priced = {"USD / h", "kind"}
+    return tuple("" if label in priced else row["anchor"] for label, _, _ in HEADS)
+
+
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.copy()
+    builds, places = table["build"].nunique() > 1, table.groupby("device")["machine"].nunique()
+    table["label"] = [
+        " · ".join(
+            filter(None, (row["device"], row["machine"] if places[row["device"]] > 1 else "",
+                          row["build"] if builds else ""))
+        )
+        for row in table.to_dict("records")
+    ]  # fmt: skip
+    varied = [name for name in TASK[1:] if table[name].nunique() > 1]
+    table["task"] = [
+        " · ".join(filter(None, (row["model"], *(row[name] for name in varied))))
+        for row in table.to_dict("records")
+    ]
+    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
+    table["series"] = table["implementation"].replace("", "model")
+    return table
+
+
+def _figures(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
+    labelled = _labelled(table)
+    for place, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
+        if place >= TASKS or len(rows) < 2:
+            continue
+        group = str(task) if labelled["task"].nunique() > 1 else ""
+        for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
+            drawn = rows[rows[measure].notna()].rename(
+                columns={measure: "value", f"{measure}_low": "low", f"{measure}_high": "high"}
+            )
+            if len(drawn) > 1:
+                drawn["text"] = list(map(_text, drawn.to_dict("records")))
+                yield figure(f"relative-{kind}", group, str(task), f"Relative {kind}, {task}",
+                             relative_panel(drawn, ink, f"{kind} relative to the reference"),
+                             )  # fmt: skip
+        priced = rows[rows["usd"].notna()]
+        if len(priced) > 1:
+            yield figure("front", group, str(task), f"Time against cost, {task}",
+                         front_panel(priced, ink))  # fmt: skip

@@ -1,0 +1,178 @@
+"""The section "What ran, and how equal": kernels, certificates, portability."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.report import numbers as n
+from rnnbench.report.section import Section
+from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.tables.certificates import WHERE, Certificates, certified, pairs, portability
+from rnnbench.tables.kernels import kernels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_CERTIFICATE = (
+    "No certificate: it was not shown that these implementations compute the same function, so "
+    "take every speed-up as a comparison of times only."
+)
+
+PORTABILITY = (
+    "Can weights that one implementation has trained be used by another? After a few steps those "
+    "of the row were given to the column: its accuracy on held-out samples, and the largest "
+    "difference from the outputs of the row's own. Equal accuracies and differences of rounding "
+    "(1e-07 or so) say yes."
+)
+
+
+def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
+    """What was attested in the traced step, and what the certificates say."""
+    every = certificates.every
+    words = ["What ran is attested by the worker from the traced training step, not by the label."]
+    if not every:
+        words.append(NO_CERTIFICATE)
+    else:
+        words.append(
+            "Certified: from the same weights and batch, outputs and gradients agree with a "
+            "float64 NumPy reference within the tolerance, and training steps apply the gradient "
+            "that they compute, with the threads of each device. A pair that is not equal gets no "
+            "speed-up anywhere on this page: the ratio of its times is marked ≠, stands beside "
+            "what is different, and is in no headline. No run is clean of a cell that does not "
+            "learn what it computes."
+        )
+    views = (
+        kernels_view(kernels(frame)),
+        certificates_view(certified(every)),
+        pairs_view(pairs(every)),
+        portability_view(portability(every)),
+    )
+    filled = tuple(view for view in views if view.rows)
+    return Section("ran", "What ran, and how equal", tuple(words), (), filled, "words")
+
+
+def kernels_view(table: pd.DataFrame) -> TableView:
+    by = ["cell", "build", "variant", "implementation", "kernel", "why_not_cudnn"]
+    table = table.assign(variant=_telling(table))
+    counted = (
+        table.groupby(by, sort=False)
+        .agg(device=("device", lambda names: ", ".join(dict.fromkeys(names))), runs=("runs", "sum"))
+        .reset_index()
+    )
+    several = len(counted[["cell", "build", "variant"]].drop_duplicates()) > 1
+    rows = tuple(
+        Row(
+            row["implementation"] or "model",
+            (row["device"], row["kernel"], row["why_not_cudnn"] or n.NOTHING, str(row["runs"])),
+            _group(row["cell"], row["build"], row["variant"]) if several else "",
+        )
+        for row in counted.to_dict("records")
+    )
+    columns = (
+        Column("device", number=False),
+        Column("kernel found", number=False),
+        Column("why not cuDNN", number=False, quiet=True),
+        Column("runs", quiet=True),
+    )
+    return TableView("kernels", "Kernels", "implementation", columns, _grouped(rows))
+
+
+def _telling(table: pd.DataFrame) -> list[str]:
+    """The variant of each row where one implementation ran otherwise, or for other reasons, in
+    another variant, else ``""``."""
+    found: dict[tuple[Any, ...], set[tuple[str, str]]] = {}
+    keys = list(zip(table["cell"], table["build"], table["implementation"], strict=True))
+    ran = zip(table["kernel"], table["why_not_cudnn"], strict=True)
+    for key, what in zip(keys, ran, strict=True):
+        found.setdefault(key, set()).add(what)
+    return [
+        variant if len(found[key]) > 1 else ""
+        for key, variant in zip(keys, table["variant"], strict=True)
+    ]
+
+
+def certificates_view(table: pd.DataFrame) -> TableView:
+    rows = tuple(
+        Row(
+            row["rnn"],
+            (
+                f"{row['status'].replace('_', ' ')}{': ' + row['why'] if row['why'] else ''}",
+                _against(row["outputs"], row["tolerance_outputs"]),
+                _against(row["gradients"], row["tolerance_gradients"]),
+                {True: "yes", False: "no"}.get(row["round_trip"], n.NOTHING),
+                row["steps"] or n.NOTHING,
+            ),
+            _where(row),
+        )
+        for row in table.to_dict("records")
+    )
+    columns = (
+        Column("status", number=False),
+        Column("outputs (allowed)", "relative error against float64"),
+        Column("gradients (allowed)", "relative error against float64"),
+        Column("weights survive a round trip", number=False),
+        Column("steps that apply another gradient", "on each device (worst)", number=False),
+    )
+    return TableView("certified", "Certificates", "implementation", columns, _grouped(rows))
+
+
+def pairs_view(table: pd.DataFrame) -> TableView:
+    rows = tuple(
+        Row(
+            f"{row['a']} and {row['b']}",
+            (
+                "yes" if row["equal"] else "no: no speed-up, its ratio of times is marked ≠",
+                *(n.small(row[name]) for name in ("outputs", "gradients", "loss_curve")),
+            ),
+            _where(row),
+        )
+        for row in table.to_dict("records")
+    )
+    columns = (
+        Column("equal", number=False),
+        Column("outputs", "largest difference"),
+        Column("gradients", "largest difference"),
+        Column("loss curve", "largest difference"),
+    )
+    return TableView("pairs", "Pairs", "pair", columns, _grouped(rows))
+
+
+def portability_view(table: pd.DataFrame) -> TableView:
+    """Weights trained by the row, served by the column: accuracy and difference of outputs."""
+    served = list(dict.fromkeys(table["served"]))
+    rows = []
+    for key, group in table.groupby(WHERE, sort=False):
+        where = _group(*map(str, key))
+        for trained, found in group.groupby("trained", sort=False):
+            there = {row["served"]: row for row in found.to_dict("records")}
+            texts = [
+                f"{n.share(there[name]['accuracy'])} ({n.small(there[name]['difference'])})"
+                if name in there
+                else n.NOTHING
+                for name in served
+            ]
+            rows.append(Row(str(trained), tuple(texts), where))
+    columns = tuple(Column(name, "served by: accuracy (difference of outputs)") for name in served)
+    return TableView("portability", "Portability of weights", "trained by", columns,
+                 _grouped(tuple(rows)), (PORTABILITY,))  # fmt: skip
+
+
+def _against(error: float | None, allowed: float | None) -> str:
+    if not n.is_number(error):
+        return n.NOTHING
+    return f"{n.small(error)} ({n.small(allowed)})" if n.is_number(allowed) else n.small(error)
+
+
+def _group(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+def _where(row: Mapping[Any, Any]) -> str:
+    return _group(row["model"], row["cell"], row["build"], row["variant"])
+
+
+def _grouped(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Rows of one group next to each other, in the order in which groups first appear."""
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))

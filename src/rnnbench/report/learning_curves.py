@@ -1,0 +1,114 @@
+"""Learning curves by epoch, and runs in the order of measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rnnbench.report.figure import Figure
+from rnnbench.report.section import Section
+from rnnbench.report.speed_panels import colour_of
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+WIDTH, HEIGHT = 230, 180
+LABEL_HEIGHT = 15
+DASH = 9
+
+
+def curves_section(drawn: Sequence[Figure]) -> Section:
+    words = (
+        "Mean over runs; the shade reaches from the least run to the greatest. Where curves "
+        "coincide, their colours alternate.",
+    )
+    chosen = tuple(figure for figure in drawn if figure.kind == "curve")
+    return Section("curves", "Learning curves", words, chosen)
+
+
+def curve_panel(
+    curves: pd.DataFrame, measure: str, ink: Mapping[str, str]
+) -> alt.LayerChart | alt.FacetChart:
+    """`measure` by epoch, one line per implementation (mean over runs), least to greatest run
+    as a band, labelled at its end. Each line is drawn whole and then again as its share of
+    dashes, so that curves which coincide alternate their colours. `curves`:
+    `implementation`, `epoch`, `shown`, `mean`, `low`, `high`, of one device."""
+    import altair as alt
+    import pandas as pd
+
+    curves = curves[["implementation", "shown", "epoch", "mean", "low", "high"]]
+    names = list(dict.fromkeys(curves["implementation"]))
+    low, high = float(curves["low"].min()), float(curves["high"].max())
+    edge = 0.04 * ((high - low) or abs(high) or 1)
+    axis = alt.Axis(title=None, tickCount=5, format="~g", grid=True)
+    scale = alt.Scale(domain=[low - edge, high + edge], nice=False)
+    y = alt.Y("mean:Q", axis=axis, scale=scale)
+    last = float(curves["epoch"].max())
+    x = alt.X("epoch:Q", axis=alt.Axis(title="epoch", tickMinStep=1, tickCount=5, grid=False),
+              scale=alt.Scale(domain=[float(curves["epoch"].min()), last], nice=False,
+                              zero=False))  # fmt: skip
+    layers: list[alt.Chart] = []
+    if (curves["high"] - curves["low"] > edge / 100).any():
+        bottom = alt.Y("low:Q", axis=axis, scale=scale)
+        band = alt.Chart(curves).mark_area(opacity=0.12)
+        layers.append(band.encode(x=x, y=bottom, y2="high:Q", color=colour_of(ink)))
+    layers.append(alt.Chart(curves).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(ink)))
+    if len(names) > 1:
+        lines = [alt.Chart(curves[curves["implementation"] == name]) for name in names]
+        layers += [
+            line.mark_line(
+                strokeWidth=2, strokeCap="butt",
+                strokeDash=[DASH, DASH * (len(names) - 1)], strokeDashOffset=-DASH * place,
+            ).encode(x=x, y=y, color=colour_of(ink))
+            for place, line in enumerate(lines)
+        ]  # fmt: skip
+    ends = curves[curves["epoch"] == last].drop_duplicates("implementation")
+    per_pixel = (high - low + 2 * edge) / HEIGHT
+    places = apart([(high + edge - value) / per_pixel for value in ends["mean"]], HEIGHT)
+    labels = pd.DataFrame({name: list(ends[name]) for name in ("implementation", "shown")})
+    labels["mean"] = [high + edge - place * per_pixel for place in places]
+    beside = alt.Chart(labels).encode(y=y, color=colour_of(ink))
+    text = alt.Chart(labels).mark_text(align="left")
+    layers.append(
+        beside.mark_point(filled=True, size=50, opacity=1).encode(x=alt.value(WIDTH + 11))
+    )
+    layers.append(text.encode(x=alt.value(WIDTH + 20), y=y, text="shown:N"))
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT)
+
+
+def apart(wanted: list[float], height: float) -> list[float]:
+    """Places for labels as near to `wanted` as a distance of one label and `height` allow."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    places = [0.0] * len(wanted)
+    lowest = -float("inf")
+    for index in order:
+        lowest = places[index] = max(wanted[index], lowest + LABEL_HEIGHT)
+    excess = max(0.0, lowest - height)
+    return [place - excess for place in places]
+
+
+def order_panel(order: pd.DataFrame, ink: Mapping[str, str]) -> alt.LayerChart | alt.FacetChart:
+    """Each run's epoch time relative to the mean of its cell, in the order of measuring:
+    drift of the machine would show as a slope. `order`: rows of one machine."""
+    import altair as alt
+
+    colour = colour_of(ink, alt.Legend(orient="top", title=None, symbolOpacity=1))
+    order = order[["place", "implementation", "suspect"]].assign(
+        percent=100 * (order["relative"] - 1)
+    )
+    reach = max(1.0, 1.1 * float(order["percent"].abs().max()))
+    x = alt.X("place:Q", axis=alt.Axis(title="run, in the order of measuring", tickMinStep=1,
+                                       grid=False))  # fmt: skip
+    y = alt.Y("percent:Q", scale=alt.Scale(domain=[-reach, reach]),
+              axis=alt.Axis(title=None, tickCount=5, grid=True, labelExpr="datum.label + ' %'"),
+              )  # fmt: skip
+    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(y="zero:Q")
+    dots = [
+        alt.Chart(chosen)
+        .mark_point(filled=filled, size=55, opacity=0.9)
+        .encode(x=x, y=y, color=colour)
+        for filled, chosen in ((True, order[~order["suspect"]]), (False, order[order["suspect"]]))
+        if len(chosen)
+    ]
+    return alt.layer(zero, *dots, width=2 * WIDTH, height=130)

@@ -1,0 +1,93 @@
+"""Record → metrics: pure functions, without MLflow.
+
+Every point is derived from the record alone, its timestamp too, so that telling MLflow
+twice adds nothing. What is not finite is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rnnbench.records.record import Epoch, Phase, Record, run_value
+from rnnbench.records.timestamps import milliseconds
+
+KEY_LENGTH = 250
+SECONDS = ("import", "build", "first_step", "warmup", "train")
+CALLS = ("evaluate", "predict")
+
+
+class Point(NamedTuple):
+    """One value of a metric; `timestamp` in milliseconds since 1970 (UTC)."""
+
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+def metrics(record: Record) -> list[Point]:
+    """All numbers of a finished run."""
+    end = milliseconds(record.finished)
+    points = live_metrics(record.started, record.phases, record.epochs)
+    seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
+    if seconds:
+        points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
+    taken = {point.key for point in points}
+    points += [
+        Point(mlflow_key(key), float(value), end, 0)
+        for key, value in record.measured.items()
+        if is_number(value) and key not in taken
+    ]
+    return points
+
+
+def live_metrics(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch]) -> list[Point]:
+    """The numbers of what has ended so far: the same points that the finished run has."""
+    if not phases:
+        return []
+    begin, zero = milliseconds(started), phases[0].start
+
+    def at(moment: float) -> int:
+        return begin + round((moment - zero) * 1000)
+
+    points = []
+    for epoch in epochs:
+        time = at(epoch.start + epoch.seconds)
+        values = _of_epoch(epoch).items()
+        points += [Point(k, float(v), time, epoch.epoch) for k, v in values if is_number(v)]
+    for phase in phases:
+        if phase.name in SECONDS:
+            points.append(Point(f"{phase.name}_seconds", phase.seconds, at(phase.end), 0))
+        calls = [call for call in phase.details.get("calls") or () if is_number(call)]
+        if phase.name in CALLS and calls:
+            median = statistics.median(calls)
+            points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
+    return points
+
+
+def _of_epoch(epoch: Epoch) -> dict[str, Any]:
+    rate = epoch.samples / epoch.seconds if epoch.seconds else None
+    return {
+        "epoch_seconds": epoch.seconds,
+        "loss": epoch.loss,
+        "acc": epoch.acc,
+        "val_loss": epoch.val_loss,
+        "val_acc": epoch.val_acc,
+        "val_seconds": epoch.val_seconds,
+        "samples_per_second": rate,
+    }
+
+
+def mlflow_key(key: str) -> str:
+    """`key` with only the characters, and no longer, than MLflow takes."""
+    return re.sub(r"[^\w\-. :]", "_", key, flags=re.ASCII)[:KEY_LENGTH]
+
+
+def is_number(value: Any) -> bool:
+    """True for finite numbers; True and False are none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max

@@ -1,0 +1,60 @@
+"""``rnnbench grid``, as a person calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rnnbench.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_table_shows_whole_names_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grid", "experiment=quick", "cell=gru", "repeat=0"]) == 0
+    out = capsys.readouterr().out
+    assert "digits_rnn-gru-unrolled-cpu_2-current-s0-r0" in out
+    assert "TensorFlow's BlockLSTM op exists for LSTM only" in out
+    assert "8 cells: " in out
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grid", "--json", "rnn=keras,none", "device=cpu_1", "repeat=0"]) == 0
+    keras, none = json.loads(capsys.readouterr().out)
+    assert (keras["run"], keras["why"]) == (True, None)
+    assert (none["run"], none["why"]) == (False, "rnn=none is for models without a recurrent layer")
+    assert keras["choices"]["device"] == "cpu_1"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["experiment=quikc"], "conf/experiment: experiment 'quikc' is unknown"),
+        (["rnn=kears"], "command line: rnn=kears is not a choice"),
+        (["--conf", "/nowhere"], "--conf /nowhere: is not a folder"),
+        (["experiment=quick", "experiment=quick"], "names two experiments"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["grid", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_without_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["grid"]) == 2
+    assert "no conf/config.yaml here" in capsys.readouterr().err

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import load_experiment
+
+
+def test_quick_is_read(conf: list[Path]) -> None:
+    quick = load_experiment("quick", conf)
+    assert quick.reference == {"rnn": "keras"}
+    assert quick.grids[0][0] == "model=digits_rnn"
+    assert quick.order_seed == 0
+
+
+def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
+    (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
+    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, .*quick"):
+        load_experiment("quikc", conf)
+
+
+def test_one_name_in_two_folders_is_refused(conf: list[Path], extra: Path) -> None:
+    (extra / "experiment" / "quick.yaml").write_text("grids: [rnn=keras]")
+    with pytest.raises(ConfigError, match="rename one of the two files"):
+        load_experiment("quick", conf)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("grids: []", "mine.yaml: grids is empty"),
+        ("title: x", "grids is empty"),
+        ("grids: ['']", r"grids\[0\] is empty"),
+        ("grids: [3]", r"grids\[0\] is 3"),
+        ("grid: [rnn=keras]", "unknown key 'grid'.*did you mean grids"),
+        ("grids: [rnn=keras]\nreference: {rnnn: keras}", "did you mean rnn"),
+        ("grids: [rnn=keras]\nreference: keras", "reference is 'keras'"),
+        ("grids: [rnn=keras]\norder_seed: x", "order_seed is 'x'"),
+        ("grids: [rnn=keras]\nprobe: 3", "probe is 3"),
+        ("grids: [rnn=keras", "mine.yaml: cannot be read"),
+        ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
+        ("- a", "is not a mapping"),
+    ],
+)
+def test_a_bad_file_is_named(conf: list[Path], extra: Path, text: str, message: str) -> None:
+    (extra / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_experiment("mine", conf)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("grids", "reference", "message"),
+    [
+        (
+            ["rnn=keras,block"],
+            "rnn: kears",
+            r"mine.yaml: .*did you mean keras. the grids have rnn=b",
+        ),
+        # A choice of conf/, and a part of what the file says, but in no grid.
+        (["rnn=keras", "rnn=block_cell"], "rnn: block", "which no grid has.*rnn=block_cell,keras"),
+        (["rnn=unrolled"], "rnn: keras", "the grids have rnn=unrolled"),
+        (["rnn=cell"], "build: tf_2_21", "the grids have build=current"),
+        (["rnn=mine.yaml"], "rnn: main", "did you mean mine. the grids have rnn=mine"),
+        (["model=mnist_mlp"], "dataset: digits", "the grids have dataset=mnist"),
+        (
+            ["rnn=keras +rnn.options.implementation=0,1"],
+            "{rnn: keras, rnn.options.implementation: 2}",
+            "has rnn.options.implementation=2, .* the grids have rnn.options.implementation=0,1",
+        ),
+        (
+            ["rnn=cell", "rnn=block device=cpu_2"],
+            "{rnn: cell, device: cpu_2}",
+            "no grid has all of",
+        ),
+    ],
+)
+def test_a_reference_that_is_in_no_grid_is_named(
+    conf: list[Path], extra: Path, grids: list[str], reference: str, message: str
+) -> None:
+    (extra / "experiment" / "mine.yaml").write_text(f"implementation: keras\n# {grids}")
+    lines = "".join(f"  - {grid}\n" for grid in grids)
+    braces = reference if reference.startswith("{") else f"{{{reference}}}"
+    file = extra / "experiment" / "asked.yaml"
+    file.write_text(f"reference: {braces}\ngrids:\n{lines}# kears.yaml, main.yaml\n")
+    with pytest.raises(ConfigError, match=message.replace("mine.yaml:", "asked.yaml:")) as caught:
+        expand(load_experiment("asked", conf), conf)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("grid", "reference"),
+    [
+        ("rnn=block,keras", "rnn: keras"),
+        ("model=adding", "rnn: keras, device: cpu_1"),  # defaults
+        ("rnn=mine.yaml", "rnn: mine"),
+        ("rnn=glob(c*)", "rnn: cell"),
+        ("rnn=keras +rnn.options.activation=tanh,relu", "rnn.options.activation: tanh"),
+    ],
+)
+def test_a_reference_in_a_grid_is_taken(
+    conf: list[Path], extra: Path, grid: str, reference: str
+) -> None:
+    (extra / "experiment" / "mine.yaml").write_text("implementation: keras\n")
+    file = extra / "experiment" / "asked.yaml"
+    file.write_text(f"reference: {{{reference}}}\ngrids: ['{grid}']\n")
+    asked = load_experiment("asked", conf)
+    assert expand(asked, conf)
+    assert expand(asked, conf, ["rnn=unrolled"]), "what the command line takes away is no fault"

@@ -1,0 +1,88 @@
+"""``conf/experiment``: each published question composes, runs here where a CPU can, and needs no
+folder of anybody's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.local_constraints import unmet_on
+from rnnbench.grid.point import GridPoint
+from rnnworker.recurrent.contrib import CLASSES
+
+ON_A_CPU = {
+    "relu_confound": 12,
+    "keras_implementation": 18,
+    "contrib": 45,
+    "why_not_cudnn": 17,
+    "inference": 24,
+    "threads": 12,
+    "samples_612235": 12,
+    "cpu_against_gpu": 12,
+    "pip_against_compiled": 36,
+    "k80_p100": 0,
+}
+ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 8, "k80_p100": 24, "contrib": 0}
+
+
+def cells_of(name: str, conf: list[Path], overrides: tuple[str, ...] = ()) -> tuple[GridPoint, ...]:
+    """The cells of the experiment as on a machine of two cores."""
+    experiment = load_experiment(name, conf)
+    return expand(experiment, conf, overrides, lambda c: unmet_on(c["device"], 2, ()))
+
+
+@pytest.mark.parametrize("name", ON_A_CPU)
+def test_a_published_question_has_a_name(name: str, conf: list[Path]) -> None:
+    cells = cells_of(name, conf)
+    here = [cell for cell in cells if cell.skip is None]
+    assert len(here) == ON_A_CPU[name]
+    on_card = [cell for cell in cells if cell.config["device"]["kind"] == "gpu" and cell.skip]
+    assert len([c for c in on_card if c.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
+    assert load_experiment(name, conf).title.endswith("?"), "the title is the question"
+    for cell in cells:
+        dataset = cell.config["dataset"]
+        assert dataset.get("url") or dataset["name"] in ("digits", "none"), cell.name
+
+
+def test_the_experiment_of_contrib_has_every_class(conf: list[Path]) -> None:
+    cells = [cell for cell in cells_of("contrib", conf) if cell.choices["rnn"] == "contrib"]
+    found = {(c.choices["cell"], c.config["rnn"]["options"]["class"]) for c in cells}
+    assert found == {(cell, name) for cell, names in CLASSES.items() for name in names}
+
+
+def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> None:
+    cells = cells_of("inference", conf, ("model.batch=1,2,512",))
+    sizes = {(c.config["model"]["batch"], c.config["model"]["val_samples"]) for c in cells}
+    assert sizes == {(1, 1), (2, 2), (512, 512)}
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("relu_confound", ("model.train_samples=null", "model.val_samples=null")),
+        ("relu_confound", ("device=gpu", "build=tf_2_21_carried")),
+        (
+            "keras_implementation",
+            (
+                "model=lstm_textgen",
+                "model.epochs=10",
+                "model.train_samples=null",
+                "model.val_samples=null",
+            ),
+        ),
+        ("why_not_cudnn", ("device=gpu", "build=tf_2_21_carried")),
+        ("threads", ("model.epochs=4", "model.train_samples=25000", "model.val_samples=25000")),
+        ("samples_612235", ("model.train_samples=612235", "model.val_samples=61224")),
+        ("cpu_against_gpu", ("model.train_samples=null", "model.val_samples=null")),
+        ("pip_against_compiled", ("model.train_samples=25000", "model.val_samples=25000")),
+        ("k80_p100", ("device=gpu",)),
+    ],
+)
+def test_the_full_size_is_one_override(
+    name: str, overrides: tuple[str, ...], conf: list[Path]
+) -> None:
+    assert " ".join(overrides) in load_experiment(name, conf).about
+    assert cells_of(name, conf, overrides)

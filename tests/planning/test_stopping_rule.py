@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.repeats import Repeats, repeats_of
+from rnnbench.planning.stopping_rule import relative_ci_halfwidth, stop_reason
+from rnnbench.tables.stats import mean_interval
+from tests.conftest import Project
+
+RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)
+ALIKE = [1.0, 1.001, 0.999]
+
+
+def test_the_least_is_always_measured() -> None:
+    assert stop_reason(RULE, 2, ALIKE, [ALIKE], 1e9) is None
+
+
+def test_a_known_cell_and_a_used_budget_are_told_with_their_figures() -> None:
+    why = stop_reason(RULE, 3, ALIKE, [ALIKE], 50)
+    assert why == "it is known to ± 0.25% after 3 runs, asked was ± 2.50%"
+    assert stop_reason(RULE, 3, ALIKE, [[1.0, 1.3, 0.8]], 50) is None, "the others are noisy"
+    assert stop_reason(RULE, 3, ALIKE, [], 50) is None, "alone: five runs at least"
+    assert stop_reason(RULE, 5, ALIKE + ALIKE, [], 50)
+    assert stop_reason(RULE, 3, [], [ALIKE], 50) is None, "all void: nothing is known"
+    assert stop_reason(RULE, 3, [1.0, 2.0], [], 100) == "the budget of 100 s is used up (100 s)"
+
+
+def test_the_width_is_at_least_what_a_report_shows() -> None:
+    noisy = [1.0, 1.05, 0.97, 1.01]
+    shown = mean_interval(noisy)
+    assert relative_ci_halfwidth(noisy, []) == pytest.approx(shown.high / shown.estimate - 1)
+    assert relative_ci_halfwidth(noisy, [ALIKE]) == relative_ci_halfwidth(noisy, [])
+    assert relative_ci_halfwidth(ALIKE, [noisy]) > relative_ci_halfwidth(ALIKE, []) * 5
+
+
+@pytest.mark.parametrize("cells", [1, 2, 6])
+@pytest.mark.parametrize("until", [0.0125, 0.025, 0.05])
+def test_intervals_of_runs_that_were_stopped_so_cover_93_percent(cells: int, until: float) -> None:
+    generator = np.random.default_rng(cells)
+    rule = Repeats(least=3, most=10, until=until, budget_s=None)
+    covered = []
+    for _ in range(900 // cells):
+        spread = np.exp(generator.uniform(np.log(0.01), np.log(0.03), (cells, 1)))
+        logs = generator.normal(size=(cells, rule.most)) * spread
+        for runs in measured(np.exp(logs).tolist(), rule):
+            interval = mean_interval(runs)
+            covered.append(interval.low <= 1 <= interval.high)
+    # Two standard errors of the simulation itself are 0.014.
+    assert np.mean(covered) >= 0.93 - 0.014
+
+
+def measured(seconds: list[list[float]], rule: Repeats) -> list[list[float]]:
+    """What is left of each cell's runs, block by block."""
+    kept: list[list[float]] = [[] for _ in seconds]
+    for repeat in range(rule.most):
+        for number, values in enumerate(seconds):
+            others = [runs for place, runs in enumerate(kept) if place != number]
+            if stop_reason(rule, repeat, kept[number], others, 0) is None:
+                kept[number].append(values[repeat])
+    return kept
+
+
+@pytest.mark.parametrize(
+    "data",
+    [7, {"most": 5}, {"most": 2, "until": 0.1}, {"most": 5, "until": -1}, {"mots": 5, "until": 1},
+     {"most": 5, "until": True}, {"least": 1, "most": 5, "until": 1}],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(data) -> None:
+    with pytest.raises(ConfigError, match="repeats"):
+        repeats_of(data, "here")
+
+
+ADAPTIVE = """
+title: adaptive
+grids:
+  - model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1 rnn.fake.epoch_seconds=0.02
+reference: {{rnn: fake_middle}}
+repeats: {{least: 2, most: 3, until: {until}}}
+"""
+
+
+def test_a_workflow_measures_no_more_than_asked_and_goes_on_when_asked_for_more(
+    project: Project,
+) -> None:
+    file = project.conf / "experiment/adaptive.yaml"
+    file.write_text(ADAPTIVE.format(until=1e6))
+    first = project.snakemake(experiment="adaptive")
+    assert first.returncode == 0, first.stderr
+    assert "2 of 6 runs were not needed" in first.stderr and "no record" not in first.stderr
+    assert len(project.records()) == 4 and len(project.pointers("adaptive")) == 6
+    page = (project.folder / "reports/adaptive/report.md").read_text()
+    assert "Not needed: 2 planned repeats" in page and "without a record" not in page
+
+    again = project.snakemake("-n", experiment="adaptive")
+    assert "Nothing to be done" in again.stdout + again.stderr, "nothing is decided twice"
+
+    file.write_text(ADAPTIVE.format(until=1e-9))
+    third = project.snakemake(experiment="adaptive")
+    assert third.returncode == 0, third.stderr
+    assert len(project.records()) == 6 and "were not needed" not in third.stderr
+
+    told = project.rnnbench("retry", "adaptive", "*-r0")
+    assert "2 of 6" in told.stdout
