@@ -1,11 +1,11 @@
-# make run | test | faults | check | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
+# make run | test | test-all | faults | check | docs | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 MADE := .venv/.made
-PYTHON_FILES := src tests benchmarks
+PYTHON_FILES := src tests benchmarks docs
 
 # Known vulnerabilities of what is locked; where nobody can be asked, that is said and no fault.
 AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off --timeout 15 \
@@ -16,12 +16,20 @@ AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off
 	if echo "$$found" | grep -qE 'ConnectionError|ServiceError|Max retries|HTTPError|Timeout'; \
 	then echo "pip-audit: skipped, its service cannot be reached"; else exit $$status; fi
 
-.PHONY: run test faults check ui env lock lock-builds format
+# Broken links and pages that are in no menu are errors.
+MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: run test test-all faults check docs ui env lock lock-builds format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
 
+# Without servers, browsers, old builds and clusters.
 test: $(MADE)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quick
+
+# Everything; CI runs this.
+test-all: $(MADE)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 # Every fault at every moment, some ten minutes; writes the table in tests/faults/README.md.
@@ -59,7 +67,12 @@ check: $(MADE)
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
+	$(MKDOCS) --quiet
 	$(AUDIT)
+
+# The documentation as a website in site/.
+docs: $(MADE)
+	$(MKDOCS)
 
 format: $(MADE)
 	$(BIN)/ruff check --fix $(PYTHON_FILES)

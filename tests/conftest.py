@@ -42,8 +42,50 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ONE_GROUP = ("cluster",)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What stays in one process of pytest-xdist."""
+# What `make test` leaves out, by what it needs; `make test-all` runs every test.
+NEEDS_BY_PATH = {
+    "cluster/": "Slurm and PostgreSQL",
+    "exchange/test_exchange_bundle": "bundles that train",
+    "exchange/test_exchange_carried": "bundles that train",
+    "faults/test_faults_": "processes that are killed",
+    "workflow/test_workflow_": "Snakemake",
+}
+NEEDS_BY_FIXTURE = {"browser": "a browser", "server": "an MLflow server"}
+# Names that a test module imports.
+NEEDS_BY_NAME = {
+    "build_python": "the environments of old builds",
+    "made_or_skipped": "the environments of old builds",
+    "answer": "a framework in a separate process",
+}
+WORKFLOW = "workflow/test_workflow_selftest.py"  # the one that `make test` runs from end to end
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="leave out tests that need servers, browsers, old builds or a cluster",
+    )
+
+
+def needs(item: pytest.Item) -> str | None:
+    """What a test needs beyond the project's own environment, or None."""
+    path = item.path.relative_to(ROOT / "tests").as_posix()
+    if path == WORKFLOW:
+        return None
+    found = [
+        *(what for start, what in NEEDS_BY_PATH.items() if path.startswith(start)),
+        *(what for name, what in NEEDS_BY_FIXTURE.items() if name in item.fixturenames),
+        *(what for name, what in NEEDS_BY_NAME.items() if hasattr(item.module, name)),
+    ]
+    return found[0] if found else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Selects the tier, and keeps together what must stay in one process of pytest-xdist."""
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if needs(item)])
+        items[:] = [item for item in items if not needs(item)]
     for item in items:
         folder = item.path.parent.name
         group = folder if folder in ONE_GROUP else str(item.path.relative_to(ROOT))

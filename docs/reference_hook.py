@@ -1,0 +1,116 @@
+"""MkDocs hook: generates the reference pages from the code, so that they cannot go out of date."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import json
+import keyword
+import os
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {"report.png": ROOT / "reports" / "example" / "report.png"}
+SCHEMAS = {"Model": "model.json", "Recurrent implementation": "rnn.json"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds ``cli.md``, ``tables.md`` and the pictures of the example report."""
+    for name, text in {"cli.md": cli(), "tables.md": tables()}.items():
+        files.append(File.generated(config, name, content=text))
+    for name, path in PICTURES.items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Appends the keys of the schemas to the page on configuration."""
+    if page.file.src_uri == "configuration.md":
+        markdown += "\n".join(schema(title, name) for title, name in SCHEMAS.items())
+    return markdown.replace("../reports/example/", "")
+
+
+def cli() -> str:
+    """The help of every command, as the command prints it."""
+    from rnnbench.commands import COMMANDS
+
+    parts = ["# Command line\n", "`rnnbench COMMAND --help` prints the same.\n"]
+    for name, summary in COMMANDS.items():
+        parts.append(f"## rnnbench {name}\n\n{summary[0].upper()}{summary[1:]}.\n")
+        parts.append(f"```text\n{help_of(name)}\n```\n")
+    parts.append(EXIT_CODES)
+    return "\n".join(parts)
+
+
+EXIT_CODES = """## Exit codes
+
+| command | code | meaning |
+|---|---|---|
+| `snakemake` | 0 | every run has a record |
+| | 1 | a run failed and has no record; the same command tries again |
+| | 2 | the experiment or the command line is wrong |
+| | 3 | every run is void |
+| `rnnbench` | 0 | done |
+| | 1 | something failed while running |
+| | 2 | the configuration or the command line is wrong |
+| | 130 | interrupted; the same command continues |
+"""
+
+
+def help_of(command: str) -> str:
+    """What ``rnnbench COMMAND --help`` prints, 80 columns wide."""
+    name = f"{command}_" if keyword.iskeyword(command) else command
+    output = io.StringIO()
+    os.environ["COLUMNS"] = "80"
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        importlib.import_module(f"rnnbench.commands.{name}").main(["--help"])
+    return output.getvalue().strip()
+
+
+def tables() -> str:
+    """The docstring of each module and public function of ``rnnbench.tables``."""
+    parts = ["# Tables\n", INTRODUCTION]
+    for path in sorted((ROOT / "src" / "rnnbench" / "tables").glob("[!_]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [
+            (node.name, inspect.cleandoc(ast.get_docstring(node) or ""))
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        ]
+        described = [f"**`{name}`**\n\n{text}\n" for name, text in functions if text]
+        if described:
+            parts.append(f"## {path.stem}\n\n{ast.get_docstring(tree)}\n")
+            parts += described
+    return "\n".join(parts)
+
+
+INTRODUCTION = """The report writes its tables as CSV files into `reports/EXPERIMENT/tables/`. They are
+made by the functions of the package `rnnbench.tables`, whose documentation follows: rows, columns and units.
+"""
+
+
+def schema(title: str, name: str) -> str:
+    """The keys of a JSON schema as a Markdown section."""
+    found = json.loads((ROOT / "conf" / "schemas" / name).read_text(encoding="utf-8"))
+    required = found.get("required", [])
+    rows = [
+        f"| `{key}` | {'yes' if key in required else ''} | {kind(value)} | "
+        f"{value.get('description', '')} |"
+        for key, value in found["properties"].items()
+    ]
+    head = f"\n## {title}\n\n| key | required | type | meaning |\n|---|---|---|---|\n"
+    return head + "\n".join(rows) + "\n"
+
+
+def kind(value: dict[str, Any]) -> str:
+    """The type of a key, as a reader would say it."""
+    if "enum" in value:
+        return "one of " + ", ".join(f"`{choice}`" for choice in value["enum"])
+    types = value.get("type", "any")
+    return " or ".join(types) if isinstance(types, list) else str(types)
