@@ -74,7 +74,7 @@ def help_of(command: str) -> str:
 
 
 def tables() -> str:
-    """The docstring of each module and public function of ``rnnbench.tables``."""
+    """The docstrings of the functions of ``rnnbench.tables`` that describe columns."""
     parts = ["# Tables\n", INTRODUCTION]
     for path in sorted((ROOT / "src" / "rnnbench" / "tables").glob("[!_]*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -83,15 +83,15 @@ def tables() -> str:
             for node in tree.body
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         ]
-        described = [f"**`{name}`**\n\n{text}\n" for name, text in functions if text]
+        described = [f"**`{name}`**\n\n{text}\n" for name, text in functions if "olumns" in text]
         if described:
             parts.append(f"## {path.stem}\n\n{ast.get_docstring(tree)}\n")
             parts += described
     return "\n".join(parts)
 
 
-INTRODUCTION = """The report writes its tables as CSV files into `reports/EXPERIMENT/tables/`. They are
-made by the functions of the package `rnnbench.tables`, whose documentation follows: rows, columns and units.
+INTRODUCTION = """The report writes its tables as CSV files into `reports/EXPERIMENT/tables/`. The
+functions of the package `rnnbench.tables` make them; this is their documentation.
 """
 
 
