@@ -1,0 +1,106 @@
+"""The documentation names commands, options, experiments and files that exist."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rnnbench.commands import COMMANDS
+from rnnbench.grid.catalogue import files_of
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import KEYS, load_experiment
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+from reference_hook import help_of
+
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+# Names that stand for a name of the reader's own.
+PLACEHOLDERS = {"NAME", "EXPERIMENT", "mine"}
+
+
+def in_code(pattern: str) -> list[tuple[str, ...]]:
+    """Page and groups of each match of `pattern` in the code of the pages, blocks and spans."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+        spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+        for code in [*blocks, *spans]:
+            found += [(page.name, *match.groups()) for match in re.finditer(pattern, code, re.M)]
+    return found
+
+
+def test_commands_and_their_options_exist() -> None:
+    uses = in_code(r"^rnnbench ([a-z]+)([^#\n]*)")
+    assert len(uses) > 30
+    for page, command, rest in uses:
+        assert command in COMMANDS, f"{page}: rnnbench {command}"
+        for option in re.findall(r"(?<!\S)--[a-z-]+", rest.partition(" -- ")[0]):
+            assert option in help_of(command), f"{page}: rnnbench {command} {option}"
+
+
+def test_experiments_exist() -> None:
+    names = {name for _, name in in_code(r"^rnnbench (?:run|plan|bundle|report) (\w+)")}
+    names |= {name for _, name in in_code(r"experiment=(\w+)")}
+    known = set(files_of([ROOT / "conf"], "experiment"))
+    assert "quick" in names and names - PLACEHOLDERS <= known
+
+
+def test_targets_of_make_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    named = {name for _, name in in_code(r"^make ([a-z-]+)")}
+    assert {"run", "test", "docs"} <= named <= set(targets)
+
+
+def test_files_exist() -> None:
+    tops = "conf|src|tests|docs|workflow|reports|benchmarks|config"
+    named = set(in_code(rf"^((?:{tops})/[\w./-]+)$"))
+    assert len(named) > 10
+    made = ("reports/quick", "reports/published.html", "docs/NAME")
+    for page, path in named:
+        if not path.startswith(made) and "NAME" not in path and "EXPERIMENT" not in path:
+            assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+def test_the_keys_of_an_experiment_are_all_described() -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    table = page.partition("## Keys of an experiment")[2].partition("##")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= set(KEYS)
+
+
+def test_the_general_settings_are_all_described() -> None:
+    config = yaml.safe_load((ROOT / "conf" / "config.yaml").read_text())
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    measure = {f"measure.{key}" for key in config["measure"]}
+    for key in {*config, *measure} - {"defaults", "measure", "limits"}:
+        assert f"`{key}`" in page, key
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/experiments.md"])
+def test_the_example_of_an_experiment_expands(tmp_path: Path, page: str) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.S)
+    text = next(block for block in blocks if "grids:" in block)
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    folders = [ROOT / "conf", tmp_path]
+    points = expand(load_experiment("mine", folders), folders)
+    assert len(points) == 2 * 2 * 2 * 5
+
+
+def test_the_example_of_a_model_is_accepted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "models.md").read_text()
+    python = page.partition("```python\n")[2].partition("```")[0]
+    model = page.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "mine.py").write_text(python)
+    (tmp_path / "mine.yaml").write_text(model)
+    folders = [ROOT / "conf"]
+    overrides = [f"model={tmp_path}/mine.yaml", "repeat=0"]
+    points = expand(load_experiment("quick", folders), folders, overrides)
+    assert {point.config["model"]["batch"] for point in points} == {32}
+    assert {point.config["model"]["function"] for point in points} == {f"{tmp_path}/mine.py:build"}
