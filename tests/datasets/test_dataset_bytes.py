@@ -12,12 +12,11 @@ from rnnbench.datasets.own_file import own_file_md5
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
 from rnnbench.datasets.verify import md5_of, verify
 from rnnbench.errors import ConfigError, DatasetError
-
-PROJECT = Path(__file__).parents[2]
+from tests.conftest import ROOT
 
 
 def test_the_pins_of_this_project() -> None:
-    pins = pinned(PROJECT)
+    pins = pinned(ROOT)
     assert set(pins) >= {
         "data/digits.npz",
         "data/mnist.npz",
@@ -85,7 +84,7 @@ def test_a_missing_file_and_a_folder_fail_verification(tmp_path: Path) -> None:
 
 def test_generated_digits_have_the_pinned_bytes(tmp_path: Path) -> None:
     write_digits(tmp_path / "digits.npz")
-    verify(tmp_path / "digits.npz", pinned(PROJECT)["data/digits.npz"])
+    verify(tmp_path / "digits.npz", pinned(ROOT)["data/digits.npz"])
 
 
 def test_digits_contain_all_images_of_scikit_learn(tmp_path: Path) -> None:

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from rnnbench.datasets import cache, download
-from rnnbench.datasets.provide import provide
+from rnnbench.datasets.provide import MIRROR, provide
 from rnnbench.datasets.unavailable import Unavailable
 from rnnbench.errors import ConfigError, DatasetError
-
-PROJECT = Path(__file__).parents[2]
-WORDS = b"All credibility, all good conscience come from the senses. " * 9000
-MIRROR = "RNNBENCH_DATA_MIRROR"
+from tests.conftest import ROOT, SHARED
+from tests.datasets.conftest import WORDS
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +122,7 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
         f"name: words\nfile: words.txt\npath: data/words.txt\nurl: {words['url']}\n"
     )
     code = "import sys; from rnnbench.commands.dataset import main; sys.exit(main(['words']))"
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code],
@@ -273,12 +271,12 @@ def test_a_dataset_without_a_pin(root: Path) -> None:
 def test_the_real_nietzsche_from_the_shared_mirror(
     without_dvc: None, root: Path, monkeypatch, caplog
 ) -> None:
-    shared = Path(os.environ.get("RNNBENCH_SHARED", PROJECT.parent / "shared")) / "data"
+    shared = SHARED / "data"
     if not (shared / "nietzsche.txt").is_file():
         pytest.skip(f"the mirror folder {shared} is missing (set RNNBENCH_SHARED to its parent)")
     project = root / "real"
     project.mkdir()
-    shutil.copyfile(PROJECT / "data.dvc", project / "data.dvc")
+    shutil.copyfile(ROOT / "data.dvc", project / "data.dvc")
     monkeypatch.setenv(MIRROR, str(shared))
     caplog.set_level(logging.WARNING)
     dataset = {"name": "nietzsche", "path": "data/nietzsche.txt", "url": "http://127.0.0.1:9/"}

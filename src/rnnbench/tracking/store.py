@@ -6,21 +6,21 @@ one process creates the database under a temporary name and moves it into place 
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
+from rnnbench.locks import locked
 from rnnbench.records import timestamps
 from rnnbench.tracking import client
 from rnnbench.tracking.address import VARIABLE, database_file, is_server, redacted, tracking_uri
 
 TIMEOUT = 5.0  # seconds to wait for a server to answer
+SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
 MISSING, VALID, CORRUPT = "missing", "valid", "corrupt"
 
 
@@ -38,8 +38,7 @@ def ensure_store(root: Path) -> Path | None:
     if database is None:
         return None
     try:
-        database.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(database):
+        with locked(database.with_name(f"{database.name}.lock")):
             state = inspect(database)
             aside = _set_aside(database) if state == CORRUPT else None
             if state != VALID:
@@ -80,23 +79,16 @@ def _create(database: Path) -> None:
 
 def _set_aside(database: Path) -> Path:
     aside = database.with_name(f"{database.name}.corrupt-{timestamps.now()}")
-    for suffix in ("-journal", "-wal", "-shm", ""):
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            part.replace(f"{aside}{suffix}")
+    for suffix in SUFFIXES:
+        file = database.with_name(database.name + suffix)
+        if file.exists():
+            file.replace(f"{aside}{suffix}")
     return aside
 
 
 def _remove(database: Path) -> None:
-    for suffix in ("-journal", "-wal", "-shm", ""):
+    for suffix in SUFFIXES:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
-
-
-@contextmanager
-def _lock(database: Path) -> Iterator[None]:
-    with database.with_name(f"{database.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def reach(uri: str) -> None:
