@@ -98,7 +98,7 @@ def repository(root: Path) -> Path:
 
 @pytest.fixture
 def words(server: Server) -> dict:
-    """The choice ``words`` of the dataset, with a working URL."""
+    """The dataset choice ``words``, with a working URL."""
     server.files["/words.txt"] = WORDS
     url = f"{server.url}/words.txt"
     return {"name": "words", "file": "words.txt", "path": "data/words.txt", "url": url}

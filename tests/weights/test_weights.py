@@ -100,7 +100,7 @@ def old(folder: Path, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def outputs_of_old(old) -> np.ndarray:
+def old_outputs(old) -> np.ndarray:
     return old()
 
 
@@ -114,14 +114,14 @@ def convert(folder: Path, source: str, layout: str, target: str) -> None:
 
 @pytest.mark.parametrize("source", ["fast.h5", "plain.h5", "whole.h5"])
 def test_a_checkpoint_of_tf_1_15_has_equal_outputs_in_keras_3(
-    folder: Path, outputs_of_old: np.ndarray, source: str
+    folder: Path, old_outputs: np.ndarray, source: str
 ) -> None:
     convert(folder, source, "keras", "converted.h5")
-    np.testing.assert_allclose(new(folder, "converted.h5"), outputs_of_old, atol=1e-6)
+    np.testing.assert_allclose(new(folder, "converted.h5"), old_outputs, atol=1e-6)
 
 
 def test_the_cudnn_layout_equals_that_of_keras_converter(
-    folder: Path, outputs_of_old: np.ndarray
+    folder: Path, old_outputs: np.ndarray
 ) -> None:
     convert(folder, "plain.h5", "cudnn", "ours.h5")
     expected, ours = (read_raw(folder / name) for name in ("fast.h5", "ours.h5"))
@@ -139,7 +139,7 @@ def read_raw(path: Path) -> list[np.ndarray]:
         ]
 
 
-def test_the_canonical_layout_is_lossless(folder: Path, outputs_of_old: np.ndarray) -> None:
+def test_the_canonical_layout_is_lossless(folder: Path, old_outputs: np.ndarray) -> None:
     convert(folder, "fast.h5", "canonical", "canonical.npz")
     with np.load(folder / "canonical.npz") as file:
         names = set(file.files)

@@ -1,4 +1,4 @@
-"""Packages that travel with a bundle: a lock file → a tree → one archive in parts.
+"""Packages that a bundle carries: a lock file → a tree → one archive in parts.
 
 A build with ``carry: NAME`` (``workflow/envs/NAME.lock``, for the Python ``carried_python``) runs
 in the target machine's interpreter, with these packages ahead of that machine's own.
@@ -63,7 +63,8 @@ def carried_of(build: Mapping[str, Any], root: Path) -> Carried | None:
 
 
 def parts_of(carried: Carried, root: Path) -> list[Path]:
-    """The parts of the archive, which is created only once. Raises `BuildError`."""
+    """The parts of the archive, which is created only once. Raises `BuildError` if the packages
+    cannot be installed, `OSError` if the archive cannot be written."""
     folder = carried.folder(root)
     if not (folder / "parts" / ".whole").exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -44,11 +44,11 @@ def make(
     its marker. Of several processes, one creates it and the others wait. Raises `BuildError`."""
     folder = pins.folder(root)
 
-    def waiting(holder: str) -> None:
+    def on_wait(holder: str) -> None:
         say(f"waiting for the environment {pins.key} ({holder})")
 
     try:
-        with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", waiting):
+        with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
             reason = damage(folder)
             if reason is None:
                 return _marker(folder)
@@ -116,11 +116,11 @@ def _make(pins: Pins, folder: Path) -> dict[str, Any]:
     _uv(pins, "venv", "--no-project", "--no-config", "--python", str(python), str(folder))
     lock = folder / "packages.lock"
     lock.write_text(lock_without(pins), encoding="utf-8")
-    inside = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
-    _uv(pins, "pip", "sync", "--no-config", *inside, "--require-hashes", str(lock))
+    target = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
+    _uv(pins, "pip", "sync", "--no-config", *target, "--require-hashes", str(lock))
     if pins.wheel is not None:
         wheel = str(pins.wheel.resolve())
-        _uv(pins, "pip", "install", "--no-config", *inside, "--no-deps", "--no-index", wheel)
+        _uv(pins, "pip", "install", "--no-config", *target, "--no-deps", "--no-index", wheel)
     packages = next(folder.glob("lib/python*/site-packages"))
     # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
     # files that this Python version cannot compile: exit status 1 is not an error.

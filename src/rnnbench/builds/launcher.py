@@ -78,25 +78,25 @@ def _command(command: str, root: Path, build: Mapping[str, Any]) -> tuple[str, .
 def _program(name: str, root: Path, build: Mapping[str, Any], key: str) -> str:
     # Do not resolve links: a virtual environment's python is a link that identifies it.
     path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
-    found = shutil.which(path)
-    if found is None:
+    program = shutil.which(path)
+    if program is None:
         raise ConfigError(
             f"{key} {path} is not an executable program on this machine.",
             where=build_file(build),
             remedy=f"install it, or correct {key}.",
         )
-    return found
+    return program
 
 
 def _of_version(version: str, build: Mapping[str, Any]) -> str:
-    found = find(version)
-    if found is None:
+    python = find(version)
+    if python is None:
         raise ConfigError(
             f"Python {version} is not installed on this machine.",
             where=build_file(build),
             remedy=install_hint(version),
         )
-    return str(found)
+    return str(python)
 
 
 def _text(name: object, value: object, build: Mapping[str, Any]) -> str:
