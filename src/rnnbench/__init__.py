@@ -1,8 +1,8 @@
-"""rnnbench: which recurrent-network implementation, on which device, with which build?
+"""rnnbench: measures which recurrent-network implementation trains fastest, by device and build.
 
-The conductor. It expands a grid, launches and watches one worker process per run, logs
-the runs, and reports. It never imports TensorFlow, Keras, torch or jax: those live in
-the environment under test, beside the package ``rnnworker``.
+This package is the controller. It expands a grid, starts and supervises one worker process per
+run, logs the runs, and writes reports. It never imports TensorFlow, Keras, torch or jax: they
+belong to the environment under test, which runs the package ``rnnworker``.
 """
 
 __version__ = "0.1.0"

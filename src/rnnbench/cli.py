@@ -1,4 +1,4 @@
-"""``rnnbench COMMAND …``: finds the command, and turns errors into one line each."""
+"""``rnnbench COMMAND …``: dispatches to the command and prints its errors on one line."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns its exit code. A `RnnbenchError` becomes one line on standard
-    error."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help", "help"):
+    """Runs a command and returns its exit code. A `RnnbenchError` is printed to standard error
+    as one line."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
-        return 0 if given else 2
-    command, rest = given[0], given[1:]
+        return 0 if arguments else 2
+    command, *rest = arguments
     if os.environ.get("RNNBENCH_LOG"):
         sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
     if command not in COMMANDS:
-        say(f"there is no command {command!r}. Fix: one of {', '.join(COMMANDS)}.")
+        say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
         with noted(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        say("interrupted; the same command continues.")
+        say("interrupted; run the same command to continue.")
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,7 +51,7 @@ def _module(command: str) -> ModuleType:
 
 
 class _Tee:
-    """Standard error that a rule's log file keeps too."""
+    """Writes to standard error and to a log file."""
 
     def __init__(self, stream: TextIO, log: str):
         self._stream = stream
@@ -71,5 +71,5 @@ class _Tee:
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {words}" for name, words in COMMANDS.items()]
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(["usage: rnnbench COMMAND …  (rnnbench COMMAND --help)", "", *lines])

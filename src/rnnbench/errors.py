@@ -1,15 +1,15 @@
-"""Errors a person can act on.
+"""User-facing errors.
 
-    RnnbenchError           one line: where, what, what to do
-    ├── ConfigError         conf/ or the command line: known before anything runs
-    ├── DatasetError        a dataset's bytes cannot be had or are not the pinned ones
-    ├── BuildError          an environment cannot be made or is not what it says
-    ├── RecordError         a record or pointer that cannot be read or must not be written
+    RnnbenchError           one line: location, fault, fix
+    ├── ConfigError         conf/ or the command line is wrong; raised before anything runs
+    ├── DatasetError        the bytes of a dataset are unavailable or differ from the pinned ones
+    ├── BuildError          an environment cannot be created or is unusable
+    ├── RecordError         a record or pointer cannot be read or must not be written
     ├── RunError            a run left no record
-    └── TrackingError       the MLflow server cannot be reached or refuses
+    └── TrackingError       the MLflow server is unreachable or refuses a request
 
-Commands print ``str(error)`` on one line and exit with 2 (what the person wrote) or 1
-(what happened while running); a traceback means a bug in rnnbench itself.
+Commands print ``str(error)`` on one line and exit with 2 (the user's input is wrong) or 1
+(something failed at run time). A traceback means a bug in rnnbench itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 
 
 class RnnbenchError(Exception):
-    """What is wrong, where, and what to do about it.
+    """A fault, its location, and how to fix it.
 
     **Arguments:**
 
-    - `what`: the fault, in words, with the offending value.
-    - `where`: the file, key or run it stands in.
-    - `remedy`: what the person can do.
+    - `what`: the fault, with the offending value.
+    - `where`: the file, key or run at fault.
+    - `remedy`: how the user can fix it.
     """
 
     exit_code = 1
@@ -40,9 +40,9 @@ class RnnbenchError(Exception):
         return " ".join(text.split())
 
 
-def say(words: object) -> None:
-    """A line on standard error, as every command writes it."""
-    print(f"rnnbench: {words}", file=sys.stderr, flush=True)
+def say(message: object) -> None:
+    """Prints a message to standard error, prefixed with ``rnnbench:``."""
+    print(f"rnnbench: {message}", file=sys.stderr, flush=True)
 
 
 class ConfigError(RnnbenchError):

@@ -1,4 +1,4 @@
-"""When each command of ours ran on this host: the proof that nothing ran beside a timed phase."""
+"""A log of when rnnbench commands ran on this host: evidence that none overlapped a timed phase."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rnnworker import machine
 
 @contextmanager
 def noted(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Appends one line to the intervals file `path` (if any) at the end of the block; a
-    folder that cannot be written loses the note, not the work."""
+    """Appends one line to the interval log `path` (if any) when the block ends. A folder that
+    is not writable loses the line but does not fail the command."""
     start = time.monotonic()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Locks that the kernel releases with their holder (flock(2))."""
+"""File locks that the operating system releases when their holder exits (flock(2))."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 def locked(
     path: Path, holder: str = "", on_wait: Callable[[str], None] | None = None
 ) -> Iterator[int]:
-    """Holds the exclusive lock of the file `path`, which is made and stays.
+    """Holds an exclusive lock on the file `path`, which is created if missing and never removed.
 
     **Arguments:**
 
-    - `holder`: who holds it, for those who wait.
-    - `on_wait`: called once with the present holder's words before waiting.
+    - `holder`: describes this process to those that wait for the lock.
+    - `on_wait`: called once, before waiting, with the description of the current holder.
 
-    **Yields** the file descriptor. A child that inherits it holds the lock too, so that an
-    orphan keeps others out. Raises `OSError` where the file cannot be opened.
+    **Yields** the file descriptor. A child process that inherits it holds the lock too, even
+    after its parent has exited. Raises `OSError` if the file cannot be opened.
     """
     descriptor = _open(path)
     try:
@@ -31,23 +31,21 @@ def locked(
                 on_wait(_holder_of(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if holder:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, holder.encode("utf-8"), 0)
+            _write_holder(descriptor, holder)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def take(path: Path, holder: str) -> tuple[int | None, str]:
-    """Takes the lock for as long as this process lives: (descriptor, ""), or (None, the
-    present holder's words) at once where somebody has it."""
+    """Acquires the lock until this process exits, without waiting. Returns (descriptor, ""), or
+    (None, description of the current holder) if the lock is held."""
     descriptor = _open(path)
     if not try_lock(descriptor):
-        words = _holder_of(descriptor)
+        current = _holder_of(descriptor)
         os.close(descriptor)
-        return None, words
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, holder.encode("utf-8"), 0)
+        return None, current
+    _write_holder(descriptor, holder)
     return descriptor, ""
 
 
@@ -59,20 +57,25 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def _write_holder(descriptor: int, holder: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, holder.encode("utf-8"), 0)
+
+
 def _holder_of(descriptor: int) -> str:
-    """The words of who has the lock, which are written right after it was taken: ``""`` where
-    there are none after a second."""
+    """The description of the current holder, or ``""`` if there is none after one second: it is
+    written just after the lock is acquired."""
     deadline = time.monotonic() + 1.0
     while True:
-        words = os.pread(descriptor, 400, 0).decode("utf-8", "replace").strip()
-        if words or time.monotonic() > deadline:
-            return words
+        holder = os.pread(descriptor, 400, 0).decode("utf-8", "replace").strip()
+        if holder or time.monotonic() > deadline:
+            return holder
         time.sleep(0.01)
 
 
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In a sticky folder Linux refuses O_CREAT on another user's file, so open it plainly first.
+    # In a sticky folder Linux refuses O_CREAT on another user's file, so try without it first.
     with suppress(FileNotFoundError):
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

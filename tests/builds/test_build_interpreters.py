@@ -1,4 +1,4 @@
-"""Pythons are found on PATH and under pyenv, and each is asked what it is."""
+"""Pythons are found on PATH and in pyenv, and each is run to get its version."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from rnnbench.builds import interpreters
-from rnnbench.builds.interpreters import find, how_to_get, is_version
+from rnnbench.builds.interpreters import find, install_hint, is_version
 
 
-def program(path: Path, answer: str) -> Path:
+def program(path: Path, script: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
 
 
 def pyenv_with(folder: Path, *versions: str) -> Path:
-    """A made-up pyenv on a PATH of its own; returns that PATH."""
+    """A fake pyenv with these versions; returns its folder for PATH."""
     program(folder / "bin" / "pyenv", f"echo {folder / 'root'}")
     for version in versions:
         program(folder / "root" / "versions" / version / "bin" / "python", f"echo {version}")
@@ -27,27 +27,25 @@ def pyenv_with(folder: Path, *versions: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this interpreter nor uv's answer for another one."""
+def _no_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disables uv and clears the cache of interpreters."""
     monkeypatch.setattr(interpreters, "uv_program", lambda: "/nowhere/uv")
     interpreters._find.cache_clear()
 
 
-def test_the_running_one_comes_first() -> None:
+def test_the_running_interpreter_comes_first() -> None:
     version = "{}.{}".format(*sys.version_info)
-    found = find(version)
-    assert found is not None
-    assert found == Path(sys._base_executable)  # type: ignore[attr-defined]
+    assert find(version) == Path(sys._base_executable)  # type: ignore[attr-defined]
 
 
-def test_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = program(tmp_path / "python3.5", "echo 3.5.9")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find("3.5") == find("3.5.9") == python
     assert find("3.5.8") is None
 
 
-def test_a_shim_that_does_not_run_is_passed_over(
+def test_a_shim_that_does_not_run_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shims, other = tmp_path / "shims", tmp_path / "other"
@@ -58,9 +56,7 @@ def test_a_shim_that_does_not_run_is_passed_over(
     assert find("3.5") == python
 
 
-def test_pyenv_gives_its_newest_of_that_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_of_pyenv_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = ("3.5.9", "3.5.10", "3.50.0", "3.5.10-debug", "2.5.1")
     monkeypatch.setenv("PATH", f"{pyenv_with(tmp_path, *versions)}:/usr/bin:/bin")
     found = find("3.5")
@@ -68,16 +64,18 @@ def test_pyenv_gives_its_newest_of_that_version(
     assert found.parts[-3] == "3.5.10"
 
 
-def test_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_version_has_an_install_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find("3.5") is None
-    assert how_to_get("3.6") == "pyenv install 3.6"
-    assert how_to_get("3.11") == "pyenv install 3.11 (or: uv python install 3.11)"
+    assert install_hint("3.6") == "pyenv install 3.6"
+    assert install_hint("3.11") == "pyenv install 3.11 (or: uv python install 3.11)"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("3.7", True), ("3.7.16", True), ("python3.7", False), ("3", False), ("/opt/3.7", False)],
 )
-def test_what_a_version_looks_like(text: str, expected: bool) -> None:
+def test_is_version(text: str, expected: bool) -> None:
     assert is_version(text) is expected

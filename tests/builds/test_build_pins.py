@@ -1,4 +1,4 @@
-"""Locked builds: what their pins are, and that the lock files that are shipped can be used."""
+"""Pins of locked builds, and checks of the lock files in this repository."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def wheel(root: Path, name: str, content: bytes = b"1") -> str:
 
 
 def test_the_lock_is_known_before_anything_is_installed(root: Path) -> None:
-    found = pins_of(BUILD, root)
-    assert found is not None
-    assert lock_of(BUILD, root) == found.digest
-    assert found.key == f"old-{found.digest[:8]}"
-    assert launcher(BUILD, root) == (f"{root}/results/envs/{found.key}/bin/python",)
+    pins = pins_of(BUILD, root)
+    assert pins is not None
+    assert lock_of(BUILD, root) == pins.digest
+    assert pins.key == f"old-{pins.digest[:8]}"
+    assert launcher(BUILD, root) == (f"{root}/results/envs/{pins.key}/bin/python",)
     assert versions(BUILD, root) == {
         "python": "3.7",
         "distributions": {"numpy": "1.18.5", "tensorflow-cpu": "2.21.0", "tf_keras": "2.21.0"},
@@ -58,52 +58,50 @@ def test_builds_that_differ_in_flags_share_an_environment(root: Path) -> None:
     assert pins_of(other, root) == pins_of(BUILD, root)
 
 
-def test_what_makes_another_environment(root: Path, tmp_path_factory) -> None:
+def test_the_digest_covers_packages_python_and_wheel(root: Path, tmp_path_factory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    one = pins(root / LOCKS / "old.lock", "3.7", None).digest
+    digest = pins(root / LOCKS / "old.lock", "3.7", None).digest
     (elsewhere / "old.lock").write_text(LOCK.replace("# a comment", "# another"))
-    assert pins(elsewhere / "old.lock", "3.7", None).digest == one
+    assert pins(elsewhere / "old.lock", "3.7", None).digest == digest
     (elsewhere / "new.lock").write_text(LOCK.replace("1.18.5", "1.18.4"))
-    assert pins(elsewhere / "new.lock", "3.7", None).digest != one
-    assert pins(root / LOCKS / "old.lock", "3.8", None).digest != one
+    assert pins(elsewhere / "new.lock", "3.7", None).digest != digest
+    assert pins(root / LOCKS / "old.lock", "3.8", None).digest != digest
     mine = root / wheel(root, "mine-1-py3-none-any.whl")
-    assert pins(root / LOCKS / "old.lock", "3.7", mine).digest != one
+    assert pins(root / LOCKS / "old.lock", "3.7", mine).digest != digest
 
 
-def test_a_wheel_takes_the_place_of_what_has_its_import_name(root: Path) -> None:
+def test_a_wheel_replaces_distributions_with_its_import_name(root: Path) -> None:
     name = wheel(root, "tensorflow-2.21.0+mine-cp311-cp311-linux_x86_64.whl")
-    found = pins_of({**BUILD, "wheel": name}, root)
-    assert found is not None
-    assert locked_versions(found) == {
+    pins = pins_of({**BUILD, "wheel": name}, root)
+    assert pins is not None
+    assert locked_versions(pins) == {
         "numpy": "1.18.5",
         "tf-keras": "2.21.0",
         "tensorflow": "2.21.0+mine",
     }
-    text = lock_without(found)
+    text = lock_without(pins)
     assert "tensorflow-cpu" not in text
     assert "sha256:02" not in text
     assert "sha256:03" in text
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"lock": "none"}, "none.lock does not exist. Fix: make lock-builds"),
         ({"python": "python3.7"}, "a Python version"),
         ({"python": None}, "a Python version"),
         ({"command": "apptainer exec x"}, "no `command`"),
-        ({"wheel": "no.whl"}, "is no .whl file"),
+        ({"wheel": "no.whl"}, "is not a .whl file"),
         ({"lock": None, "wheel": "a.whl"}, "no `lock`"),
     ],
 )
-def test_pins_that_cannot_be(root: Path, change: dict, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_invalid_pins_are_config_errors(root: Path, change: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         pins_of({**BUILD, **change}, root)
 
 
-def test_a_python_that_is_not_here_skips_the_build(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_python_skips_the_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_module, "find", lambda version: None)
     assert missing(BUILD, root) == "no Python 3.7 on this machine: pyenv install 3.7"
     monkeypatch.setattr(missing_module, "find", lambda version: Path("/usr/bin/python3.7"))
@@ -111,7 +109,7 @@ def test_a_python_that_is_not_here_skips_the_build(
     assert "needs keras 3.x" in str(missing({**BUILD, "framework": "keras3_torch"}, root))
 
 
-# -- what is shipped --------------------------------------------------------------------
+# -- files of this repository -----------------------------------------------------------
 
 CHOICES = sorted((ROOT / "conf" / "build").glob("*.yaml"))
 
@@ -127,7 +125,7 @@ def test_every_lock_belongs_to_a_build_and_every_build_to_a_framework() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in (ROOT / LOCKS).glob("*.lock")))
-def test_a_lock_has_hashes_and_names_no_place(name: str) -> None:
+def test_a_lock_has_hashes_and_no_locations(name: str) -> None:
     text = (ROOT / LOCKS / f"{name}.lock").read_text()
     assert "://" not in text
     assert " @ " not in text
@@ -136,5 +134,5 @@ def test_a_lock_has_hashes_and_names_no_place(name: str) -> None:
     for line in blocks:
         assert "==" in line, line
         assert "--hash=sha256:" in line, line
-    for words in text.split():
-        assert not words.startswith("/"), words
+    for token in text.split():
+        assert not token.startswith("/"), token

@@ -1,4 +1,4 @@
-"""A small project with three pinned files, and a web server on loopback that counts."""
+"""A small project with three pinned files, and a local web server that records requests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 WORDS = b"All credibility, all good conscience come from the senses. " * 9000
-OTHER = b"nobody asked for this one"
+OTHER = b"this file is never requested"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files` by path; `truncated` ones break off half way; `asked` is what was."""
+    """Serves `files` by path, those in `truncated` only in part; `requested` lists the paths."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.truncated: set[str] = set()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     @property
     def url(self) -> str:
@@ -33,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         data = self.server.files.get(self.path)
         if data is None:
             self.send_error(404)
@@ -58,7 +58,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def _staging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("RNNBENCH_DATA_MIRROR", raising=False)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -72,11 +72,11 @@ def md5(data: bytes) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project's folder, not yet a DVC repository."""
+    """A project folder that is not a DVC repository."""
     root = tmp_path / "project"
     (root / "conf" / "dataset").mkdir(parents=True)
     (root / "data.dvc").write_text(
-        "# kept, as every byte of this file is\n"
+        "# must be preserved like every byte of this file\n"
         "outs:\n"
         f"- md5: {md5(WORDS)}\n  size: {len(WORDS)}\n  hash: md5\n  path: data/words.txt\n"
         f"- {{md5: {md5(OTHER)}, hash: md5, path: data/other.txt}}\n"
@@ -91,14 +91,14 @@ def repository(root: Path) -> Path:
     from dvc.logger import set_loggers_level
     from dvc.repo import Repo
 
-    with set_loggers_level(logging.ERROR):  # its handler holds the output of an earlier test
+    with set_loggers_level(logging.ERROR):  # its handler keeps the output stream of an earlier test
         Repo.init(str(root), no_scm=True).close()
     return root
 
 
 @pytest.fixture
 def words(server: Server) -> dict:
-    """The choice of the dataset ``words``, whose URL works."""
+    """The dataset choice ``words``, with a working URL."""
     server.files["/words.txt"] = WORDS
     url = f"{server.url}/words.txt"
     return {"name": "words", "file": "words.txt", "path": "data/words.txt", "url": url}

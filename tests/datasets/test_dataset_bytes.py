@@ -1,4 +1,4 @@
-"""Pins, verification, the user's own file, the generated one: without DVC and network."""
+"""Pins, verification, user-supplied and generated files, without DVC or network."""
 
 import json
 import os
@@ -12,12 +12,11 @@ from rnnbench.datasets.own_file import own_file_md5
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
 from rnnbench.datasets.verify import md5_of, verify
 from rnnbench.errors import ConfigError, DatasetError
+from tests.conftest import ROOT
 
-PROJECT = Path(__file__).parents[2]
 
-
-def test_the_projects_own_pins() -> None:
-    pins = pinned(PROJECT)
+def test_the_pins_of_this_project() -> None:
+    pins = pinned(ROOT)
     assert set(pins) >= {
         "data/digits.npz",
         "data/mnist.npz",
@@ -32,33 +31,36 @@ def test_the_projects_own_pins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("outs: [", "cannot be read as YAML"),
-        ("a: 1", "has no list of `outs`"),
-        ("outs: [{md5: a}]", "outs[0]: has no path"),
+        ("a: 1", "must have a list `outs`"),
+        ("outs: [{md5: a}]", "outs[0]: must have a `path`"),
         ("outs: [{path: data/a}]", "outs[0] (data/a): md5 is None"),
         ("outs: [{path: data/a, md5: XYZ}]", "outs[0] (data/a): md5 is 'XYZ'"),
         (f"outs: [{{path: data/a, md5: {'0a' * 16}, size: many}}]", "size is 'many'"),
-        (f"outs: [{', '.join(['{path: data/a, md5: ' + '0a' * 16 + '}'] * 2)}]", "twice: data/a"),
+        (
+            f"outs: [{', '.join(['{path: data/a, md5: ' + '0a' * 16 + '}'] * 2)}]",
+            "duplicate paths: data/a",
+        ),
     ],
 )
-def test_a_wrong_data_dvc_is_told_with_its_entry(text: str, told: str, tmp_path: Path) -> None:
+def test_a_faulty_entry_of_data_dvc_is_reported(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "data.dvc").write_text(text)
     with pytest.raises(ConfigError) as caught:
         pinned(tmp_path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "data.dvc"))
 
 
-def test_a_missing_data_dvc_and_a_missing_entry(tmp_path: Path, root: Path) -> None:
+def test_a_missing_data_dvc_or_entry_is_reported(tmp_path: Path, root: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.dvc: does not exist"):
         pinned(tmp_path)
     with pytest.raises(ConfigError, match=r"no entry for data/x; it has data/digits\.npz, "):
         pin_of("data/x", root)
 
 
-def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_byte_is_detected(tmp_path: Path) -> None:
     file = tmp_path / "imdb.npz"
     file.write_bytes(b"the right bytes")
     pin = Pinned("data/imdb.npz", md5_of(file))
@@ -66,13 +68,13 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
     file.write_bytes(b"the right bytfs")
     with pytest.raises(DatasetError) as caught:
         verify(file, pin)
-    told = str(caught.value)
-    assert told.startswith(f"{file}: ")
-    assert pin.md5 in told and md5_of(file) in told
-    assert "`rnnbench dataset imdb`" in told
+    message = str(caught.value)
+    assert message.startswith(f"{file}: ")
+    assert pin.md5 in message and md5_of(file) in message
+    assert "`rnnbench dataset imdb`" in message
 
 
-def test_a_file_that_is_not_there_or_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_fail_verification(tmp_path: Path) -> None:
     pin = Pinned("data/a", "0" * 32)
     with pytest.raises(DatasetError, match=r"does not exist.*`rnnbench dataset cifar10`"):
         verify(tmp_path / "a.tar.gz", pin, "cifar10")
@@ -80,12 +82,12 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path: Path) -> None:
         verify(tmp_path, pin)
 
 
-def test_digits_are_the_pinned_bytes(tmp_path: Path) -> None:
+def test_generated_digits_have_the_pinned_bytes(tmp_path: Path) -> None:
     write_digits(tmp_path / "digits.npz")
-    verify(tmp_path / "digits.npz", pinned(PROJECT)["data/digits.npz"])
+    verify(tmp_path / "digits.npz", pinned(ROOT)["data/digits.npz"])
 
 
-def test_digits_are_all_of_scikit_learns(tmp_path: Path) -> None:
+def test_digits_contain_all_images_of_scikit_learn(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     data = digits()
@@ -109,28 +111,28 @@ def test_digits_are_all_of_scikit_learns(tmp_path: Path) -> None:
     assert sorted(pairs) == sorted(expected)
 
 
-def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
+def test_numpy_reads_a_written_npz(tmp_path: Path) -> None:
     import numpy as np
 
     arrays = {"a": np.arange(6.0).reshape(2, 3).T, "empty": np.zeros((0, 2), "int32")}
     arrays["scalar"], arrays["big"] = np.array(7), np.arange(3, dtype=">i4")
     write_npz(tmp_path / "x.npz", arrays)
-    with np.load(tmp_path / "x.npz", allow_pickle=False) as read:
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as file:
         for name, array in arrays.items():
-            np.testing.assert_array_equal(read[name], array)
-            assert read[name].shape == array.shape
+            np.testing.assert_array_equal(file[name], array)
+            assert file[name].shape == array.shape
 
 
-def test_the_users_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, cache = tmp_path / "mine.npz", tmp_path / "deep" / "md5.json"
     file.write_bytes(b"one")
     calls: list[Path] = []
 
-    def counted(path: Path) -> str:
+    def counted_md5(path: Path) -> str:
         calls.append(path)
         return md5_of(path)
 
-    monkeypatch.setattr(own_file, "md5_of", counted)
+    monkeypatch.setattr(own_file, "md5_of", counted_md5)
     first = own_file_md5(file, cache)
     assert own_file_md5(file, cache) == first == md5_of(file)
     assert len(calls) == 1
@@ -142,7 +144,7 @@ def test_the_users_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"x": 3}'])
-def test_a_spoilt_memory_costs_time_only(content: str, tmp_path: Path) -> None:
+def test_an_unusable_cache_is_ignored(content: str, tmp_path: Path) -> None:
     file, cache = tmp_path / "mine.npz", tmp_path / "md5.json"
     file.write_bytes(b"one")
     cache.write_text(content)
@@ -151,7 +153,7 @@ def test_a_spoilt_memory_costs_time_only(content: str, tmp_path: Path) -> None:
     assert own_file_md5(file, tmp_path / "plain" / "md5.json") == md5_of(file)
 
 
-def test_a_users_file_that_is_not_there(tmp_path: Path) -> None:
+def test_an_unreadable_user_file_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"dataset\.path: .*does not exist"):
         own_file_md5(tmp_path / "none.npz", tmp_path / "md5.json")
     with pytest.raises(ConfigError, match="cannot be read"):

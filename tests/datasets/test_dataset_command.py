@@ -1,4 +1,4 @@
-"""``rnnbench dataset``: names, checks, exit codes."""
+"""``rnnbench dataset``: names, checks and exit codes."""
 
 from pathlib import Path
 
@@ -6,12 +6,11 @@ import pytest
 
 from rnnbench.commands.dataset import main, read_dataset
 from rnnbench.datasets.pins import pinned
-
-PROJECT = Path(__file__).parents[2]
+from tests.conftest import ROOT
 
 
 @pytest.fixture
-def here(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
     monkeypatch.setattr("rnnbench.datasets.provide.to_cache", lambda *_: None)
     choices = root / "conf" / "dataset"
@@ -25,20 +24,22 @@ def here(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_it_provides_and_checks(here: Path, capsys: pytest.CaptureFixture) -> None:
+def test_it_provides_and_checks(project: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["digits"]) == 0
     assert main(["--check", "digits"]) == 0
     assert capsys.readouterr().out == "digits: data/digits.npz holds the pinned bytes.\n" * 2
-    with (here / "data" / "digits.npz").open("r+b") as file:
+    with (project / "data" / "digits.npz").open("r+b") as file:
         file.seek(1000)
         file.write(b"\xff")
     assert main(["--check", "digits"]) == 1
-    assert "`rnnbench dataset digits` sets these bytes aside" in capsys.readouterr().err
+    assert "`rnnbench dataset digits` sets this file aside" in capsys.readouterr().err
     assert main(["digits"]) == 0
     assert main(["--check", "digits"]) == 0
 
 
-def test_an_error_is_a_line_and_the_others_go_on(here: Path, capsys: pytest.CaptureFixture) -> None:
+def test_an_error_does_not_stop_the_other_datasets(
+    project: Path, capsys: pytest.CaptureFixture
+) -> None:
     assert main(["other", "digits"]) == 1
     out, err = capsys.readouterr()
     assert out == "digits: data/digits.npz holds the pinned bytes.\n"
@@ -54,8 +55,8 @@ def test_an_error_is_a_line_and_the_others_go_on(here: Path, capsys: pytest.Capt
         ("file", "dataset=file dataset.path=FILE"),
     ],
 )
-def test_what_the_person_wrote_exits_with_2(
-    name: str, told: str, here: Path, capsys: pytest.CaptureFixture
+def test_wrong_arguments_exit_with_2(
+    name: str, told: str, project: Path, capsys: pytest.CaptureFixture
 ) -> None:
     assert main([name]) == 2
     err = capsys.readouterr().err
@@ -63,9 +64,7 @@ def test_what_the_person_wrote_exits_with_2(
     assert err.count("\n") == 1
 
 
-def test_every_choice_of_the_project_but_the_users_own_is_pinned() -> None:
-    names = {path.stem for path in (PROJECT / "conf" / "dataset").glob("*.yaml")}
+def test_every_dataset_choice_is_pinned() -> None:
+    names = {path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml")}
     names -= {"file", "none"}
-    if not names:
-        pytest.skip("conf/dataset is empty")
-    assert {read_dataset(name, PROJECT)["path"] for name in names} == set(pinned(PROJECT))
+    assert {read_dataset(name, ROOT)["path"] for name in names} == set(pinned(ROOT))

@@ -1,4 +1,4 @@
-"""Every source of a dataset's bytes, in a real DVC repository, against a real web server."""
+"""Every source of a dataset, with a real DVC repository and a real web server."""
 
 import logging
 import os
@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 from rnnbench.datasets import cache, download
-from rnnbench.datasets.provide import provide
+from rnnbench.datasets.provide import MIRROR, provide
 from rnnbench.datasets.unavailable import Unavailable
 from rnnbench.errors import ConfigError, DatasetError
-
-PROJECT = Path(__file__).parents[2]
-WORDS = b"All credibility, all good conscience come from the senses. " * 9000
-MIRROR = "RNNBENCH_DATA_MIRROR"
+from tests.conftest import ROOT, SHARED
+from tests.datasets.conftest import WORDS
 
 
 @pytest.fixture(autouse=True)
-def _pins_stay(root: Path) -> Iterator[None]:
-    """After whatever a test did, ``data.dvc`` is the same, byte for byte."""
+def _pins_unchanged(root: Path) -> Iterator[None]:
+    """No test may change a byte of ``data.dvc``."""
     before = (root / "data.dvc").read_bytes()
     yield
     assert (root / "data.dvc").read_bytes() == before
@@ -30,46 +28,45 @@ def _pins_stay(root: Path) -> Iterator[None]:
 
 @pytest.fixture
 def without_dvc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what happens beside the cache: importing DVC takes longer than all of it."""
+    """For tests that do not need the cache: importing DVC takes longer than all of them."""
 
-    def none(*_: object) -> None:
-        raise Unavailable("not there")
+    def unavailable(*_: object) -> None:
+        raise Unavailable("not found")
 
-    monkeypatch.setattr("rnnbench.datasets.provide.from_cache", none)
+    monkeypatch.setattr("rnnbench.datasets.provide.from_cache", unavailable)
     monkeypatch.setattr("rnnbench.datasets.provide.to_cache", lambda *_: None)
 
 
-def left_in(root: Path) -> list[str]:
-    """What lies in ``data/`` but for the locks."""
-    folder = root / "data"
-    return sorted(f.name for f in folder.iterdir() if f.suffix != ".lock")
+def files_in_data(root: Path) -> list[str]:
+    """The files in ``data/`` except for locks."""
+    return sorted(f.name for f in (root / "data").iterdir() if f.suffix != ".lock")
 
 
-def test_from_the_url_then_from_the_cache_without_it(repository: Path, server, words) -> None:
+def test_the_url_is_used_once_and_then_the_cache(repository: Path, server, words) -> None:
     target = provide(words, repository)
     assert target == repository / "data" / "words.txt"
     assert target.read_bytes() == WORDS
-    assert left_in(repository) == ["words.txt"]
-    assert server.asked == ["/words.txt"]  # and nothing that nobody asked for
+    assert files_in_data(repository) == ["words.txt"]
+    assert server.requested == ["/words.txt"]  # other pinned files are not fetched
 
     shutil.rmtree(repository / "data")
     assert provide(words, repository).read_bytes() == WORDS
-    assert server.asked == ["/words.txt"]
+    assert server.requested == ["/words.txt"]
 
 
-def test_what_was_put_there_by_hand_is_kept_and_cached(repository: Path, server, words) -> None:
+def test_a_file_copied_by_hand_is_kept_and_cached(repository: Path, server, words) -> None:
     target = repository / "data" / "words.txt"
     target.parent.mkdir()
     target.write_bytes(WORDS)
     inode = target.stat().st_ino
     provide(words, repository)
     assert target.stat().st_ino == inode
-    assert server.asked == []
+    assert server.requested == []
     target.unlink()
     assert provide({**words, "url": None}, repository).read_bytes() == WORDS
 
 
-def test_a_siblings_wrong_bytes_do_not_become_the_pinned_ones(repository: Path, words) -> None:
+def test_wrong_bytes_of_another_file_are_not_pinned(repository: Path, words) -> None:
     other = repository / "data" / "other.txt"
     other.parent.mkdir()
     other.write_bytes(b"flipped")
@@ -90,11 +87,11 @@ def test_from_a_dvc_remote(repository: Path, tmp_path: Path, words) -> None:
     assert provide({**words, "url": None}, repository).read_bytes() == WORDS
 
 
-def test_a_spoilt_cache_is_passed_over_and_mended(repository: Path, words, caplog) -> None:
+def test_a_corrupt_cache_is_skipped_and_repaired(repository: Path, words, caplog) -> None:
     provide(words, repository)
     (cached,) = (f for f in (repository / ".dvc" / "cache").rglob("*") if f.is_file())
     cached.chmod(0o644)
-    cached.write_bytes(b"spoilt")
+    cached.write_bytes(b"corrupt")
     cached.chmod(0o444)
     shutil.rmtree(repository / "data")
     provide(words, repository)
@@ -102,22 +99,22 @@ def test_a_spoilt_cache_is_passed_over_and_mended(repository: Path, words, caplo
     assert cached.read_bytes() == WORDS
 
 
-@pytest.mark.parametrize("spoil", ["cache is a file", "no repository"])
+@pytest.mark.parametrize("harm", ["cache is a file", "no repository"])
 @pytest.mark.fault(
     "the DVC cache cannot be written",
     "a warning; the dataset is there all the same",
     "make the cache writable",
 )
 def test_a_cache_that_cannot_be_written_is_a_warning(
-    spoil: str, repository: Path, words, caplog
+    harm: str, repository: Path, words, caplog
 ) -> None:
-    if spoil == "no repository":
+    if harm == "no repository":
         shutil.rmtree(repository / ".dvc")
     else:
         (repository / ".dvc" / "cache").write_text("")
     assert provide(words, repository).read_bytes() == WORDS
     (warning,) = (r for r in caplog.records if r.name == cache.__name__)
-    assert "data/words.txt is not in the DVC cache" in warning.getMessage()
+    assert "data/words.txt was not added to the DVC cache" in warning.getMessage()
 
 
 def test_two_processes_at_once(repository: Path, server, words) -> None:
@@ -125,8 +122,8 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
         f"name: words\nfile: words.txt\npath: data/words.txt\nurl: {words['url']}\n"
     )
     code = "import sys; from rnnbench.commands.dataset import main; sys.exit(main(['words']))"
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
-    both = [
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    processes = [
         subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=repository,
@@ -137,29 +134,29 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
         )
         for _ in range(2)
     ]
-    answers = [process.communicate(timeout=60) for process in both]
-    assert [process.returncode for process in both] == [0, 0], answers
-    assert {out for out, _ in answers} == {"words: data/words.txt holds the pinned bytes.\n"}
-    assert not any("not in the DVC cache" in err for _, err in answers)
-    assert server.asked == ["/words.txt"]
-    assert left_in(repository) == ["words.txt"]
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert {out for out, _ in outputs} == {"words: data/words.txt holds the pinned bytes.\n"}
+    assert not any("not added to the DVC cache" in err for _, err in outputs)
+    assert server.requested == ["/words.txt"]
+    assert files_in_data(repository) == ["words.txt"]
 
 
-def test_the_embedded_one_needs_nothing(without_dvc: None, root: Path) -> None:
+def test_the_generated_dataset_needs_no_source(without_dvc: None, root: Path) -> None:
     dataset = {"name": "digits", "file": "digits.npz", "path": "data/digits.npz", "url": None}
     assert provide(dataset, root).stat().st_size == 475326
 
 
-def test_the_mirror_comes_before_the_url(
+def test_the_mirror_precedes_the_url(
     without_dvc: None, root: Path, tmp_path: Path, server, words, monkeypatch
 ) -> None:
     (tmp_path / "words.txt").write_bytes(WORDS)
     monkeypatch.setenv(MIRROR, str(tmp_path))
     assert provide(words, root).read_bytes() == WORDS
-    assert server.asked == []
+    assert server.requested == []
 
 
-def test_a_wrong_mirror_is_a_warning_where_the_url_works(
+def test_a_wrong_mirror_is_a_warning_if_the_url_works(
     without_dvc: None, root: Path, tmp_path: Path, words, monkeypatch, caplog
 ) -> None:
     (tmp_path / "words.txt").write_bytes(b"older")
@@ -168,22 +165,22 @@ def test_a_wrong_mirror_is_a_warning_where_the_url_works(
     assert f"mirror {tmp_path / 'words.txt'} has md5" in caplog.text
 
 
-def test_wrong_bytes_in_the_place_are_set_aside(
-    without_dvc: None, root: Path, words, caplog
-) -> None:
+def test_an_existing_wrong_file_is_set_aside(without_dvc: None, root: Path, words, caplog) -> None:
     (root / "data").mkdir()
     (root / "data" / "words.txt").write_bytes(b"flipped")
     provide(words, root)
-    assert left_in(root) == ["words.txt", "words.txt.wrong-5bef9da3"]
+    assert files_in_data(root) == ["words.txt", "words.txt.wrong-5bef9da3"]
     assert "words.txt.wrong-5bef9da3" in caplog.text
     assert (root / "data" / "words.txt.wrong-5bef9da3").read_bytes() == b"flipped"
 
 
-def test_what_a_killed_process_left_is_overwritten(without_dvc: None, root: Path, words) -> None:
+def test_leftovers_of_a_killed_process_are_overwritten(
+    without_dvc: None, root: Path, words
+) -> None:
     (root / "data").mkdir()
     (root / "data" / ".words.txt.part").write_bytes(WORDS * 2)
     assert provide(words, root).read_bytes() == WORDS
-    assert left_in(root) == ["words.txt"]
+    assert files_in_data(root) == ["words.txt"]
 
 
 def wrong_bytes(server) -> str:
@@ -196,7 +193,7 @@ def truncated(server) -> str:
     return f"ended after {len(WORDS) // 2:,} of {len(WORDS):,} bytes"
 
 
-def gone(server) -> str:
+def not_found(server) -> str:
     server.files.clear()
     return "HTTP 404"
 
@@ -207,39 +204,39 @@ def no_network(server) -> str:
     return "Connection refused"
 
 
-@pytest.mark.parametrize("fault", [wrong_bytes, truncated, gone, no_network])
-def test_a_failing_url_is_one_line_and_leaves_nothing_behind(
+@pytest.mark.parametrize("fault", [wrong_bytes, truncated, not_found, no_network])
+def test_a_failing_url_is_reported_and_leaves_no_file(
     fault: Callable, without_dvc: None, root: Path, server, words
 ) -> None:
     reason = fault(server)
     with pytest.raises(DatasetError) as caught:
         provide(words, root)
-    told = str(caught.value)
-    assert "\n" not in told
-    assert told.startswith("data/words.txt: ")
-    assert "DVC cache: not there; " in told
-    assert f"{words['url']}: {reason}" in told
-    assert f"Fix: set {MIRROR} to a folder that holds words.txt, or put the file at" in told
-    assert left_in(root) == []
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("data/words.txt: ")
+    assert "DVC cache: not found; " in message
+    assert f"{words['url']}: {reason}" in message
+    assert f"Fix: set {MIRROR} to a folder that contains words.txt, or copy the file" in message
+    assert files_in_data(root) == []
 
 
-def test_every_source_is_told_with_its_reason_and_the_old_file_stays(
+def test_every_source_is_reported_and_the_old_file_is_kept(
     without_dvc: None, root: Path, tmp_path: Path, server, words, monkeypatch
 ) -> None:
     (root / "data").mkdir()
     (root / "data" / "words.txt").write_bytes(b"flipped")
     (tmp_path / "words.txt").write_bytes(b"older")
     monkeypatch.setenv(MIRROR, str(tmp_path))
-    gone(server)
+    not_found(server)
     with pytest.raises(DatasetError) as caught:
         provide(words, root)
-    told = str(caught.value)
-    for part in ("what lies there has md5 5bef9da3", "DVC cache: ", "mirror /", "HTTP 404"):
-        assert part in told
-    assert left_in(root) == ["words.txt"]
+    message = str(caught.value)
+    for part in ("the present file has md5 5bef9da3", "DVC cache: ", "mirror /", "HTTP 404"):
+        assert part in message
+    assert files_in_data(root) == ["words.txt"]
 
 
-def test_a_server_that_stops_answering(server, words, tmp_path: Path, monkeypatch) -> None:
+def test_a_server_that_does_not_respond(server, words, tmp_path: Path, monkeypatch) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -248,23 +245,23 @@ def test_a_server_that_stops_answering(server, words, tmp_path: Path, monkeypatc
             download.download(url, tmp_path / "words.txt", timeout=0.2)
 
 
-def test_a_server_without_the_encryption_it_should_have(server, words, tmp_path: Path) -> None:
+def test_a_server_without_tls(server, words, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="SSL"):
         download.download(words["url"].replace("http:", "https:"), tmp_path / "words.txt")
 
 
-def test_an_address_of_another_kind(tmp_path: Path) -> None:
+def test_an_unsupported_url(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="not an http or https address"):
         download.download("file:///etc/passwd", tmp_path / "x")
 
 
-def test_a_folder_that_cannot_be_written(without_dvc: None, root: Path, words) -> None:
+def test_an_unwritable_folder(without_dvc: None, root: Path, words) -> None:
     (root / "data").write_text("a file where the folder should be")
-    with pytest.raises(DatasetError, match=r"cannot be put in place.*Fix"):
+    with pytest.raises(DatasetError, match=r"cannot be written.*Fix"):
         provide(words, root)
 
 
-def test_a_dataset_that_is_not_pinned(root: Path) -> None:
+def test_a_dataset_without_a_pin(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.dvc: has no entry for data/mine\.npz"):
         provide({"name": "mine", "path": "data/mine.npz"}, root)
     with pytest.raises(ConfigError, match="path is None"):
@@ -274,14 +271,14 @@ def test_a_dataset_that_is_not_pinned(root: Path) -> None:
 def test_the_real_nietzsche_from_the_shared_mirror(
     without_dvc: None, root: Path, monkeypatch, caplog
 ) -> None:
-    shared = Path(os.environ.get("RNNBENCH_SHARED", PROJECT.parent / "shared")) / "data"
+    shared = SHARED / "data"
     if not (shared / "nietzsche.txt").is_file():
-        pytest.skip(f"the mirror folder {shared} is not here (RNNBENCH_SHARED names its parent)")
-    real = root / "real"
-    real.mkdir()
-    shutil.copyfile(PROJECT / "data.dvc", real / "data.dvc")
+        pytest.skip(f"the mirror folder {shared} is missing (set RNNBENCH_SHARED to its parent)")
+    project = root / "real"
+    project.mkdir()
+    shutil.copyfile(ROOT / "data.dvc", project / "data.dvc")
     monkeypatch.setenv(MIRROR, str(shared))
     caplog.set_level(logging.WARNING)
     dataset = {"name": "nietzsche", "path": "data/nietzsche.txt", "url": "http://127.0.0.1:9/"}
-    assert provide(dataset, real).stat().st_size == 600901
+    assert provide(dataset, project).stat().st_size == 600901
     assert caplog.text == ""

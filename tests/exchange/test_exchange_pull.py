@@ -111,7 +111,7 @@ def test_a_record_that_was_changed_in_mlflow_is_refused(here, tmp_path, monkeypa
     artifact.write_text(artifact.read_text().replace('"seconds": ', '"seconds": 0', 1))
     assert cli.main(["pull", "quick"]) == 1
     told = capsys.readouterr().err
-    assert "is not what was logged" in told and told.count("\n") == 1
+    assert "differs from what was logged" in told and told.count("\n") == 1
     assert not (here / "results").exists()
 
 

@@ -24,12 +24,12 @@ def _no_tracking_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def lay_down(root: Path, record: Record) -> tuple[Record, Path]:
-    """Writes the record and what lies beside it, as a run does; returns it with its file."""
+def write_run(root: Path, record: Record) -> tuple[Record, Path]:
+    """Writes the record with its log, events and pointer; returns the record and its file."""
     results = root / "results"
     file = record_folder(results, record.machine, record.name) / f"{record.started}.json"
     write_json(file, record.to_json())
-    file.with_suffix(".log").write_text("what the worker said\n")
+    file.with_suffix(".log").write_text("output of the worker\n")
     file.with_suffix(".events.jsonl").write_text('{"event": "hello"}\n')
     pointer = {"record": str(file.relative_to(results)), "digest": record.digest}
     write_json(pointer_of(root, record), pointer)
@@ -41,7 +41,7 @@ def pointer_of(root: Path, record: Record) -> Path:
 
 
 def start_track(*arguments: object, **environment: str) -> subprocess.Popen[str]:
-    """``rnnbench track`` in a process of its own."""
+    """Starts ``rnnbench track`` in a separate process."""
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *map(str, arguments)],
         env={**os.environ, **environment},
@@ -59,7 +59,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an MLflow server of its own, stopped by its process id."""
+    """The address of a real MLflow server for the tests of one module."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
     command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/server.db"]
@@ -74,7 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _wait_for(f"http://127.0.0.1:{port}/health", process, folder / "log")
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, 15)  # the session that was started for it alone
+        os.killpg(process.pid, 15)  # the server and the workers that it started
         process.wait(timeout=20)
 
 

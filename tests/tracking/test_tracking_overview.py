@@ -1,4 +1,4 @@
-"""What a report tells MLflow: note, view, speed-ups, marks, its own page; in a real browser too."""
+"""The results that a report logs to MLflow, also checked in a real browser."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from rnnbench.tracking.client import connected
 from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing, labels_of, view
 from rnnbench.tracking.track import track
 from tests.factory import make_record
-from tests.tracking.conftest import lay_down
+from tests.tracking.conftest import write_run
 
-FOUND = {"status": "certified", "why": None, "applied": {}}
+STATUS = {"status": "certified", "why": None, "applied": {}}
 CERTIFICATE = {
     "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-    "tolerance": {"gradients": 1e-4}, "implementations": {"keras": FOUND, "unrolled": FOUND},
+    "tolerance": {"gradients": 1e-4}, "implementations": {"keras": STATUS, "unrolled": STATUS},
     "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
 }  # fmt: skip
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Two tracked implementations, of which the certificate says that they are not equal."""
+    """Two tracked implementations, which the certificate reports as not equal."""
     monkeypatch.chdir(tmp_path)
     levels = {"keras": 0.5, "unrolled": 0.4}
     records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
-    runs = track([lay_down(tmp_path, record) for record in records], tmp_path)
+    runs = track([write_run(tmp_path, record) for record in records], tmp_path)
     folder = tmp_path / "results/site/quick"
     (folder / "plan.jsonl").write_text(
         "".join(
-            json.dumps({"name": one.name, "choices": dict(one.choices), "overrides": {}}) + "\n"
-            for one in records
+            json.dumps({"name": r.name, "choices": dict(r.choices), "overrides": {}}) + "\n"
+            for r in records
         )
     )
     facts = {"name": "quick", "title": "Which one?", "about": "", "reference": {"rnn": "keras"}}
@@ -44,30 +44,29 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
-def tags(root):
+def unequal_tags(root):
     with connected(root) as client:
-        place = client.get_experiment_by_name("quick")
-        found = client.search_runs([place.experiment_id])
+        experiment = client.get_experiment_by_name("quick")
         return {
             run.data.params["rnn"]: run.data.tags.get(UNEQUAL)
-            for run in found
+            for run in client.search_runs([experiment.experiment_id])
             if REPORT not in run.data.tags
         }
 
 
-def test_a_ratio_of_two_functions_is_a_marked_tag_until_it_is_one_no_more(project, tmp_path):
+def test_the_unequal_tag_is_set_and_removed(project, tmp_path):
     file = project / "certificates/digits_rnn-lstm-current.json"
     write_json(file, CERTIFICATE)
     assert report(["quick"]) == 0
-    found = tags(tmp_path)
-    assert found["keras"] is None
-    assert found["unrolled"].startswith("≠1.2500 against keras: keras and unrolled: gradients")
+    tags = unequal_tags(tmp_path)
+    assert tags["keras"] is None
+    assert tags["unrolled"].startswith("≠1.2500 against keras: keras and unrolled: gradients")
     file.unlink()
     assert report(["quick"]) == 0
-    assert tags(tmp_path) == {"keras": None, "unrolled": None}
+    assert unequal_tags(tmp_path) == {"keras": None, "unrolled": None}
 
 
-def test_a_store_that_is_away_makes_no_report_fail(project, tmp_path, monkeypatch, capsys):
+def test_an_unreachable_store_does_not_fail_the_report(project, tmp_path, monkeypatch, capsys):
     write_json(project / "certificates/digits_rnn-lstm-current.json", CERTIFICATE)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -76,28 +75,28 @@ def test_a_store_that_is_away_makes_no_report_fail(project, tmp_path, monkeypatc
     assert "≠1.2500" in (tmp_path / "reports/quick/tables/time.csv").read_text()
 
 
-def test_the_report_is_told(project, tmp_path):
+def test_the_report_is_logged(project, tmp_path):
     with connected(tmp_path) as client:
-        place = client.get_experiment_by_name("quick").experiment_id
-        mine = next(
-            run for run in client.search_runs([place]) if run.data.params["rnn"] == "unrolled"
+        number = client.get_experiment_by_name("quick").experiment_id
+        renamed = next(
+            run for run in client.search_runs([number]) if run.data.params["rnn"] == "unrolled"
         )
-        client.set_tag(mine.info.run_id, "mlflow.runName", "mine")
-        for _ in range(2):  # a second report adds no second run
+        client.set_tag(renamed.info.run_id, "mlflow.runName", "mine")
+        for _ in range(2):  # the second report reuses the run of the first
             assert report(["quick"]) == 0
-            tags = client.get_experiment(place).tags
-            found = {run.info.run_name: run for run in client.search_runs([place])}
-            assert set(found) == {"keras", "mine", "report"}
+            tags = client.get_experiment(number).tags
+            runs = {run.info.run_name: run for run in client.search_runs([number])}
+            assert set(runs) == {"keras", "mine", "report"}
         assert tags["mlflow.experimentKind"] == "custom_model_development"
         assert "Which one?" in tags["mlflow.note.content"]
         assert "`unrolled` trained digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
-        assert found["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
-        assert found["keras"].data.metrics[SPEEDUP] == 1
-        kept = {one.path for one in client.list_artifacts(found["report"].info.run_id)}
-        assert {"report.html", "report.md", "figures", "tables"} <= kept
+        assert runs["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
+        assert runs["keras"].data.metrics[SPEEDUP] == 1
+        uploaded = {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
+        assert {"report.html", "report.md", "figures", "tables"} <= uploaded
 
 
-def test_what_differs_names_a_run():
+def test_labels_name_what_differs():
     runs = [
         {"name": f"{rnn}-{repeat}", "choices": {"rnn": rnn, "device": "cpu_1"}, "seed": 0,
          "overrides": {"model.units": units}, "repeat": repeat}
@@ -109,10 +108,10 @@ def test_what_differs_names_a_run():
     assert labels_of(runs[:1]) == {"keras-0": "keras-0"}
 
 
-def test_the_view_is_what_mlflow_shows(browser, server, project, tmp_path, monkeypatch, capsys):
+def test_mlflow_shows_the_view(browser, server, project, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     records = [make_record(experiment="viewed", rnn=rnn) for rnn in ("keras", "block")]
-    track([lay_down(tmp_path, record) for record in records], tmp_path)
+    track([write_run(tmp_path, record) for record in records], tmp_path)
     folder = tmp_path / "results/site/viewed"
     for name in ("plan.jsonl", "experiment.json", "tracked/0.json"):
         text = (project / name).read_text().replace("quick", "viewed").replace("unrolled", "block")

@@ -1,4 +1,4 @@
-"""Records into a real SQLite store and through a real MLflow server."""
+"""Logs records to a real SQLite store and to a real MLflow server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
 from tests.factory import BEGINNING, DIGITS_MD5, make_late, make_record
-from tests.tracking.conftest import free_port, lay_down, pointer_of, start_track
+from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
 
 LATER = BEGINNING + timedelta(hours=1)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "server"])
-def place(request, tmp_path_factory):
-    """A project whose store is SQLite, then one whose store is a server."""
+def store(request, tmp_path_factory):
+    """A project folder with the address of its MLflow server, None for SQLite."""
     root = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -34,17 +34,17 @@ def place(request, tmp_path_factory):
 
 
 @pytest.fixture
-def root(place, monkeypatch) -> Path:
-    folder, uri = place
+def root(store, monkeypatch) -> Path:
+    folder, uri = store
     if uri:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     return folder
 
 
-def runs_of(root: Path, experiment: str):
+def runs_of(root: Path, name: str):
     with connected(root) as client:
-        found = client.get_experiment_by_name(experiment)
-        return client.search_runs([found.experiment_id]) if found else []
+        experiment = client.get_experiment_by_name(name)
+        return client.search_runs([experiment.experiment_id]) if experiment else []
 
 
 def points_of(root: Path, run_id: str):
@@ -53,38 +53,38 @@ def points_of(root: Path, run_id: str):
         return [point for key in keys for point in client.get_metric_history(run_id, key)]
 
 
-def test_a_record_arrives_whole_and_once(root):
+def test_a_record_is_logged_completely_and_once(root):
     record = make_record(experiment="whole")
-    told = [lay_down(root, record)]
-    runs = track(told, root)
+    records = [write_run(root, record)]
+    runs = track(records, root)
     before = points_of(root, runs[record.key])
     (run,) = runs_of(root, "whole")
     assert run.data.params["rnn"] == "keras" and run.info.status == "FINISHED"
     assert run.info.run_name == record.name
     assert [p.step for p in before if p.key == "epoch_seconds"] == [1, 2, 3, 4, 5]
     assert run.info.end_time > run.info.start_time == int(BEGINNING.timestamp() * 1000)
-    (seen,) = run.inputs.dataset_inputs
-    assert seen.dataset.digest == DIGITS_MD5 and seen.dataset.name == "digits"
+    (used,) = run.inputs.dataset_inputs
+    assert used.dataset.digest == DIGITS_MD5 and used.dataset.name == "digits"
     with connected(root) as client:
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
         ours = {"record.json", "config.json", "facts.json", "packages.txt"}
-        assert ours | {"run.log", "events.jsonl"} == files
+        assert files == ours | {"run.log", "events.jsonl"}
         client.delete_tag(run.info.run_id, COMPLETE)  # as if killed just before the end
-    assert track(told, root) == runs
+    assert track(records, root) == runs
     assert len(runs_of(root, "whole")) == 1
     assert len(points_of(root, run.info.run_id)) == len(before)
     assert len(runs_of(root, "whole")[0].inputs.dataset_inputs) == 1
 
 
-def test_measured_twice_is_kept_twice(root):
+def test_two_records_of_a_grid_point_are_two_runs(root):
     first, second = make_record(experiment="twice"), make_record(experiment="twice", started=LATER)
-    track([lay_down(root, first)], root)
-    runs = track([lay_down(root, first), lay_down(root, second)], root)
+    track([write_run(root, first)], root)
+    runs = track([write_run(root, first), write_run(root, second)], root)
     assert len(set(runs.values())) == 2 == len(runs_of(root, "twice"))
 
 
-def test_a_void_run_has_failed_and_says_why(root):
-    track([lay_down(root, make_record(experiment="void", verdict="void", acc=None))], root)
+def test_a_void_run_is_failed_and_has_its_reason(root):
+    track([write_run(root, make_record(experiment="void", verdict="void", acc=None))], root)
     (run,) = runs_of(root, "void")
     assert run.info.status == "FAILED" and "loss" not in run.data.metrics
     assert run.data.tags["rnnbench.reasons"] == "loss_not_finite"
@@ -102,7 +102,7 @@ def test_a_live_run_becomes_the_finished_one(root):
     assert mirror(partial_of(record), root) == run_id
     (run,) = runs_of(root, "live")
     assert run.info.status == "RUNNING" and run.data.metrics["train_seconds"] > 0
-    assert track([lay_down(root, record)], root) == {record.key: run_id}
+    assert track([write_run(root, record)], root) == {record.key: run_id}
     (run,) = runs_of(root, "live")
     epochs = [p for p in points_of(root, run_id) if p.key == "epoch_seconds"]
     assert run.info.status == "FINISHED" and len(epochs) == len(record.epochs)
@@ -110,27 +110,27 @@ def test_a_live_run_becomes_the_finished_one(root):
     assert runs_of(root, "live")[0].info.status == "FINISHED"
 
 
-def test_the_run_of_a_killed_attempt_gives_way_to_its_successor(root):
+def test_the_run_of_a_killed_attempt_is_replaced(root):
     killed = make_record(experiment="killed", seed=7)
     record = make_record(experiment="killed", seed=7, started=LATER)
     mirror(partial_of(killed), root)
-    runs = track([lay_down(root, record)], root)
+    runs = track([write_run(root, record)], root)
     (run,) = runs_of(root, "killed")
     assert run.info.run_id == runs[record.key] and run.info.status == "FINISHED"
 
 
-def test_a_run_created_twice_by_a_dying_server_is_kept_once(root):
+def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
     record = make_record(experiment="twins")
-    track([lay_down(root, record)], root)
+    track([write_run(root, record)], root)
     (run,) = runs_of(root, "twins")
     with connected(root) as client:
         client.create_run(run.info.experiment_id, tags={"rnnbench.record": record.key})
-    track([lay_down(root, record)], root)
-    assert [left.info.run_id for left in runs_of(root, "twins")] == [run.info.run_id]
+    track([write_run(root, record)], root)
+    assert [kept.info.run_id for kept in runs_of(root, "twins")] == [run.info.run_id]
 
 
-def test_an_unreachable_server_is_one_line_without_password(tmp_path):
-    record, _ = lay_down(tmp_path, make_record())
+def test_an_unreachable_server_is_reported_without_its_password(tmp_path):
+    record, _ = write_run(tmp_path, make_record())
     uri, begin = f"http://me:topsecret@127.0.0.1:{free_port()}", time.monotonic()
     pointer = pointer_of(tmp_path, record)
     process = start_track("--root", tmp_path, pointer, MLFLOW_TRACKING_URI=uri)
@@ -140,7 +140,7 @@ def test_an_unreachable_server_is_one_line_without_password(tmp_path):
     assert "topsecret" not in out + error and "me:" not in error
 
 
-def test_an_unreachable_server_does_not_keep_runs_from_starting(tmp_path):
+def test_an_unreachable_server_does_not_prevent_runs(tmp_path):
     uri, output = f"http://127.0.0.1:{free_port()}", tmp_path / "store.json"
     arguments = ["--root", tmp_path, "--init", "--output", output]
     process = start_track(*arguments, MLFLOW_TRACKING_URI=uri)
@@ -148,7 +148,7 @@ def test_an_unreachable_server_does_not_keep_runs_from_starting(tmp_path):
     assert process.returncode == 0 and output.exists() and "cannot be reached" in error
 
 
-def test_a_server_that_dies_in_between_is_one_line_without_password(tmp_path, monkeypatch):
+def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(TrackingError) as caught, connected(tmp_path) as client:
@@ -162,9 +162,9 @@ def test_a_server_that_dies_in_between_is_one_line_without_password(tmp_path, mo
     "noticed, set aside, filled again from all records",
     "none",
 )
-def test_a_corrupt_database_is_set_aside_and_filled_again(tmp_path, damage):
+def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):
     old, new = make_record(seed=1), make_record(seed=2)
-    track([lay_down(tmp_path, old)], tmp_path)
+    track([write_run(tmp_path, old)], tmp_path)
     database = tmp_path / "mlflow.db"
     whole = database.read_bytes()
     foreign = b"no database at all\n" * 500
@@ -175,7 +175,7 @@ def test_a_corrupt_database_is_set_aside_and_filled_again(tmp_path, damage):
             "foreign": foreign,
         }[damage]
     )
-    lay_down(tmp_path, new)
+    write_run(tmp_path, new)
     output = tmp_path / "tracked.json"
     arguments = ["--root", tmp_path, "--output", output, pointer_of(tmp_path, new)]
     process = start_track(*arguments)
@@ -189,34 +189,34 @@ def test_a_corrupt_database_is_set_aside_and_filled_again(tmp_path, damage):
     assert sorted(names) == [(old.name,), (new.name,)]
 
 
-def test_an_empty_database_is_none(tmp_path):
+def test_an_empty_database_is_created_anew(tmp_path):
     (tmp_path / "mlflow.db").touch()
     assert ensure_store(tmp_path) is None
     assert not list(tmp_path.glob("mlflow.db.corrupt-*"))
     assert ensure_store(tmp_path) is None
 
 
-def test_a_folder_where_the_database_should_be_is_a_tracking_error(tmp_path):
+def test_a_folder_in_place_of_the_database_is_an_error(tmp_path):
     (tmp_path / "mlflow.db").mkdir()
     (tmp_path / "mlflow.db" / "x").touch()
     with pytest.raises(TrackingError, match=r"mlflow\.db"):
         ensure_store(tmp_path)
 
 
-def test_four_processes_at_once_on_a_store_that_does_not_exist(tmp_path):
+def test_four_processes_create_the_store_at_once(tmp_path):
     pointers = []
     for number in range(12):
-        moment = BEGINNING + timedelta(minutes=number)
-        record, _ = lay_down(tmp_path, make_record(seed=number, started=moment))
+        started = BEGINNING + timedelta(minutes=number)
+        record, _ = write_run(tmp_path, make_record(seed=number, started=started))
         pointers.append(pointer_of(tmp_path, record))
     processes = [start_track("--root", tmp_path, *pointers[n::4]) for n in range(4)]
-    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
-    assert ends == [("", 0)] * 4
+    results = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
+    assert results == [("", 0)] * 4
     assert len(runs_of(tmp_path, "quick")) == 12
 
 
-def test_a_broken_pointer_does_not_keep_the_others_out(tmp_path):
-    record, _ = lay_down(tmp_path, make_record())
+def test_a_broken_pointer_does_not_block_the_others(tmp_path):
+    record, _ = write_run(tmp_path, make_record())
     broken = tmp_path / "results" / "site" / "quick" / "broken.json"
     broken.write_text("{")
     output = tmp_path / "tracked.json"
@@ -227,41 +227,42 @@ def test_a_broken_pointer_does_not_keep_the_others_out(tmp_path):
     assert [run.info.run_name for run in runs_of(tmp_path, "quick")] == [record.name]
 
 
-def test_a_rounds_file_and_its_companions(tmp_path):
-    """A companion is mirrored live as all are: nothing ends it but its record."""
-    first, late, again = make_late()
-    for record in (first, late, again):
-        lay_down(tmp_path, record)
-    mirror(partial_of(again), tmp_path)
+def test_a_round_file_with_companions(tmp_path):
+    """A companion is mirrored live like any run; only its record finishes it."""
+    first, late, companion = make_late()
+    for record in (first, late, companion):
+        write_run(tmp_path, record)
+    mirror(partial_of(companion), tmp_path)
     members = {
         first.name: pointer_to(first),
-        late.name: pointer_to(late, [f"records/{again.key}.json"]),
+        late.name: pointer_to(late, [f"records/{companion.key}.json"]),
         "other": {"record": None, "digest": "d", "not_needed": "enough", "repeats": {}},
     }
     file, output = tmp_path / "results/site/quick/rounds/a_round.json", tmp_path / "tracked.json"
     write_json(file, {"members": members})
     process = start_track("--root", tmp_path, "--output", output, file)
     assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
-    assert {name: one["record"] for name, one in json.loads(output.read_text()).items()} == {
+    assert {name: run["record"] for name, run in json.loads(output.read_text()).items()} == {
         first.name: first.key,
         late.name: late.key,
-        again.key: again.key,
+        companion.key: companion.key,
     }
     runs = runs_of(tmp_path, "quick")
     assert [run.info.status for run in runs] == ["FINISHED"] * 3
     tagged = {run.data.tags.get("rnnbench.companion"): run.data.tags for run in runs}
-    assert tagged["true"]["rnnbench.record"] == again.key
+    assert tagged["true"]["rnnbench.record"] == companion.key
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"members": [1]}', '{"members": {"a": 1}}'])
-def test_what_is_no_round_is_one_line(tmp_path, text):
+def test_an_invalid_round_file_is_one_line(tmp_path, text):
     file = tmp_path / "round.json"
     file.write_text(text)
-    _, error = (process := start_track("--root", tmp_path, file)).communicate(timeout=60)
+    process = start_track("--root", tmp_path, file)
+    _, error = process.communicate(timeout=60)
     assert process.returncode == 1 and len(error.splitlines()) == 1 and "round.json" in error
 
 
-def test_live_by_command(tmp_path):
+def test_a_live_run_by_command(tmp_path):
     record = make_record(started=LATER)
     file = tmp_path / "live.json"
     file.write_text(json.dumps(partial_of(record)))

@@ -1,5 +1,5 @@
-"""Checkpoints between CuDNN's layers, Keras's own and canonical arrays: both ways, with equal
-outputs, written in TensorFlow 1.15 and read in Keras 3."""
+"""Checkpoints are converted between CuDNN's layers, Keras's layers and canonical arrays, between
+TensorFlow 1.15 and Keras 3, in both directions and with equal outputs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rnnbench.weights.files import read_weights
 from rnnbench.weights.layers import Cell
 from tests.worker.building import answer, build_python
 
-# A checkpoint of CuDNN's layers, whose arrays Keras's own converter has made: these layers can be
-# built without a GPU, and not be called.
+# A checkpoint of CuDNN's layers, created by Keras's converter. Without a GPU these layers can be
+# built but not called.
 OLD = """
 import json, shutil, sys
 import h5py, numpy
@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def old(folder: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Runs the model in TensorFlow 1.15; without arguments makes its checkpoints too."""
+    """Runs the model in TensorFlow 1.15; without arguments also writes its checkpoints."""
     python = build_python("tf_1_15", "3.7", tmp_path_factory)
 
     def outputs(*arguments: str) -> np.ndarray:
@@ -100,7 +100,7 @@ def old(folder: Path, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def made(old) -> np.ndarray:
+def old_outputs(old) -> np.ndarray:
     return old()
 
 
@@ -113,19 +113,21 @@ def convert(folder: Path, source: str, layout: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["fast.h5", "plain.h5", "whole.h5"])
-def test_a_checkpoint_of_15_gives_the_same_outputs_in_keras_3(
-    folder: Path, made: np.ndarray, source: str
+def test_a_checkpoint_of_tf_1_15_has_equal_outputs_in_keras_3(
+    folder: Path, old_outputs: np.ndarray, source: str
 ) -> None:
     convert(folder, source, "keras", "converted.h5")
-    np.testing.assert_allclose(new(folder, "converted.h5"), made, atol=1e-6)
+    np.testing.assert_allclose(new(folder, "converted.h5"), old_outputs, atol=1e-6)
 
 
-def test_to_cudnn_is_what_keras_converter_makes(folder: Path, made: np.ndarray) -> None:
+def test_the_cudnn_layout_equals_that_of_keras_converter(
+    folder: Path, old_outputs: np.ndarray
+) -> None:
     convert(folder, "plain.h5", "cudnn", "ours.h5")
-    theirs, ours = (read_raw(folder / name) for name in ("fast.h5", "ours.h5"))
-    assert [one.shape for one in theirs] == [one.shape for one in ours]
-    for one, other in zip(theirs, ours, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-7)
+    expected, ours = (read_raw(folder / name) for name in ("fast.h5", "ours.h5"))
+    assert [array.shape for array in expected] == [array.shape for array in ours]
+    for array, other in zip(expected, ours, strict=True):
+        np.testing.assert_allclose(array, other, atol=1e-7)
 
 
 def read_raw(path: Path) -> list[np.ndarray]:
@@ -137,21 +139,22 @@ def read_raw(path: Path) -> list[np.ndarray]:
         ]
 
 
-def test_through_canonical_and_back_nothing_is_lost(folder: Path, made: np.ndarray) -> None:
+def test_the_canonical_layout_is_lossless(folder: Path, old_outputs: np.ndarray) -> None:
     convert(folder, "fast.h5", "canonical", "canonical.npz")
     with np.load(folder / "canonical.npz") as file:
         names = set(file.files)
     assert {name for name in names if "bidirectional" in name} == {
-        f"bidirectional/{way}/{one}"
-        for way in ("forward", "backward")
-        for one in ("kernel", "recurrent_kernel", "bias")
+        f"bidirectional/{direction}/{array}"
+        for direction in ("forward", "backward")
+        for array in ("kernel", "recurrent_kernel", "bias")
     }
     convert(folder, "canonical.npz", "cudnn", "again.h5")
-    for one, other in zip(read_raw(folder / "fast.h5"), read_raw(folder / "again.h5"), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-7)
+    before, after = (read_raw(folder / name) for name in ("fast.h5", "again.h5"))
+    for array, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(array, other, atol=1e-7)
 
 
-def test_a_model_of_keras_3_gives_the_same_outputs_in_15(folder: Path, old) -> None:
+def test_a_model_of_keras_3_has_equal_outputs_in_tf_1_15(folder: Path, old) -> None:
     outputs = new(folder)
     convert(folder, "new.keras", "keras", "from_new.h5")
     np.testing.assert_allclose(old("from_new.h5"), outputs, atol=1e-6)
@@ -160,22 +163,22 @@ def test_a_model_of_keras_3_gives_the_same_outputs_in_15(folder: Path, old) -> N
     np.testing.assert_allclose(new(folder, "new_again.h5"), outputs, atol=1e-6)
 
 
-def test_what_cudnn_does_not_compute_is_refused(tmp_path: Path) -> None:
+def test_unsupported_cells_and_files_are_rejected(tmp_path: Path) -> None:
     def file(width: int, bias: int | tuple[int, ...]) -> Path:
-        path = tmp_path / "one.npz"
+        path = tmp_path / "cell.npz"
         arrays = {"kernel": (3, width), "recurrent_kernel": (4, width), "bias": bias}
         np.savez(path, **{f"rnn/{name}": np.ones(shape) for name, shape in arrays.items()})
         return path
 
     target = str(tmp_path / "x.h5")
-    for width, bias, told in ((12, 12, "resets before"), (4, 4, "has no gates")):
-        with pytest.raises(RecordError, match=told):
+    for width, bias, reason in ((12, 12, "before the product"), (4, 4, "has no gates")):
+        with pytest.raises(RecordError, match=reason):
             weights.main([str(file(width, bias)), "--to", "cudnn", "-o", target])
     assert weights.main([str(file(12, (2, 12))), "--to", "cudnn", "-o", target]) == 0
     ((cell,),) = (layer.parts for layer in read_weights(Path(target)))
     assert isinstance(cell, Cell) and cell.bias.shape == (2, 12)
     (tmp_path / "no.h5").write_text("no")
-    with pytest.raises(RecordError, match=r"no.h5: cannot be read as a checkpoint"):
+    with pytest.raises(RecordError, match=r"no.h5: cannot be read as a Keras checkpoint"):
         read_weights(tmp_path / "no.h5")
-    with pytest.raises(RecordError, match="in which order"):
+    with pytest.raises(RecordError, match="order of the layers"):
         read_weights(tmp_path / "a.weights.h5")

@@ -1,9 +1,9 @@
-"""Packages that travel with a bundle: a lock → a tree → one archive in parts.
+"""Packages that a bundle carries: a lock file → a tree → one archive in parts.
 
 A build with ``carry: NAME`` (``workflow/envs/NAME.lock``, for the Python ``carried_python``) runs
-in the interpreter that a machine has, with these packages before that machine's own.
-``NAME.trim`` lists what is left out of the tree, one glob per line; ``NAME.standins`` libraries
-that a loader must find and nobody calls, which gcc makes empty.
+in the target machine's interpreter, with these packages ahead of that machine's own.
+``NAME.trim`` lists files to omit from the tree, one glob per line; ``NAME.standins`` lists
+libraries that the loader must find but nothing calls, for which gcc creates empty stubs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.pins import LOCKS, pins
+from rnnbench.builds.pins import LOCKS, build_file, pins
 from rnnbench.builds.relock import PLATFORM
 from rnnbench.builds.uv import run, run_uv
 from rnnbench.errors import ConfigError
 
 PART_BYTES = 56_000_000
-MADE = Path("results/carried")
+CARRIED = Path("results/carried")
 
 
 @dataclass(frozen=True)
 class Carried:
-    """`name` of the lock; `digest` over lock, Python version, what is left out and stood in for."""
+    """Packages of the lock `name`; `digest` covers lock, Python version, `trim` and `standins`."""
 
     name: str
     lock: Path
@@ -39,21 +39,20 @@ class Carried:
     standins: tuple[str, ...]
 
     def folder(self, root: Path) -> Path:
-        return root / MADE / f"{self.name}-{self.digest[:8]}"
+        return root / CARRIED / f"{self.name}-{self.digest[:8]}"
 
 
 def carried_of(build: Mapping[str, Any], root: Path) -> Carried | None:
-    """What the build carries, None where nothing. Raises `ConfigError`."""
+    """The packages that the build carries, or None. Raises `ConfigError`."""
     name = build.get("carry")
     if not name:
         return None
-    where = f"conf/build/{build.get('name')}.yaml"
     lock, python = root / LOCKS / f"{name}.lock", str(build.get("carried_python") or "")
     if not lock.is_file() or not python or build.get("lock"):
         raise ConfigError(
-            f"carries {name} for Python {python or None!r}.",
-            where=where,
-            remedy=f"give it `carried_python`, no `lock`, and {LOCKS}/{name}.lock"
+            f"carries {name}, but lacks a `carried_python` or a lock file, or has a `lock` too.",
+            where=build_file(build),
+            remedy=f"set `carried_python`, remove `lock`, and create {LOCKS}/{name}.lock"
             " (make lock-builds).",
         )
     trim, standins = (_lines(lock.with_suffix(suffix)) for suffix in (".trim", ".standins"))
@@ -64,14 +63,15 @@ def carried_of(build: Mapping[str, Any], root: Path) -> Carried | None:
 
 
 def parts_of(carried: Carried, root: Path) -> list[Path]:
-    """The archive's parts, made once. Raises `BuildError`."""
+    """The parts of the archive, which is created only once. Raises `BuildError` if the packages
+    cannot be installed, `OSError` if the archive cannot be written."""
     folder = carried.folder(root)
     if not (folder / "parts" / ".whole").exists():
         shutil.rmtree(folder, ignore_errors=True)
         site = folder / "site"
         _install(carried, site)
         _trim(site, carried.trim)
-        _stand_in(site, carried.standins, str(carried.lock))
+        _add_stubs(site, carried.standins, str(carried.lock))
         archive = folder / "site.tar.xz"
         _pack(site, archive)
         _split(archive, folder / "parts")
@@ -89,16 +89,16 @@ def _install(carried: Carried, site: Path) -> None:
     arguments = ["pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
     arguments += ["--only-binary", ":all:", "--python-version", carried.python]
     arguments += ["--python-platform", PLATFORM, "--target", str(site), "-r", str(carried.lock)]
-    run_uv(arguments, where=str(carried.lock), remedy="reach the package registry once.")
+    run_uv(arguments, where=str(carried.lock), remedy="check the access to the package registry.")
 
 
 def _trim(site: Path, globs: tuple[str, ...]) -> None:
-    for pattern in (*globs, "bin", "**/__pycache__", ".lock"):
-        for path in list(site.glob(pattern)):
+    for glob in (*globs, "bin", "**/__pycache__", ".lock"):
+        for path in list(site.glob(glob)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _stand_in(site: Path, libraries: tuple[str, ...], where: str) -> None:
+def _add_stubs(site: Path, libraries: tuple[str, ...], where: str) -> None:
     for name in libraries:
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def _stand_in(site: Path, libraries: tuple[str, ...], where: str) -> None:
 
 
 def _pack(site: Path, archive: Path) -> None:
-    """The same bytes in, the same names and dates out; with the program xz on all cores."""
+    """Writes a reproducible archive; uses the program xz, on all cores, if it is installed."""
     with archive.open("wb") as raw:
         if shutil.which("xz") is None:
             with lzma.open(raw, "wb") as packed:
@@ -125,7 +125,7 @@ def _pack(site: Path, archive: Path) -> None:
             _tar(site, process.stdin)
             process.stdin.close()
             if process.wait():
-                raise OSError(f"xz ended with {process.returncode}")
+                raise OSError(f"xz exited with status {process.returncode}")
 
 
 def _tar(site: Path, stream: Any) -> None:

@@ -1,7 +1,7 @@
-"""Environments of locked builds: made once by uv, looked at before use, remade where damaged.
+"""Environments of locked builds: created by uv, checked before use, recreated if damaged.
 
-An environment is whole when its marker, written last, is in it. Its packages are copies, not
-links into uv's cache: damage to one stays in one.
+An environment is complete when it contains its marker, which is written last. Its packages are
+copies, not links into uv's cache, so damage does not spread to other environments.
 """
 
 from __future__ import annotations
@@ -16,79 +16,83 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench import locks
-from rnnbench.builds.interpreters import find, how_to_get
+from rnnbench.builds.interpreters import find, install_hint
 from rnnbench.builds.pins import Pins, lock_without, locked_versions, pins_of
 from rnnbench.builds.uv import run, run_uv
 from rnnbench.errors import BuildError
 
 MARKER = "rnnbench.json"
 PACKAGES_REMEDY = (
-    "see that the package registry can be reached and run the same command again; wheels that "
-    "are on no registry (torch's without CUDA) are found through UV_FIND_LINKS or UV_INDEX."
+    "check the access to the package registry and run the same command again. Wheels that the "
+    "registry does not have (torch without CUDA) are found through UV_FIND_LINKS or UV_INDEX."
 )
 
 
 def prepare(
-    build: Mapping[str, Any], root: Path, say: Callable[[str], None] = lambda words: None
+    build: Mapping[str, Any], root: Path, say: Callable[[str], None] = lambda message: None
 ) -> dict[str, Any] | None:
-    """Sees to it that the environment of a locked build is there and whole, and returns what
-    its marker says; None for a build that has none of its own. See `make`."""
+    """Ensures that the environment of a locked build exists and is undamaged. Returns its marker,
+    or None if the build has no environment. See `make`."""
     pins = pins_of(build, root)
     return None if pins is None else make(pins, root, say)
 
 
-def make(pins: Pins, root: Path, say: Callable[[str], None] = lambda words: None) -> dict[str, Any]:
-    """The environment of `pins` below `root`, made unless it is there and whole. Returns its
-    marker. One process makes it, others wait. Raises `BuildError`."""
+def make(
+    pins: Pins, root: Path, say: Callable[[str], None] = lambda message: None
+) -> dict[str, Any]:
+    """Creates the environment of `pins` below `root`, unless it exists and is undamaged. Returns
+    its marker. Of several processes, one creates it and the others wait. Raises `BuildError`."""
     folder = pins.folder(root)
 
-    def waiting(holder: str) -> None:
+    def on_wait(holder: str) -> None:
         say(f"waiting for the environment {pins.key} ({holder})")
 
     try:
-        with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", waiting):
-            why = damage(folder)
-            if why is None:
+        with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
+            reason = damage(folder)
+            if reason is None:
                 return _marker(folder)
             if (folder / MARKER).exists():
-                say(f"the environment {pins.key} is damaged ({why}) and is made anew")
+                say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
             return _make(pins, folder)
     except OSError as error:
         raise BuildError(
-            f"cannot be made: {error}.", where=str(folder), remedy="make room there, or unlock it."
+            f"cannot be created: {error}.",
+            where=str(folder),
+            remedy="free disk space or make the folder writable.",
         ) from error
 
 
 def damage(folder: Path) -> str | None:
-    """None where the environment is whole, else the first thing that is wrong. Every file
-    that a package has recorded is looked at, its size and not its content: some 50 ms."""
+    """The first fault of the environment, or None. Checks the size, not the content, of every file
+    that a package has recorded; takes about 50 ms."""
     try:
         marker = _marker(folder)
     except (OSError, ValueError):
-        return "it was not finished"
+        return "it is incomplete"
     python = folder / "bin" / "python"
     if not os.access(python, os.X_OK):
-        return f"{python.resolve()} is gone"
+        return f"{python.resolve()} is missing"
     packages = folder / marker["packages"]
     records = list(packages.glob("*.dist-info/RECORD"))
     if len(records) < len(marker["versions"]):
-        return f"{len(marker['versions']) - len(records)} packages are gone"
+        return f"{len(marker['versions']) - len(records)} packages are missing"
     for record in records:
-        if lost := _lost(record, packages):
-            return lost
+        if fault := _damaged_file(record, packages):
+            return fault
     return None
 
 
-def _lost(record: Path, packages: Path) -> str | None:
+def _damaged_file(record: Path, packages: Path) -> str | None:
     with record.open(encoding="utf-8", newline="") as file:
         for row in csv.reader(file):
-            # Bytecode is recorded by some packages and compiled anew by us.
+            # Some packages record bytecode, which is recompiled here.
             if len(row) != 3 or not row[2].isdigit() or row[0].endswith(".pyc"):
                 continue
             try:
                 size = os.stat(f"{packages}/{row[0]}").st_size
             except OSError:
-                return f"{row[0]} is gone"
+                return f"{row[0]} is missing"
             if size != int(row[2]):
                 return f"{row[0]} has {size} bytes, not {row[2]}"
     return None
@@ -103,23 +107,23 @@ def _make(pins: Pins, folder: Path) -> dict[str, Any]:
     python = find(pins.python)
     if python is None:
         raise BuildError(
-            f"there is no Python {pins.python} on this machine.",
+            f"Python {pins.python} is not installed on this machine.",
             where=str(pins.lock),
-            remedy=how_to_get(pins.python),
+            remedy=install_hint(pins.python),
         )
     start = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     _uv(pins, "venv", "--no-project", "--no-config", "--python", str(python), str(folder))
     lock = folder / "packages.lock"
     lock.write_text(lock_without(pins), encoding="utf-8")
-    inside = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
-    _uv(pins, "pip", "sync", "--no-config", *inside, "--require-hashes", str(lock))
+    target = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
+    _uv(pins, "pip", "sync", "--no-config", *target, "--require-hashes", str(lock))
     if pins.wheel is not None:
         wheel = str(pins.wheel.resolve())
-        _uv(pins, "pip", "install", "--no-config", *inside, "--no-deps", "--no-index", wheel)
+        _uv(pins, "pip", "install", "--no-config", *target, "--no-deps", "--no-index", wheel)
     packages = next(folder.glob("lib/python*/site-packages"))
-    # uv's own --compile-bytecode needs Python 3.7; compileall is in all of them. A package may
-    # hold a file that is no Python of this version: that is exit status 1 and no fault.
+    # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
+    # files that this Python version cannot compile: exit status 1 is not an error.
     shell = 'exec 2>&1; "$0" -m compileall -q -j 0 "$1" || test $? -eq 1'
     compile_all = ["sh", "-c", shell, str(folder / "bin" / "python"), str(packages)]
     run(compile_all, where=pins.key, remedy=PACKAGES_REMEDY)
@@ -136,15 +140,15 @@ def _make(pins: Pins, folder: Path) -> dict[str, Any]:
     }
     temporary = folder / f".{MARKER}"
     temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
-    if why := _unlike(folder, packages, len(marker["versions"])):
-        raise BuildError(f"{pins.key}: {why}.", where=str(folder), remedy=PACKAGES_REMEDY)
+    count, locked = len(list(packages.glob("*.dist-info/RECORD"))), len(marker["versions"])
+    if count < locked:
+        raise BuildError(
+            f"{pins.key}: {count} of {locked} packages were installed.",
+            where=str(folder),
+            remedy=PACKAGES_REMEDY,
+        )
     temporary.replace(folder / MARKER)
     return marker
-
-
-def _unlike(folder: Path, packages: Path, count: int) -> str | None:
-    found = len(list(packages.glob("*.dist-info/RECORD")))
-    return None if found >= count else f"{found} of {count} packages were installed"
 
 
 def _uv(pins: Pins, *arguments: str) -> None:

@@ -1,13 +1,12 @@
-"""A build → the command that starts its Python, and what it runs with.
+"""A build → the command that starts its Python, and its environment variables.
 
-A build is the mapping ``build`` of a cell's config: ``name``, ``framework``, ``environment``
+A build is the mapping ``build`` of a grid point's config: ``name``, ``framework``, ``environment``
 (extra variables) and one of
 
-- ``lock``, with ``python`` a version (3.7): an environment of its own, made from pinned packages,
-  perhaps with a ``wheel`` of the user's in place of one of them;
-- ``python``: a path, a name on PATH, a version, or None for the interpreter that is running;
-- ``command``: a whole command line that ends in a Python, such as
-  ``apptainer exec image.sif python3``.
+- ``lock``, with ``python`` a version (3.7): a separate environment of pinned packages, one of which
+  may be replaced by a ``wheel`` of the user;
+- ``python``: a path, a name on PATH, a version, or None for the running interpreter;
+- ``command``: a command line that ends in a Python, such as ``apptainer exec image.sif python3``.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.interpreters import find, how_to_get, is_version
-from rnnbench.builds.pins import pins_of
+from rnnbench.builds.interpreters import find, install_hint, is_version
+from rnnbench.builds.pins import build_file, pins_of
 from rnnbench.errors import ConfigError
 
 
 def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
-    """The first arguments of every command that runs in the build, the last being its Python.
+    """The first arguments of every command that runs in the build; the last one is its Python.
 
-    A relative path is one below `root`, the project's top folder. A locked build's Python is
-    named also before its environment is made. Raises `ConfigError` where there is no such
-    program.
+    A relative path is relative to `root`, the project's top folder. For a locked build the path is
+    returned even if its environment does not exist yet. Raises `ConfigError` if the program does
+    not exist.
     """
     if pins := pins_of(build, root):
         return (str((pins.folder(root) / "bin" / "python").absolute()),)
@@ -37,7 +36,7 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
     if python and command:
         raise ConfigError(
             "has both a `python` and a `command`.",
-            where=place(build),
+            where=build_file(build),
             remedy="keep the one that starts the build's Python.",
         )
     if command:
@@ -50,63 +49,62 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
 
 
 def environment(build: Mapping[str, Any]) -> dict[str, str]:
-    """The variables that the build adds to its processes' environment, as text: booleans
-    become 1 and 0, None the empty text. Raises `ConfigError` for a list or a mapping."""
+    """The environment variables that the build adds, as strings: booleans become 1 and 0, None
+    becomes the empty string. Raises `ConfigError` for a list or a mapping."""
     variables = build.get("environment") or {}
     if not isinstance(variables, Mapping):
         raise ConfigError(
-            f"environment is {variables!r}.", where=place(build), remedy="write `NAME: value`."
+            f"environment is {variables!r}.",
+            where=build_file(build),
+            remedy="write `NAME: value` pairs.",
         )
     return {str(name): _text(name, value, build) for name, value in variables.items()}
 
 
-def place(build: Mapping[str, Any]) -> str:
-    """Where the build's choice is written, for messages."""
-    return f"conf/build/{build.get('name')}.yaml"
-
-
 def _command(command: str, root: Path, build: Mapping[str, Any]) -> tuple[str, ...]:
     try:
-        words = shlex.split(command)
+        program, *arguments = shlex.split(command) or [""]
     except ValueError as error:
         raise ConfigError(
             f"command {command!r} cannot be split into words ({error}).",
-            where=place(build),
+            where=build_file(build),
             remedy="close its quotes.",
         ) from error
-    if not words:
-        raise ConfigError("command is blank.", where=place(build), remedy="name a program.")
-    return (_program(words[0], root, build, "command"), *words[1:])
+    if not program:
+        raise ConfigError("command is blank.", where=build_file(build), remedy="name a program.")
+    return (_program(program, root, build, "command"), *arguments)
 
 
 def _program(name: str, root: Path, build: Mapping[str, Any], key: str) -> str:
-    # Not resolved: the link a virtual environment's python is makes it that environment's.
+    # Do not resolve links: a virtual environment's python is a link that identifies it.
     path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
-    found = shutil.which(path)
-    if found is None:
+    program = shutil.which(path)
+    if program is None:
         raise ConfigError(
-            f"{key} {path} is not a program that can be started here.",
-            where=place(build),
-            remedy=f"install it there, or write the right {key}.",
+            f"{key} {path} is not an executable program on this machine.",
+            where=build_file(build),
+            remedy=f"install it, or correct {key}.",
         )
-    return found
+    return program
 
 
 def _of_version(version: str, build: Mapping[str, Any]) -> str:
-    found = find(version)
-    if found is None:
+    python = find(version)
+    if python is None:
         raise ConfigError(
-            f"there is no Python {version} on this machine.",
-            where=place(build),
-            remedy=how_to_get(version),
+            f"Python {version} is not installed on this machine.",
+            where=build_file(build),
+            remedy=install_hint(version),
         )
-    return str(found)
+    return str(python)
 
 
 def _text(name: object, value: object, build: Mapping[str, Any]) -> str:
     if isinstance(value, (list, tuple, Mapping)):
         raise ConfigError(
-            f"environment.{name} is {value!r}.", where=place(build), remedy="write one value."
+            f"environment.{name} is {value!r}.",
+            where=build_file(build),
+            remedy="write a single value.",
         )
     if isinstance(value, bool):
         return str(int(value))

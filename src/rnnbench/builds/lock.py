@@ -1,7 +1,6 @@
-"""What a build is locked to: the bytes of its lock file, or else its Python and the versions of
-what computes.
+"""The identity of a build: its lock file or, without one, its Python and package versions.
 
-The latter are read from the installed distributions' metadata; no framework is imported.
+Versions are read from the metadata of the installed distributions; no framework is imported.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.launcher import environment, launcher, place
-from rnnbench.builds.pins import locked_versions, normal, pins_of
+from rnnbench.builds.launcher import environment, launcher
+from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of
 from rnnbench.errors import BuildError
 
 DISTRIBUTIONS = (
@@ -36,9 +35,9 @@ DISTRIBUTIONS = (
     "ml_dtypes",
     "h5py",
 )
-SECONDS = 120
+TIMEOUT = 120  # seconds
 
-# Runs in any build's Python, from 3.6 on.
+# Runs in the Python of any build, 3.6 or later.
 SCRIPT = """
 import json, platform, sys
 def version(name):
@@ -58,10 +57,12 @@ print("\\n" + json.dumps({"python": platform.python_version(), "distributions": 
 
 
 def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
-    """SHA-256 (hexadecimal); another one means that the build's runs are to be measured again.
-    Where the build lies does not matter. Of a build with a lock file it is its pins' digest,
-    known before anything is installed; of any other it is made from the build's Python
-    version and the versions of its `DISTRIBUTIONS`. Errors: see `versions`."""
+    """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
+
+    It does not depend on the location of the build. For a build with a lock file it is the digest
+    of its pins, known before anything is installed; for any other build it covers the versions of
+    its Python and its `DISTRIBUTIONS`. Raises the errors of `versions`.
+    """
     if pins := pins_of(build, root):
         return pins.digest
     canonical = json.dumps(versions(build, root), sort_keys=True, separators=(",", ":"))
@@ -69,58 +70,57 @@ def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
 
 
 def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
-    """``{"python": version, "distributions": {name: version}}`` of the build. Raises
-    `ConfigError` where its Python is not there, `BuildError` where that cannot be run."""
+    """``{"python": version, "distributions": {name: version}}`` of the build. Raises `ConfigError`
+    if its Python does not exist, `BuildError` if that Python cannot be run."""
     if pins := pins_of(build, root):
         locked = locked_versions(pins)
-        named = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
-        return {"python": pins.python, "distributions": named}
-    # What points into carried packages is about the machine that they are carried to.
-    own = {key: value for key, value in environment(build).items() if "{packages}" not in value}
-    start, extra = launcher(build, root), own
-    # A variable such as PYTHONPATH changes what even this interpreter finds when it starts.
-    if start == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
-        found = _running()
+        installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
+        return {"python": pins.python, "distributions": installed}
+    # Variables that refer to carried packages apply only on the target machine.
+    extra = {key: value for key, value in environment(build).items() if "{packages}" not in value}
+    command = launcher(build, root)
+    # A variable such as PYTHONPATH changes which packages the running interpreter would find.
+    if command == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
+        text = _running()
     else:
-        found = _foreign(start, tuple(sorted(extra.items())), place(build))
-    data: dict[str, Any] = json.loads(found)
+        text = _foreign(command, tuple(sorted(extra.items())), build_file(build))
+    data: dict[str, Any] = json.loads(text)
     return data
 
 
 @functools.cache
 def _running() -> str:
-    found = {}
+    installed = {}
     for name in DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return json.dumps({"python": platform.python_version(), "distributions": found})
+            installed[name] = importlib.metadata.version(name)
+    return json.dumps({"python": platform.python_version(), "distributions": installed})
 
 
 @functools.cache
-def _foreign(start: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str) -> str:
-    # -B: nothing is written into the build.
-    command = [*start, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)]
+def _foreign(command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str) -> str:
     try:
-        answer = subprocess.run(
-            command,
+        result = subprocess.run(
+            # -B: write no bytecode into the build.
+            [*command, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)],
             env={**os.environ, **dict(extra)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT,
             check=True,
         )
-        return json.dumps(json.loads(answer.stdout.strip().splitlines()[-1]))
+        return json.dumps(json.loads(result.stdout.strip().splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        raise _unusable(start, f"exit status {error.returncode}: {reason}", where) from error
+        raise _unusable(command, f"exit status {error.returncode}: {reason}", where) from error
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        raise _unusable(start, str(error), where) from error
+        raise _unusable(command, str(error), where) from error
 
 
-def _unusable(start: tuple[str, ...], reason: str, where: str) -> BuildError:
+def _unusable(command: tuple[str, ...], reason: str, where: str) -> BuildError:
     return BuildError(
-        f"{shlex.join(start)} cannot be run or says nothing about itself ({reason}).",
+        f"{shlex.join(command)} cannot be run or does not report its versions ({reason}).",
         where=where,
-        remedy="see that this command line starts a working Python 3.",
+        remedy="make sure that this command starts a working Python 3.",
     )

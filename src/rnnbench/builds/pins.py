@@ -1,6 +1,6 @@
-"""What a locked build is made from: a lock file, a Python version, perhaps a wheel of one's own.
+"""The inputs of a locked build: a lock file, a Python version and, optionally, a user's wheel.
 
-Builds that differ in their flags only have equal pins, and share one environment.
+Builds that differ only in their flags have equal pins and share one environment.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rnnbench.errors import ConfigError
 
 LOCKS = Path("workflow/envs")
 ENVIRONMENTS = Path("results/envs")
-# A line of a lock file that begins a package.
+# The first line of a package in a lock file.
 PACKAGE = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)")
-# One import name: whichever of them a wheel holds takes the place of the others.
+# Distributions with the same import name: a wheel of one replaces the others.
 SAME_IMPORT = ({"tensorflow", "tensorflow-cpu", "tensorflow-gpu"},)
 
 
 @dataclass(frozen=True)
 class Pins:
-    """`lock`: the lock file; `python`: a version; `wheel`: a file or None. `digest`: SHA-256
-    over the three, without the lock's comments and without where anything lies."""
+    """`lock`: the lock file; `python`: a version; `wheel`: a file or None. `digest`: SHA-256 over
+    the three, without the comments of the lock and independent of file locations."""
 
     lock: Path
     python: str
@@ -36,7 +36,7 @@ class Pins:
 
     @property
     def key(self) -> str:
-        """The environment's name: readable, and another one for other pins."""
+        """The name of the environment: readable, and different for different pins."""
         return f"{self.lock.stem}-{self.digest[:8]}"
 
     def folder(self, root: Path) -> Path:
@@ -44,41 +44,48 @@ class Pins:
 
 
 def pins_of(build: Mapping[str, Any], root: Path) -> Pins | None:
-    """The pins of a build with a ``lock``, None for any other. ``lock`` is a name in
-    `LOCKS` or a path below `root`. Raises `ConfigError`."""
-    where = f"conf/build/{build.get('name')}.yaml"
+    """The pins of a build with a ``lock``, None for any other build. ``lock`` is a name in `LOCKS`
+    or a path relative to `root`. Raises `ConfigError`."""
+    where = build_file(build)
     lock, python, wheel = build.get("lock"), str(build.get("python") or ""), build.get("wheel")
     if not lock:
         if wheel:
             raise ConfigError(
-                "has a `wheel` and no `lock`.",
+                "has a `wheel` but no `lock`.",
                 where=where,
-                remedy="name the lock of the packages that the wheel needs around it.",
+                remedy="add the `lock` with the packages that the wheel needs.",
             )
         return None
     if build.get("command") or not is_version(python):
         raise ConfigError(
-            f"has a `lock`, with python {python or None!r}.",
+            f"has a `lock`, but `python` is {python or None!r} or there is a `command`.",
             where=where,
-            remedy='a locked build has a Python version (python: "3.11") and no `command`.',
+            remedy='give a locked build a Python version (python: "3.11") and no `command`.',
         )
     file = root / (lock if str(lock).endswith(".lock") else LOCKS / f"{lock}.lock")
     if not file.is_file():
         raise ConfigError(f"{file} does not exist.", where=where, remedy="make lock-builds")
-    own = None if not wheel else root / Path(str(wheel)).expanduser()
-    if own is not None and not (own.suffix == ".whl" and own.is_file()):
-        raise ConfigError(f"wheel {own} is no .whl file.", where=where, remedy="correct the path.")
-    return pins(file, python, own)
+    path = None if not wheel else root / Path(str(wheel)).expanduser()
+    if path is not None and not (path.suffix == ".whl" and path.is_file()):
+        raise ConfigError(
+            f"wheel {path} is not a .whl file.", where=where, remedy="correct the path."
+        )
+    return pins(file, python, path)
+
+
+def build_file(build: Mapping[str, Any]) -> str:
+    """The config file of the build, for messages."""
+    return f"conf/build/{build.get('name')}.yaml"
 
 
 def pins(lock: Path, python: str, wheel: Path | None) -> Pins:
-    """The pins of these files, whose bytes are read once. Raises `OSError`."""
-    stamps = tuple(file.stat().st_mtime_ns for file in (lock, wheel) if file is not None)
-    return Pins(lock, python, wheel, _digest(lock, python, wheel, stamps))
+    """The pins of these files, whose content is read only once. Raises `OSError`."""
+    times = tuple(file.stat().st_mtime_ns for file in (lock, wheel) if file is not None)
+    return Pins(lock, python, wheel, _digest(lock, python, wheel, times))
 
 
 @functools.cache
-def _digest(lock: Path, python: str, wheel: Path | None, stamps: tuple[int, ...]) -> str:
+def _digest(lock: Path, python: str, wheel: Path | None, times: tuple[int, ...]) -> str:
     state = hashlib.sha256(f"python {python}\n".encode())
     for line in lock.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
@@ -90,31 +97,33 @@ def _digest(lock: Path, python: str, wheel: Path | None, stamps: tuple[int, ...]
 
 
 def locked_versions(pins: Pins) -> dict[str, str]:
-    """Distribution (as in PEP 503: small letters and hyphens) → version."""
-    found = dict(_packages(pins.lock.read_text(encoding="utf-8")))
+    """Distribution (normalized as in PEP 503: lower case, hyphens) → version."""
+    locked = dict(_packages(pins.lock.read_text(encoding="utf-8")))
     if pins.wheel is not None:
         name, version = wheel_name(pins.wheel)
-        found = {other: found[other] for other in found if other not in replaced_by(name)}
-        found[name] = version
-    return found
+        replaced = replaced_by(name)
+        locked = {other: locked[other] for other in locked if other not in replaced}
+        locked[name] = version
+    return locked
 
 
 def lock_without(pins: Pins) -> str:
-    """The lock file's text, less what the wheel takes the place of."""
+    """The text of the lock file without the packages that the wheel replaces."""
     text = pins.lock.read_text(encoding="utf-8")
     if pins.wheel is None:
         return text
-    gone = replaced_by(wheel_name(pins.wheel)[0])
-    kept, keep = [], True
+    replaced = replaced_by(wheel_name(pins.wheel)[0])
+    lines, keep = [], True
     for line in text.splitlines():
         if match := PACKAGE.match(line):
-            keep = normal(match[1]) not in gone
+            keep = normal(match[1]) not in replaced
         if keep:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def replaced_by(name: str) -> set[str]:
+    """The distributions that a wheel of `name` replaces."""
     return next((group for group in SAME_IMPORT if name in group), {name})
 
 

@@ -1,4 +1,4 @@
-"""Lock files of builds: ``workflow/envs/NAME.in`` → ``NAME.lock``, with hashes, naming no index."""
+"""Lock files of builds: ``workflow/envs/NAME.in`` → ``NAME.lock``, with hashes but no index URL."""
 
 from __future__ import annotations
 
@@ -21,32 +21,36 @@ OPTIONS = (
 
 
 def pythons(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]:
-    """Lock → the Python version that ``conf/build`` gives it. Raises `ConfigError` where two
-    builds differ about one lock, or a wanted lock is in no build."""
-    found: dict[str, str] = {}
+    """Lock → its Python version according to ``conf/build``. Raises `ConfigError` if two builds
+    give one lock different versions, or if no build has a lock in `choices`."""
+    versions: dict[str, str] = {}
     for file, build in _locked(conf):
         lock, python = str(build["lock"]), str(build.get("python"))
         if not is_version(python):
-            raise ConfigError(f"python is {python}.", where=str(file), remedy='python: "3.11"')
-        if found.setdefault(lock, python) != python:
             raise ConfigError(
-                f"{lock} is for Python {python} here and for {found[lock]} in another build.",
+                f"python is {python}, which is not a version.",
                 where=str(file),
-                remedy="give one of them a lock of its own.",
+                remedy='write, for example, python: "3.11".',
             )
-    unknown = sorted(set(choices) - set(found))
+        if versions.setdefault(lock, python) != python:
+            raise ConfigError(
+                f"{lock} is for Python {python}, but for {versions[lock]} in another build.",
+                where=str(file),
+                remedy="give one of them a separate lock.",
+            )
+    unknown = sorted(set(choices) - set(versions))
     if unknown:
         raise ConfigError(
             f"no build has the lock {unknown[0]}.",
             where=str(conf),
-            remedy=f"take one of {', '.join(sorted(found))}.",
+            remedy=f"use one of {', '.join(sorted(versions))}.",
         )
-    return {lock: found[lock] for lock in sorted(found) if not choices or lock in choices}
+    return {lock: versions[lock] for lock in sorted(versions) if not choices or lock in choices}
 
 
 def relock(name: str, python: str, root: Path, *, upgrade: bool) -> Path:
-    """Resolves ``NAME.in`` (with ``NAME.overrides``, where there is one) for that Python on
-    x86-64 Linux and writes the lock. Raises `BuildError`."""
+    """Resolves ``NAME.in`` (with ``NAME.overrides``, if it exists) for that Python on x86-64 Linux,
+    writes the lock file and returns its path. Raises `BuildError`."""
     source, lock = LOCKS / f"{name}.in", LOCKS / f"{name}.lock"
     overrides = LOCKS / f"{name}.overrides"
     arguments = ["pip", "compile", *OPTIONS, "--python-version", python]
@@ -55,7 +59,7 @@ def relock(name: str, python: str, root: Path, *, upgrade: bool) -> Path:
     run_uv(
         [*arguments, str(root / source), "--output-file", str(root / lock)],
         where=str(source),
-        remedy="correct its requirements, or reach the package registry.",
+        remedy="correct its requirements, or check the access to the package registry.",
     )
     return lock
 

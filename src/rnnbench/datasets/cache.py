@@ -1,10 +1,11 @@
-"""The DVC cache and remote: bytes out, and verified bytes in.
+"""Reads datasets from the DVC cache and remote, and adds verified ones to the cache.
 
-``data.dvc`` is only read. `Repo.commit` would write it: with ``force`` it hashes every
-sibling that lies in ``data/`` and pins whatever it finds there. So the one output is saved
-and committed by itself, which adds its bytes to the cache and leaves the file alone.
+``data.dvc`` is never written. `Repo.commit` would write it: with ``force`` it hashes every file of
+``data.dvc`` and pins its current content. So a single output is saved and committed, which adds its
+bytes to the cache and leaves ``data.dvc`` unchanged.
 
-DVC is imported inside the functions: it takes a second or two, and most calls need none.
+DVC is imported inside the functions: the import takes a second or two, and most calls do not need
+it.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ log = logging.getLogger(__name__)
 
 
 def from_cache(pin: Pinned, root: Path, target: Path) -> None:
-    """Copies the pinned bytes to `target` from the DVC cache of `root`, into which they are
-    fetched first if it lacks them and a default remote is configured. Raises `Unavailable`."""
+    """Copies the pinned bytes from the DVC cache of `root` to `target`. If the cache lacks them and
+    a default remote is configured, they are fetched first. Raises `Unavailable`."""
     try:
         with _repository(root) as repository:
             cached = _cached(repository, pin)
             if not cached.exists() and repository.config["core"].get("remote"):
                 repository.fetch([str(root / pin.path)])
             if not cached.exists():
-                raise Unavailable("not there")
+                raise Unavailable("not found")
             shutil.copyfile(cached, target)
     except Unavailable:
         raise
-    except Exception as error:  # any remote has its own exceptions; the next source may work
+    except Exception as error:  # remotes raise many types; the next source may work
         raise Unavailable(f"{type(error).__name__}: {error}") from error
 
 
 def to_cache(pin: Pinned, root: Path) -> None:
-    """Adds the file of `pin`, whose bytes were verified, to the DVC cache of `root`. A cache
-    that cannot be written is a warning: the file itself is in place."""
+    """Adds the verified file of `pin` to the DVC cache of `root`. If the cache cannot be written,
+    logs a warning: the file itself is in place."""
     try:
         with _repository(root) as repository, locked(root / ".dvc" / "tmp" / "rnnbench.lock"):
             cached = _cached(repository, pin)
@@ -55,21 +56,21 @@ def to_cache(pin: Pinned, root: Path) -> None:
             output.save()
             output.commit(relink=False)
             if not is_pinned(cached, pin):
-                raise OSError("the cache did not take it")
-    except Exception as error:  # whatever DVC says, the verified file is there to train on
+                raise OSError("the bytes in the cache are wrong")
+    except Exception as error:  # the verified file can be used in any case
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        log.warning("%s is not in the DVC cache (%s); it is used all the same.", pin.path, reason)
+        log.warning("%s was not added to the DVC cache (%s); it is used anyway.", pin.path, reason)
 
 
 @contextmanager
 def _repository(root: Path) -> Iterator[Any]:
     if not (root / ".dvc").is_dir():
-        raise Unavailable(f"{root} is no DVC repository")
+        raise Unavailable(f"{root} is not a DVC repository")
     from dvc.logger import set_loggers_level
     from dvc.repo import Repo
 
-    # Silent: DVC logs to standard output, and what goes wrong is told here as its exception.
-    # Without git: an unpacked archive of the project works too.
+    # Silenced: DVC logs to standard output, and its errors are reported from its exceptions.
+    # Without git, so that an unpacked archive of the project works too.
     with set_loggers_level(logging.CRITICAL + 1), Repo(str(root), config=NO_GIT) as repository:
         yield repository
 

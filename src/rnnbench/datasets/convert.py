@@ -1,9 +1,8 @@
-"""An ``.npz`` with pickled lists in it → one without pickles.
+"""Converts an ``.npz`` file with pickled lists to one without pickles.
 
-The target's arrays are named and laid out as `rnnworker.readers.imdb` reads them: an object
-array ``x`` of lists of whole numbers becomes ``x_values``, all of them end to end, and
-``x_offsets``: list i is ``x_values[x_offsets[i]:x_offsets[i + 1]]``. Other arrays stay as they
-are.
+The target has the layout that `rnnworker.readers.imdb` reads: an object array ``x`` of lists of
+integers becomes ``x_values``, their concatenation, and ``x_offsets``, such that list i is
+``x_values[x_offsets[i]:x_offsets[i + 1]]``. Other arrays are copied unchanged.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from rnnbench.errors import DatasetError
 
 
 def convert(source: Path, target: Path) -> list[str]:
-    """Writes `target` from `source` and returns the names of the arrays that were pickled.
+    """Converts `source` to `target` and returns the names of the arrays that were pickled.
 
-    Unpickling runs whatever code `source` holds: whoever calls this has asked the person.
-    Raises `DatasetError`; `target` is written whole or not at all.
+    Unpickling executes any code in `source`: the caller must have the user's consent. Raises
+    `DatasetError`; `target` is then not written.
     """
     arrays: dict[str, np.ndarray] = {}
     pickled = []
@@ -44,14 +43,14 @@ def convert(source: Path, target: Path) -> list[str]:
 
 
 def flat(lists: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """The values end to end, in the smallest signed whole-number type from 32 bits on, and the
-    offsets (lists + 1,) int64."""
+    """The concatenated values, int32 if all of them fit and int64 otherwise, and the offsets, of
+    shape (lists + 1,) and type int64."""
     rows = [np.asarray(list(row) if hasattr(row, "__len__") else row) for row in lists]
     if any(row.ndim != 1 or (len(row) and row.dtype.kind not in "iu") for row in rows):
         raise DatasetError(
-            "holds something else than lists of whole numbers.",
+            "contains something other than lists of integers.",
             where=where,
-            remedy="save it as plain arrays yourself.",
+            remedy="save it as arrays of numbers.",
         )
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     values = np.concatenate([np.empty(0, np.int64), *rows]).astype(np.int64)
@@ -63,7 +62,7 @@ def _read(source: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(source, allow_pickle=True) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it is no .npz")
+                raise ValueError("it is not an .npz file")
             return {name: file[name] for name in file.files}
     except Exception as error:  # a pickle may raise anything
         raise DatasetError(

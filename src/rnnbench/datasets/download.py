@@ -1,4 +1,4 @@
-"""A file from a URL, with a progress bar."""
+"""Downloads a file with a progress bar."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ TIMEOUT = 30.0
 
 
 def download(url: str, target: Path, *, timeout: float = TIMEOUT) -> None:
-    """Writes what `url` holds to `target`.
+    """Downloads `url` to `target`.
 
     **Arguments:**
 
     - `url`: http or https; the usual proxy variables are respected.
-    - `target`: overwritten; incomplete where an error is raised.
-    - `timeout`: seconds without a byte after which the server counts as gone.
+    - `target`: overwritten; incomplete if an error is raised.
+    - `timeout`: seconds without data after which the download fails.
 
-    Raises `Unavailable` for whatever is the network's or the server's fault (an answer
-    that ends early too) and `OSError` where `target` cannot be written.
+    Raises `Unavailable` if the network or the server fails, including a response that ends early,
+    and `OSError` if `target` cannot be written.
     """
     if not url.startswith(("http://", "https://")):
         raise Unavailable("is not an http or https address")
@@ -55,9 +55,9 @@ def _open(url: str, timeout: float) -> http.client.HTTPResponse:
     except urllib.error.HTTPError as error:
         raise Unavailable(f"HTTP {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
-        raise Unavailable(_words(error.reason)) from error
+        raise Unavailable(_message(error.reason)) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise Unavailable(_words(error)) from error
+        raise Unavailable(_message(error)) from error
 
 
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -65,12 +65,12 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
             chunk = response.read(CHUNK)
         except (OSError, http.client.HTTPException) as error:
-            raise Unavailable(f"broke off: {_words(error)}") from error
+            raise Unavailable(f"interrupted: {_message(error)}") from error
         if not chunk:
             return
         yield chunk
 
 
-def _words(error: object) -> str:
-    """ "Name or service not known" rather than "[Errno -2] Name or service not known"."""
+def _message(error: object) -> str:
+    """The message without its error number: "Name or service not known"."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__)

@@ -1,4 +1,4 @@
-"""Datasets made on the spot, the same bytes everywhere: the ones that need no network."""
+"""Generates datasets locally, without network access and with the same bytes everywhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DIGITS_TRAINING_IMAGES = 1437
 def digits() -> dict[str, np.ndarray]:
     """scikit-learn's bundled handwritten digits (Alpaydin & Kaynak, UCI 1998; 1,797 images).
 
-    ``x_*`` are float32 images of shape ``(n, 8, 8)`` in 0…1, ``y_*`` int64 labels 0…9; 1,437
-    for training and 360 for validation, split by a fixed permutation (NumPy's legacy
-    generator, whose stream is frozen).
+    ``x_*`` are float32 images of shape ``(n, 8, 8)`` with values in 0…1; ``y_*`` are int64 labels
+    0…9. There are 1,437 samples for training and 360 for validation, split by a fixed permutation
+    (NumPy's legacy generator, whose stream is frozen).
     """
     from sklearn.datasets import load_digits
 
@@ -34,8 +34,8 @@ def digits() -> dict[str, np.ndarray]:
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes an uncompressed ``.npz`` whose bytes depend on names, order, types, shapes and
-    values alone, not on the time, the platform or NumPy's version."""
+    """Writes an uncompressed ``.npz`` file. Its bytes depend only on the names, order, types,
+    shapes and values, not on the time, the platform or NumPy's version."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
@@ -45,16 +45,16 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _npy(array: np.ndarray) -> bytes:
-    """The array in NPY format 1.0, little-endian and C order. The header is written here
-    because NumPy's own padding of it has changed between versions.
+    """The array in NPY format 1.0, little-endian, in C order. The header is written here because
+    NumPy's padding of it has changed between versions.
     Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"""
     array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    text = (
+    header = (
         f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     ).encode("ascii")
     magic = np.lib.format.MAGIC_PREFIX + b"\x01\x00"
-    text += b" " * (-(len(magic) + 2 + len(text) + 1) % 64) + b"\n"
-    return magic + len(text).to_bytes(2, "little") + text + array.tobytes()
+    header += b" " * (-(len(magic) + 2 + len(header) + 1) % 64) + b"\n"
+    return magic + len(header).to_bytes(2, "little") + header + array.tobytes()
 
 
 def write_digits(path: Path) -> None:
@@ -62,5 +62,5 @@ def write_digits(path: Path) -> None:
     write_npz(path, digits())
 
 
-# File name → what writes it.
+# File name → function that writes the file.
 GENERATORS: Mapping[str, Callable[[Path], None]] = {"digits.npz": write_digits}

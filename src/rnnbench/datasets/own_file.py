@@ -1,4 +1,4 @@
-"""The user's own file: not pinned, but its md5 belongs to the run's identity."""
+"""User-supplied files: not pinned, but the md5 is part of the run's identity."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from rnnbench.errors import ConfigError
 
 
 def own_file_md5(path: Path, cache: Path) -> str:
-    """The md5 of the user's own file. Raises `ConfigError` where it cannot be read.
+    """The md5 of a user-supplied file. Raises `ConfigError` if it cannot be read.
 
     **Arguments:**
 
     - `path`: the file.
-    - `cache`: a JSON file, made where it is missing, that remembers md5s by absolute path,
-      size and modification time, so that a large file is read once. One that cannot be read
-      or written costs time only.
+    - `cache`: a JSON file, created if missing, that stores md5s by absolute path, size and
+      modification time, so that a large file is read only once. An unusable cache only costs time.
     """
     where = "dataset.path"
     remedy = "name a file that exists: dataset=file dataset.path=FILE."
     try:
         state = path.stat()
         stamp = [state.st_size, state.st_mtime_ns]
-        remembered = _read(cache)
-        known = remembered.get(str(path.absolute()))
-        if isinstance(known, list) and known[:2] == stamp and len(known) == 3:
-            return str(known[2])
+        cached = _read(cache)
+        entry = cached.get(str(path.absolute()))
+        if isinstance(entry, list) and entry[:2] == stamp and len(entry) == 3:
+            return str(entry[2])
         md5 = md5_of(path)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist.", where=where, remedy=remedy) from error
@@ -38,7 +37,7 @@ def own_file_md5(path: Path, cache: Path) -> str:
         raise ConfigError(
             f"{path} cannot be read ({error.strerror or error}).", where=where, remedy=remedy
         ) from error
-    _write(cache, {**remembered, str(path.absolute()): [*stamp, md5]})
+    _write(cache, {**cached, str(path.absolute()): [*stamp, md5]})
     return md5
 
 

@@ -1,6 +1,6 @@
-"""Which bytes each dataset is: the entries of ``data.dvc``.
+"""The pinned bytes of each dataset: the entries of ``data.dvc``.
 
-``data.dvc`` is read as plain YAML, so that reading it costs no import of DVC.
+``data.dvc`` is read as plain YAML, which avoids importing DVC.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 @dataclass(frozen=True)
 class Pinned:
     """The identity of one file: `path` relative to the project's root, `md5` in lower-case
-    hexadecimal, `size` in bytes or None where ``data.dvc`` does not say."""
+    hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
 
     path: str
     md5: str
@@ -31,7 +31,7 @@ class Pinned:
 
 def pinned(root: Path) -> dict[str, Pinned]:
     """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
-    names ``data.dvc`` and the entry."""
+    names the faulty entry."""
     try:
         data = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -44,31 +44,31 @@ def pinned(root: Path) -> dict[str, Pinned]:
         raise ConfigError(f"cannot be read as YAML ({error}).", where=str(root / FILE)) from error
     entries = data.get("outs") if isinstance(data, dict) else None
     if not isinstance(entries, list):
-        raise ConfigError("has no list of `outs`.", where=str(root / FILE))
-    pins = [_entry(entry, f"{root / FILE}: outs[{place}]") for place, entry in enumerate(entries)]
-    twice = [path for path, times in Counter(pin.path for pin in pins).items() if times > 1]
-    if twice:
-        raise ConfigError(f"names a path twice: {', '.join(twice)}.", where=str(root / FILE))
+        raise ConfigError("must have a list `outs`.", where=str(root / FILE))
+    pins = [_entry(entry, f"{root / FILE}: outs[{index}]") for index, entry in enumerate(entries)]
+    repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
+    if repeated:
+        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(root / FILE))
     return {pin.path: pin for pin in pins}
 
 
 def pin_of(path: str, root: Path) -> Pinned:
-    """The entry of ``data.dvc`` for `path` (relative to `root`), or a `ConfigError` that lists
-    the paths there are."""
+    """The entry of ``data.dvc`` for `path` (relative to `root`). Raises `ConfigError`, which lists
+    the existing paths, if there is none."""
     pins = pinned(root)
     if path not in pins:
         raise ConfigError(
             f"has no entry for {path}; it has {', '.join(sorted(pins)) or 'none'}.",
             where=str(root / FILE),
-            remedy="add an `outs` entry with its path and md5 (`md5sum FILE`), or use the file as "
-            "your own: dataset=file dataset.path=FILE.",
+            remedy="add an `outs` entry with its path and md5 (`md5sum FILE`), or use the file "
+            "without a pin: dataset=file dataset.path=FILE.",
         )
     return pins[path]
 
 
 def _entry(entry: Any, where: str) -> Pinned:
     if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
-        raise ConfigError("has no path.", where=where)
+        raise ConfigError("must have a `path`.", where=where)
     where = f"{where} ({entry['path']})"
     md5, size = entry.get("md5"), entry.get("size")
     if not isinstance(md5, str) or not MD5.fullmatch(md5):
@@ -76,5 +76,7 @@ def _entry(entry: Any, where: str) -> Pinned:
             f"md5 is {md5!r}.", where=where, remedy="write the 32 hexadecimal digits of `md5sum`."
         )
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-        raise ConfigError(f"size is {size!r}.", where=where, remedy="write bytes, or leave it out.")
+        raise ConfigError(
+            f"size is {size!r}.", where=where, remedy="write the number of bytes, or omit it."
+        )
     return Pinned(entry["path"], md5, size)

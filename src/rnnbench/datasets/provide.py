@@ -1,4 +1,4 @@
-"""The pinned bytes into their place, from the first source that has them."""
+"""Puts pinned datasets into place, from the first source that has them."""
 
 from __future__ import annotations
 
@@ -25,34 +25,36 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """A place bytes may come from: its `name` for messages, and `write`, which writes them to
-    a path or raises `Unavailable`."""
+    """A possible source of a file: its `name` for messages, and `write`, which writes the file to a
+    path or raises `Unavailable`."""
 
     name: str
     write: Callable[[Path], None]
 
 
 def provide(dataset: Mapping[str, Any], root: Path) -> Path:
-    """The path of the dataset's file, which holds the pinned bytes when this returns.
+    """Ensures that the dataset's file exists with the pinned bytes, and returns its path.
 
-    Bytes that are there and right are kept. Else they come from the DVC cache or remote, the
-    folder in ``RNNBENCH_DATA_MIRROR``, the dataset's URL or its generator, in this order; a
-    source with wrong bytes is a warning and the next one is tried. Wrong bytes in the place
-    are set aside as ``NAME.wrong-MD5`` once the right ones are there. What is in place is
-    added to the DVC cache.
+    A correct file is kept. Otherwise the bytes come from the DVC cache or remote, the folder in
+    ``RNNBENCH_DATA_MIRROR``, the dataset's URL or its generator, in this order; if a source has
+    wrong bytes, a warning is logged and the next one is tried. An existing file with wrong bytes is
+    renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
+    DVC cache.
 
     **Arguments:**
 
     - `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`), ``file``
       (its name in a mirror; default: the last part of ``path``), ``url`` or None.
-    - `root`: the project's top folder, where ``data.dvc`` is.
+    - `root`: the project's top folder, which contains ``data.dvc``.
 
-    Raises `ConfigError` where ``data.dvc`` has no such entry, `DatasetError` naming every
-    source with its reason where none has the bytes. Safe in several processes at once.
+    Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
+    source with its reason, if none has the bytes. Safe to call from several processes at once.
     """
     path, name = dataset.get("path"), str(dataset.get("name"))
     if not isinstance(path, str):
-        raise ConfigError(f"path is {path!r}.", where=f"dataset {name}", remedy="name its file.")
+        raise ConfigError(
+            f"path is {path!r}.", where=f"dataset {name}", remedy="write the path of its file."
+        )
     pin = pin_of(path, root)
     target = root / pin.path
     file = str(dataset.get("file") or target.name)
@@ -63,9 +65,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
                     _obtain(pin, target, tuple(_sources(pin, file, dataset.get("url"), root)))
     except OSError as error:
         raise DatasetError(
-            f"cannot be put in place ({error}).",
+            f"cannot be written ({error}).",
             where=str(target),
-            remedy="make the folder writable and see that the disk has room.",
+            remedy="make the folder writable and check the free disk space.",
         ) from error
     to_cache(pin, root)
     return target
@@ -86,7 +88,7 @@ def _from_mirror(copy: Path, path: Path) -> None:
     try:
         source = copy.open("rb")
     except FileNotFoundError as error:
-        raise Unavailable("not there") from error
+        raise Unavailable("not found") from error
     except OSError as error:
         raise Unavailable(f"cannot be read ({error.strerror or error})") from error
     with source, path.open("wb") as file:
@@ -94,7 +96,7 @@ def _from_mirror(copy: Path, path: Path) -> None:
 
 
 def _obtain(pin: Pinned, target: Path, sources: tuple[Source, ...]) -> None:
-    # One name for all: the lock is held, so what a killed process left is overwritten.
+    # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
     temporary = target.with_name(f".{target.name}.part")
     reasons = []
     try:
@@ -107,17 +109,17 @@ def _obtain(pin: Pinned, target: Path, sources: tuple[Source, ...]) -> None:
             reasons.append(f"{source.name}: {reason}")
     finally:
         temporary.unlink(missing_ok=True)
-    there = f" (what lies there has md5 {md5_of(target)})" if target.exists() else ""
+    present = f" (the present file has md5 {md5_of(target)})" if target.exists() else ""
     raise DatasetError(
-        f"the bytes that {FILE} pins, md5 {pin.md5}, cannot be had{there}: {'; '.join(reasons)}.",
+        f"no source has the bytes that {FILE} pins, md5 {pin.md5}{present}: {'; '.join(reasons)}.",
         where=pin.path,
-        remedy=f"set {MIRROR} to a folder that holds {target.name}, or put the file at "
+        remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
         f"{target} by hand.",
     )
 
 
 def _try(source: Source, pin: Pinned, temporary: Path) -> str | None:
-    """None where `temporary` now holds the pinned bytes, else the reason in words."""
+    """Writes the source to `temporary`. Returns the reason if it lacks the pinned bytes."""
     try:
         source.write(temporary)
     except Unavailable as unavailable:
@@ -125,11 +127,11 @@ def _try(source: Source, pin: Pinned, temporary: Path) -> str | None:
     if (md5 := md5_of(temporary)) == pin.md5:
         return None
     log.warning("%s: %s has md5 %s instead of %s.", pin.path, source.name, md5, pin.md5)
-    return f"has md5 {md5} instead"
+    return f"has md5 {md5}"
 
 
 def _set_aside(target: Path) -> None:
     if target.exists():
         aside = target.with_name(f"{target.name}.wrong-{md5_of(target)[:8]}")
         target.replace(aside)
-        log.warning("%s had wrong bytes; they are now in %s.", target, aside.name)
+        log.warning("%s had wrong bytes and was renamed to %s.", target, aside.name)

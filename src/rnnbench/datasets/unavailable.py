@@ -1,8 +1,8 @@
-"""Why one source does not give a file."""
+"""The exception for a source that lacks a file."""
 
 from __future__ import annotations
 
 
 class Unavailable(Exception):
-    """One source cannot give the bytes; the next may. Its text is the reason, without the
-    source's name. It never leaves `rnnbench.datasets`: `provide` gathers the reasons."""
+    """A source cannot provide the bytes; another one may. The message is the reason, without the
+    name of the source. `provide` collects the reasons: the exception never leaves this package."""

@@ -1,4 +1,4 @@
-"""Are these the pinned bytes?"""
+"""Checks files against their pinned md5."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from rnnbench.errors import DatasetError
 
 
 def md5_of(path: Path) -> str:
-    """The MD5 of the file's bytes in lower-case hexadecimal. Raises `OSError`."""
+    """The MD5 of the file in lower-case hexadecimal. Raises `OSError`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def is_pinned(path: Path, pin: Pinned) -> bool:
-    """Whether `path` is there and holds the pinned bytes. Raises `OSError` where it cannot
-    be read."""
+    """Whether `path` exists and holds the pinned bytes. Raises `OSError` if it cannot be read."""
     return path.exists() and md5_of(path) == pin.md5
 
 
@@ -27,15 +26,15 @@ def verify(path: Path, pin: Pinned, name: str = "") -> None:
     **Arguments:**
 
     - `path`: the file.
-    - `pin`: what it must be.
-    - `name`: the dataset's choice name, for the remedy; by default the file's stem.
+    - `pin`: its expected identity.
+    - `name`: the name of the dataset for the remedy; default: the stem of the file.
     """
     remedy = f"`rnnbench dataset {name or path.stem}` "
     try:
         md5 = md5_of(path)
     except FileNotFoundError as error:
         raise DatasetError(
-            "does not exist.", where=str(path), remedy=remedy + "gets it."
+            "does not exist.", where=str(path), remedy=remedy + "fetches it."
         ) from error
     except OSError as error:
         raise DatasetError(
@@ -45,5 +44,5 @@ def verify(path: Path, pin: Pinned, name: str = "") -> None:
         raise DatasetError(
             f"has md5 {md5}, but {FILE} pins {pin.md5}.",
             where=str(path),
-            remedy=remedy + "sets these bytes aside and gets the right ones.",
+            remedy=remedy + "sets this file aside and fetches the pinned one.",
         )

@@ -1,1 +1,1 @@
-"""Record → MLflow: a mirror for browsing, which the records can fill again at any time."""
+"""Records → MLflow: a copy for browsing, which can be rebuilt from the records at any time."""

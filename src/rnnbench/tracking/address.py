@@ -1,4 +1,4 @@
-"""Where MLflow's store is, and how to speak of it without giving a password away."""
+"""The address of the MLflow store, and how to print it without its password."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 
 
 def tracking_uri(root: Path) -> str:
-    """`MLFLOW_TRACKING_URI` where it is set, else the SQLite file of this project."""
+    """`MLFLOW_TRACKING_URI` if it is set, else the SQLite file of this project."""
     return os.environ.get(VARIABLE) or f"sqlite:///{root.resolve() / 'mlflow.db'}"
 
 
@@ -21,7 +21,7 @@ def is_server(uri: str) -> bool:
 
 
 def database_file(uri: str) -> Path | None:
-    """The file of an SQLite store; None for any other store."""
+    """The database file of an SQLite store; None for any other store."""
     if not uri.startswith("sqlite:///"):
         return None
     name = uri.removeprefix("sqlite:///").partition("?")[0]
@@ -29,14 +29,13 @@ def database_file(uri: str) -> Path | None:
 
 
 def redacted(text: str, uri: str = "") -> str:
-    """`text` on one line, without any ``user:password@`` and without the passwords of `uri`
-    and of the environment."""
-    secrets = {os.environ.get(name) or "" for name in SECRETS}
+    """`text` on one line, without any ``user:password@`` and with the passwords of `uri` and of
+    the environment masked."""
     try:
         password = urlsplit(uri).password or ""
     except ValueError:
         password = ""
-    secrets |= {password, unquote(password)}
+    secrets = {password, unquote(password), *(os.environ.get(name) or "" for name in SECRETS)}
     for secret in sorted(secrets - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return " ".join(re.sub(r"://[^/\s]*@", "://", text).split())

@@ -1,4 +1,4 @@
-"""MLflow itself: imported here alone, late, quiet, and with its faults in one line."""
+"""The MLflow client: imported lazily, silenced, and with its errors reduced to one line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from rnnbench.tracking.address import VARIABLE, database_file, redacted, trackin
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
-# Set unless the person has set them. A fault comes as one exception, not as a log of it.
+# Defaults for variables that the user has not set. Errors arrive as exceptions; no log is needed.
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -27,13 +28,13 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 
-# MLflow 3 opens an experiment of unknown kind as one of generative AI, whose runs are evaluations.
+# MLflow 3 shows an experiment without a kind as generative AI, whose runs are evaluations.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @contextmanager
 def connected(root: Path) -> Iterator[MlflowClient]:
-    """A client of the store; whatever MLflow raises inside becomes a `TrackingError`."""
+    """A client of the store. Any exception of MLflow in the block becomes a `TrackingError`."""
     uri = tracking_uri(root)
     with _translated(uri):
         prepare()
@@ -43,7 +44,7 @@ def connected(root: Path) -> Iterator[MlflowClient]:
 
 
 def create_database(uri: str, artifacts: Path) -> None:
-    """All tables of an SQLite store that does not exist."""
+    """Creates an SQLite store with all its tables."""
     with _translated(uri):
         prepare()
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -53,33 +54,45 @@ def create_database(uri: str, artifacts: Path) -> None:
 
 
 def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
-    """The experiment's id; it is created where it does not exist."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        location = str(root.resolve() / "mlruns" / name) if _is_own(root) else None
+    """The id of the experiment, which is created if it does not exist."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        location = str(root.resolve() / "mlruns" / name) if _is_project_store(root) else None
         try:
             return str(client.create_experiment(name, location, KIND))
-        except Exception:  # another process may have been faster
-            found = client.get_experiment_by_name(name)
-            if found is None:
+        except Exception:  # another process may have created it first
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise TrackingError(
-            f"experiment {name!r} was deleted in MLflow.",
+            f"the experiment {name!r} was deleted in MLflow.",
             where=redacted(tracking_uri(root)),
-            remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}",
+            remedy=f"mlflow experiments restore --experiment-id {experiment.experiment_id}",
         )
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
+
+
+def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:
+    """All runs of the experiment `experiment` (an id) that satisfy the condition."""
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs([experiment], condition, page_token=token)
+        runs += page
+        token = page.token
+        if not token:
+            return runs
 
 
 def prepare() -> None:
-    """Telemetry off, chatter off, short time-outs; before MLflow is imported."""
+    """Disables telemetry and logging and shortens time-outs. Call it before importing MLflow."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", module=r"(mlflow|alembic|sqlalchemy)\b")
 
 
-def _is_own(root: Path) -> bool:
+def _is_project_store(root: Path) -> bool:
     return database_file(tracking_uri(root)) == root.resolve() / "mlflow.db"
 
 
@@ -88,19 +101,19 @@ def _translated(uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not (isinstance(error, OSError) or _is_of_mlflow(error)):
+        if not (isinstance(error, OSError) or _is_mlflow_error(error)):
             raise
-        # `from None`: the cause would show the address with its password.
+        # `from None`: the cause would reveal the password in the address.
         raise TrackingError(
             redacted(_first_line(error), uri),
             where=redacted(uri, uri),
-            remedy=f"see that the store is there and {VARIABLE} is right; the records are safe "
-            "and the same command logs them later.",
+            remedy=f"check that the store exists and that {VARIABLE} is correct. The records are "
+            "safe; run the same command again to log them.",
         ) from None
 
 
-def _is_of_mlflow(error: BaseException) -> bool:
-    """True for what MLflow and the libraries below it raise, without importing them."""
+def _is_mlflow_error(error: BaseException) -> bool:
+    """Whether MLflow or a library it uses raised the error; imports neither."""
     families = {"mlflow", "sqlalchemy", "alembic", "requests", "urllib3", "sqlite3"}
     return any(kind.__module__.partition(".")[0] in families for kind in type(error).__mro__)
 

@@ -14,68 +14,70 @@ from rnnbench.records.record import Record
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE, RECORD
-from rnnbench.tracking.run_matching import Found
+from rnnbench.tracking.run_matching import TrackedRun
 from rnnbench.tracking.track import search
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-OWN = {"record.json": ".json"}
-BESIDE = {"events.jsonl": ".events.jsonl", "run.log": ".log"}
+# MLflow artifact → suffix of the local file.
+RECORD_FILE = {"record.json": ".json"}
+ALL_FILES = {**RECORD_FILE, "events.jsonl": ".events.jsonl", "run.log": ".log"}
 
 
 def fetch(
     root: Path, experiment: str, known: Callable[[str, str], bool]
 ) -> Iterator[tuple[str, dict[str, bytes] | None]]:
-    """Record key → its files by suffix (``.json``, ``.events.jsonl``, ``.log``), for each record
-    of the experiment that was logged whole; None where `known(key, sha256)` says that it is
-    here. A record that is not, byte for byte, what was logged raises a `RecordError`.
+    """Yields, for each completely logged record of the experiment, its key and its files by suffix
+    (``.json``, ``.events.jsonl``, ``.log``), or None if `known(key, sha256)` says that the record
+    exists locally. Raises `RecordError` if a record differs from what was logged.
     """
     with connected(root) as client:
-        for run in _complete(client, root, experiment):
+        for run in _complete_runs(client, root, experiment):
             key = run.tags.get(RECORD, "")
-            here = known(key, run.tags[COMPLETE])
-            yield key, None if here else _files(client, run, key, {**OWN, **BESIDE})
+            exists = known(key, run.tags[COMPLETE])
+            yield key, None if exists else _files(client, run, key, ALL_FILES)
 
 
 def fetch_records(root: Path, experiment: str) -> list[Record]:
-    """The records of the experiment that MLflow has, without a file written here; each is, byte
-    for byte, what was logged (or a `RecordError`)."""
+    """The completely logged records of the experiment; writes no file. Raises `RecordError` if a
+    record differs from what was logged."""
     with connected(root) as client:
-        found = []
-        for run in _complete(client, root, experiment):
-            key = run.tags.get(RECORD, "")
-            data = strict_json.loads(_files(client, run, key, OWN)[".json"])
-            found.append(Record.from_json(data, where=f"record.json of MLflow's run {run.run_id}"))
-        return found
+        records = []
+        for run in _complete_runs(client, root, experiment):
+            files = _files(client, run, run.tags.get(RECORD, ""), RECORD_FILE)
+            data = strict_json.loads(files[".json"])
+            where = f"record.json of the MLflow run {run.run_id}"
+            records.append(Record.from_json(data, where=where))
+        return records
 
 
-def _complete(client: MlflowClient, root: Path, experiment: str) -> list[Found]:
-    """The runs of the experiment that were logged whole."""
-    found = client.get_experiment_by_name(experiment)
-    if found is None:
+def _complete_runs(client: MlflowClient, root: Path, name: str) -> list[TrackedRun]:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         raise TrackingError(
-            f"has no experiment {experiment!r}.",
+            f"has no experiment {name!r}.",
             where=redacted(tracking_uri(root)),
-            remedy="see its page for those it has.",
+            remedy="open its page to see which experiments it has.",
         )
-    return search(client, found.experiment_id, f"tags.`{COMPLETE}` != ''")
+    return search(client, experiment.experiment_id, f"tags.`{COMPLETE}` != ''")
 
 
 def _files(
-    client: MlflowClient, run: Found, key: str, wanted: Mapping[str, str]
+    client: MlflowClient, run: TrackedRun, key: str, suffixes: Mapping[str, str]
 ) -> dict[str, bytes]:
-    there = {file.path for file in client.list_artifacts(run.run_id)}
+    available = {file.path for file in client.list_artifacts(run.run_id)}
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
-        for artifact, suffix in wanted.items():
-            if artifact in there:
+        for artifact, suffix in suffixes.items():
+            if artifact in available:
                 path = client.download_artifacts(run.run_id, artifact, folder)
                 files[suffix] = Path(path).read_bytes()
     if hashlib.sha256(files.get(".json", b"")).hexdigest() != run.tags[COMPLETE]:
         raise RecordError(
-            "is not what was logged; nothing was imported.",
-            where=f"record.json of MLflow's run {run.run_id} ({key})",
-            remedy="delete that run in MLflow; at its machine `rnnbench track --all` logs it anew.",
+            "differs from what was logged; nothing was imported.",
+            where=f"record.json of the MLflow run {run.run_id} ({key})",
+            remedy="delete that run in MLflow, then run `rnnbench track --all` on the machine that "
+            "measured it.",
         )
     return files

@@ -1,4 +1,4 @@
-"""Record → params, tags and dataset: pure functions, without MLflow."""
+"""Record → MLflow params, tags and dataset. No side effects; MLflow is not imported."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ RECORD, COMPLETE, MACHINE, STARTED = (
     "rnnbench.machine",
     "rnnbench.started",
 )
-# Of the facts, those that one filters by; the others are in ``facts.json``.
-FEW = (
+# The facts that are tags because users filter by them. All facts are in ``facts.json``.
+FACTS_AS_TAGS = (
     *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
     *("environment.tensorflow", "environment.torch", "environment.jax", "environment.keras"),
     *("measured.kernel.found", "measured.kernel.why_not_cudnn", "measured.precision.policy"),
     "measured.revision",
 )
-# Words about a choice, or how long to wait for it: no hyperparameters.
+# Keys that describe a choice and are not hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
 
 
 class DatasetInput(NamedTuple):
-    """A dataset as MLflow sees it; `source` is JSON that fits `source_type`."""
+    """A dataset as MLflow records it; `source` is JSON in the form of `source_type`."""
 
     name: str
     digest: str
@@ -38,21 +38,21 @@ class DatasetInput(NamedTuple):
 
 
 def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
-    """Every axis, then every hyperparameter of the config under its dotted key."""
-    kept = {key: value for key, value in config.items() if key not in ("limits", "alias")}
-    found = {key: _text(value) for key, value in choices.items()}
-    for key, value in _flat(kept):
-        *above, last = key.split(".")
-        an_axis_again = last == "name" and len(above) == 1 and above[0] in choices
-        if last not in NOT_A_PARAM and not an_axis_again:
-            found.setdefault(key, _text(value))
-    return {mlflow_key(key): shortened(value, PARAM_LENGTH) for key, value in found.items()}
+    """The choice of every axis, then every hyperparameter of the config by its dotted key."""
+    settings = {key: value for key, value in config.items() if key not in ("limits", "alias")}
+    texts = {key: _text(value) for key, value in choices.items()}
+    for key, value in _flat(settings):
+        *parents, last = key.split(".")
+        repeats_axis = last == "name" and len(parents) == 1 and parents[0] in choices
+        if last not in NOT_A_PARAM and not repeats_axis:
+            texts.setdefault(key, _text(value))
+    return {mlflow_key(key): shortened(text, PARAM_LENGTH) for key, text in texts.items()}
 
 
 def tags(record: Record) -> dict[str, str]:
-    """What one filters by and reads beside the numbers."""
+    """The tags of a finished run: its identity, verdict, note, and the facts to filter by."""
     verdict = record.verdict
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         **identity_tags(record.key, record.experiment, record.digest),
         "rnnbench.verdict": verdict.status,
         "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
@@ -65,16 +65,16 @@ def tags(record: Record) -> dict[str, str]:
         "dataset.md5": record.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }
-    found.update((key, value) for key, value in _flat(facts(record)) if key in FEW)
+    values.update((key, value) for key, value in _flat(facts(record)) if key in FACTS_AS_TAGS)
     return {
         mlflow_key(key): shortened(_text(value), TAG_LENGTH)
-        for key, value in found.items()
+        for key, value in values.items()
         if value not in (None, "")
     }
 
 
 def facts(record: Record) -> dict[str, Any]:
-    """Hardware, environment (without its packages) and what was measured but is no number."""
+    """Hardware, environment (without its packages) and the measured values that are not numbers."""
     return {
         "hardware": record.hardware,
         "environment": {k: v for k, v in record.environment.items() if k != "packages"},
@@ -83,7 +83,7 @@ def facts(record: Record) -> dict[str, Any]:
 
 
 def identity_tags(key: str, experiment: str, digest: str) -> dict[str, str]:
-    """The tags by which a run is found again, finished or not."""
+    """The tags that identify a run, finished or not."""
     machine, name, started = key.split("/")
     return {
         RECORD: key,
@@ -97,30 +97,30 @@ def identity_tags(key: str, experiment: str, digest: str) -> dict[str, str]:
 
 
 def note(record: Record) -> str:
-    """The run in one sentence."""
+    """A summary of the run in one sentence."""
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
-    facts = [f"{' '.join(map(str, record.choices.values()))} on {record.machine}"]
+    parts = [f"{' '.join(map(str, record.choices.values()))} on {record.machine}"]
     if seconds:
-        facts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
+        parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
     if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
-        facts.append(f"validation accuracy {acc:.4g}")
-    return f"{', '.join(facts)}; {_verdict(record.verdict)}"
+        parts.append(f"validation accuracy {acc:.4g}")
+    return f"{', '.join(parts)}; {_verdict(record.verdict)}"
 
 
 def dataset(record: Record) -> DatasetInput | None:
-    """The dataset the run saw, its digest the md5 that DVC pins; None where there is none."""
-    facts = record.config.get("dataset") or {}
+    """The run's dataset, with the md5 that DVC pins as its digest; None if it has none."""
+    config = record.config.get("dataset") or {}
     md5 = record.identity.get("dataset_md5")
-    if not md5 or not isinstance(facts, Mapping):
+    if not md5 or not isinstance(config, Mapping):
         return None
-    url, path = facts.get("url"), facts.get("path")
+    url, path = config.get("url"), config.get("path")
     source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
-    name = str(facts.get("name", "dataset"))
+    name = str(config.get("name", "dataset"))
     return DatasetInput(name[:500], str(md5)[:DIGEST_LENGTH], source_type, json.dumps(source))
 
 
 def shortened(text: str, length: int) -> str:
-    """`text`, cut with a mark that says so where MLflow would not take all of it."""
+    """`text`, cut to `length` characters with a mark at the end if it is longer."""
     return text if len(text) <= length else text[: length - len(TRUNCATED)] + TRUNCATED
 
 
@@ -129,9 +129,9 @@ def _verdict(verdict: Verdict) -> str:
     return f"{verdict.status}: {reasons}" if reasons else f"{verdict.status}."
 
 
-def _flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
-        dotted = f"{above}{key}"
+        dotted = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{dotted}.")
         else:

@@ -1,7 +1,7 @@
-"""Record → metrics: pure functions, without MLflow.
+"""Record → MLflow metrics. No side effects; MLflow is not imported.
 
-Every point is derived from the record alone, its timestamp too, so that telling MLflow
-twice adds nothing. What is not finite is left out.
+Every point, including its timestamp, is derived from the record alone, so logging a record twice
+adds nothing. Values that are not finite are omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALLS = ("evaluate", "predict")
 
 
 class Point(NamedTuple):
-    """One value of a metric; `timestamp` in milliseconds since 1970 (UTC)."""
+    """One value of a metric; `timestamp` is in milliseconds since 1970 (UTC)."""
 
     key: str
     value: float
@@ -30,34 +30,34 @@ class Point(NamedTuple):
 
 
 def metrics(record: Record) -> list[Point]:
-    """All numbers of a finished run."""
+    """All metrics of a finished run."""
     end = milliseconds(record.finished)
     points = live_metrics(record.started, record.phases, record.epochs)
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
     if seconds:
         points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
-    taken = {point.key for point in points}
+    existing = {point.key for point in points}
     points += [
         Point(mlflow_key(key), float(value), end, 0)
         for key, value in record.measured.items()
-        if is_number(value) and key not in taken
+        if is_number(value) and key not in existing
     ]
     return points
 
 
 def live_metrics(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch]) -> list[Point]:
-    """The numbers of what has ended so far: the same points that the finished run has."""
+    """The metrics of the phases and epochs that have ended, as the finished run will have them."""
     if not phases:
         return []
-    begin, zero = milliseconds(started), phases[0].start
+    start, zero = milliseconds(started), phases[0].start
 
-    def at(moment: float) -> int:
-        return begin + round((moment - zero) * 1000)
+    def at(seconds: float) -> int:
+        return start + round((seconds - zero) * 1000)
 
     points = []
     for epoch in epochs:
         time = at(epoch.start + epoch.seconds)
-        values = _of_epoch(epoch).items()
+        values = _epoch_values(epoch).items()
         points += [Point(k, float(v), time, epoch.epoch) for k, v in values if is_number(v)]
     for phase in phases:
         if phase.name in SECONDS:
@@ -69,7 +69,7 @@ def live_metrics(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch])
     return points
 
 
-def _of_epoch(epoch: Epoch) -> dict[str, Any]:
+def _epoch_values(epoch: Epoch) -> dict[str, Any]:
     rate = epoch.samples / epoch.seconds if epoch.seconds else None
     return {
         "epoch_seconds": epoch.seconds,
@@ -83,11 +83,11 @@ def _of_epoch(epoch: Epoch) -> dict[str, Any]:
 
 
 def mlflow_key(key: str) -> str:
-    """`key` with only the characters, and no longer, than MLflow takes."""
+    """`key` reduced to the characters and the length that MLflow accepts."""
     return re.sub(r"[^\w\-. :]", "_", key, flags=re.ASCII)[:KEY_LENGTH]
 
 
 def is_number(value: Any) -> bool:
-    """True for finite numbers; True and False are none."""
+    """Whether `value` is a finite number; booleans are not numbers."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and abs(value) <= sys.float_info.max

@@ -1,7 +1,7 @@
-"""What a report says, told to MLflow: the experiment's note and view, speed-ups, the page.
+"""Logs the results of a report to MLflow: the experiment's note and view, speed-ups, report files.
 
 The note and the view are tags of the experiment (``mlflow.note.content``,
-``mlflow.sharedViewState.KEY``), as MLflow's own page writes and reads them (tried with MLflow 3).
+``mlflow.sharedViewState.KEY``) in the format of MLflow's web page (tested with MLflow 3).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tracking.client import KIND, connected
+from rnnbench.tracking.client import KIND, all_runs, connected
 from rnnbench.tracking.mapping import RECORD, TAG_LENGTH, shortened
 from rnnbench.tracking.store import ensure_store
 
@@ -30,9 +30,15 @@ NAME = "mlflow.runName"
 
 @dataclass(frozen=True)
 class Overview:
-    """Of an experiment. `text`: Markdown for its note. `axes`: the choices that differ between its
-    runs. `speedups` and `unequal`: record key → the speed-up of its cell, or the marked ratio of
-    two functions. `labels`: a run's name → a shorter one. `files`: folder of the report."""
+    """The results of an experiment.
+
+    - `text`: Markdown for its note.
+    - `axes`: the choices that differ between its runs.
+    - `speedups`: record key → speed-up of its configuration.
+    - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
+    - `labels`: run name → shorter name.
+    - `files`: the report folder.
+    """
 
     experiment: str
     text: str
@@ -44,37 +50,37 @@ class Overview:
 
 
 def tell(root: Path, overview: Overview) -> str | None:
-    """Brings MLflow's experiment up to date; what is there already costs a look. Returns where its
-    page shows the runs (`address_of`), None where it has no such experiment. Raises a
+    """Updates the MLflow experiment; writes only what has changed. Returns the address of the page
+    that shows its runs (`address_of`), or None if MLflow has no such experiment. Raises
     `TrackingError`."""
     ensure_store(root)
     with connected(root) as client:
-        place = client.get_experiment_by_name(overview.experiment)
-        if place is None:
+        experiment = client.get_experiment_by_name(overview.experiment)
+        if experiment is None:
             return None
-        wanted = tags_of(place.experiment_id, overview)
-        for key, value in wanted.items():
-            if place.tags.get(key) != value:
-                client.set_experiment_tag(place.experiment_id, key, value)
+        number = experiment.experiment_id
+        for key, value in tags_of(number, overview).items():
+            if experiment.tags.get(key) != value:
+                client.set_experiment_tag(number, key, value)
         report = None
-        for run in _runs(client, place.experiment_id):
+        for run in all_runs(client, number):
             if REPORT in run.data.tags:
                 report = run.info.run_id
             elif RECORD in run.data.tags:
-                _tell_run(client, run, overview)
+                _update_run(client, run, overview)
         if overview.files:
-            _keep_report(client, place.experiment_id, report, overview)
-        return address_of(place.experiment_id)
+            _upload_report(client, number, report, overview)
+        return address_of(number)
 
 
 def address_of(number: str) -> str:
-    """Where MLflow's page shows the runs of the experiment `number`, as training runs (MLflow 3
-    would open its pages for generative AI) in the shared view."""
+    """The path, on MLflow's web page, of the runs of experiment `number` in the shared view. It
+    requests the page for training runs; MLflow 3 defaults to the one for generative AI."""
     return f"#/experiments/{number}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
 
 
 def tags_of(number: str, overview: Overview) -> dict[str, str]:
-    """The tags of the experiment `number`."""
+    """The tags of experiment `number`."""
     link = f"[All runs, with the columns that matter]({address_of(number)})"
     return {
         **KIND,
@@ -84,8 +90,8 @@ def tags_of(number: str, overview: Overview) -> dict[str, str]:
 
 
 def view(axes: Sequence[str]) -> dict[str, Any]:
-    """The state of MLflow's list of runs: what differs, what was measured, what to think of it,
-    the fastest first."""
+    """The state of MLflow's list of runs: columns for the axes, metrics and verdict, fastest run
+    first."""
     columns = [
         *(f"params.`{axis}`" for axis in axes),
         *(f"metrics.`{metric}`" for metric in METRICS),
@@ -99,23 +105,23 @@ def view(axes: Sequence[str]) -> dict[str, Any]:
 
 
 def differing(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The axes and overrides in which the planned `runs` differ, and ``seed``, ``repeat``."""
+    """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
     flat = [
         {
-            **one.get("choices", {}),
-            **one.get("overrides", {}),
-            **{key: one[key] for key in ("seed", "repeat") if key in one},
+            **run.get("choices", {}),
+            **run.get("overrides", {}),
+            **{key: run[key] for key in ("seed", "repeat") if key in run},
         }
-        for one in runs
+        for run in runs
     ]
-    keys = dict.fromkeys(key for one in flat for key in one)
-    return [key for key in keys if len({json.dumps(one.get(key)) for one in flat}) > 1]
+    keys = dict.fromkeys(key for run in flat for key in run)
+    return [key for key in keys if len({json.dumps(run.get(key)) for run in flat}) > 1]
 
 
 def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A run's name → what tells it from the others: ``block · cpu_1 · r2``."""
+    """Run name → what distinguishes it from the other runs, such as ``block · cpu_1 · r2``."""
     keys = differing(runs)
-    return {one["name"]: _label(one, keys) or one["name"] for one in runs}
+    return {run["name"]: _label(run, keys) or run["name"] for run in runs}
 
 
 def _label(run: Mapping[str, Any], keys: Sequence[str]) -> str:
@@ -130,47 +136,35 @@ def _label(run: Mapping[str, Any], keys: Sequence[str]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _tell_run(client: MlflowClient, run: Run, overview: Overview) -> None:
-    """What is new of a run, in one request."""
+def _update_run(client: MlflowClient, run: Run, overview: Overview) -> None:
+    """Logs what has changed of a run in one request."""
     from mlflow.entities import Metric, RunTag
 
-    number, tags, key = run.info.run_id, run.data.tags, run.data.tags[RECORD]
-    new = []
+    run_id, tags, key = run.info.run_id, run.data.tags, run.data.tags[RECORD]
+    new_tags, metrics = [], []
     marked = shortened(overview.unequal.get(key, ""), TAG_LENGTH)
     if marked and tags.get(UNEQUAL) != marked:
-        new.append(RunTag(UNEQUAL, marked))
+        new_tags.append(RunTag(UNEQUAL, marked))
     elif not marked and UNEQUAL in tags:
-        client.delete_tag(number, UNEQUAL)
+        client.delete_tag(run_id, UNEQUAL)
     name = key.split("/")[1]
     label = overview.labels.get(name, name)
-    if run.info.run_name == name != label:  # a person's own name for it stays
-        new.append(RunTag(NAME, label))
-    ratio = overview.speedups.get(key)
-    metrics = []
-    if ratio is not None and run.data.metrics.get(SPEEDUP) != ratio:
-        metrics.append(Metric(SPEEDUP, ratio, round(1000 * time.time()), 0))
-    if new or metrics:
-        client.log_batch(number, metrics=metrics, tags=new)
+    if run.info.run_name == name != label:  # keep a name that the user gave it
+        new_tags.append(RunTag(NAME, label))
+    speedup = overview.speedups.get(key)
+    if speedup is not None and run.data.metrics.get(SPEEDUP) != speedup:
+        metrics.append(Metric(SPEEDUP, speedup, round(1000 * time.time()), 0))
+    if new_tags or metrics:
+        client.log_batch(run_id, metrics=metrics, tags=new_tags)
 
 
-def _keep_report(
-    client: MlflowClient, experiment: str, number: str | None, overview: Overview
+def _upload_report(
+    client: MlflowClient, experiment: str, run_id: str | None, overview: Overview
 ) -> None:
-    """The page with its figures and tables, as files of one run that every report writes anew."""
-    if number is None:
+    """Uploads the report with its figures and tables to a run that all reports share."""
+    if run_id is None:
         tags = {REPORT: "true", "mlflow.source.name": "rnnbench"}
-        number = client.create_run(experiment, tags=tags, run_name="report").info.run_id
-    client.set_tag(number, "mlflow.note.content", shortened(overview.text, TAG_LENGTH))
-    client.log_artifacts(number, str(overview.files))
-    client.set_terminated(number)
-
-
-def _runs(client: MlflowClient, experiment: str) -> list[Run]:
-    found: list[Run] = []
-    token = None
-    while True:
-        page = client.search_runs([experiment], page_token=token)
-        found += page
-        token = page.token
-        if not token:
-            return found
+        run_id = client.create_run(experiment, tags=tags, run_name="report").info.run_id
+    client.set_tag(run_id, "mlflow.note.content", shortened(overview.text, TAG_LENGTH))
+    client.log_artifacts(run_id, str(overview.files))
+    client.set_terminated(run_id)

@@ -1,4 +1,4 @@
-"""Which of MLflow's runs is this record's: pure decisions on what a search found."""
+"""Matches MLflow's runs to records. No side effects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rnnbench.tracking.mapping import COMPLETE, MACHINE, RECORD, STARTED
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run that MLflow has: `status` is its word for it, `params` the keys it has."""
+class TrackedRun:
+    """A run in MLflow. `status` is MLflow's; `params` are the keys of its parameters."""
 
     run_id: str
     name: str
@@ -23,21 +23,21 @@ class Found:
         return COMPLETE in self.tags
 
 
-def own(found: Sequence[Found], key: str) -> list[Found]:
-    """The runs of record `key`, the one to keep first. There is more than one when a server
-    created a run and died before it could say so."""
-    runs = [run for run in found if run.tags.get(RECORD) == key]
-    return sorted(runs, key=lambda run: (not run.complete, -len(run.params), run.run_id))
+def runs_of_record(runs: Sequence[TrackedRun], key: str) -> list[TrackedRun]:
+    """The runs of record `key`, with the run to keep first. There are several if a server created
+    a run and died before it could respond."""
+    matching = [run for run in runs if run.tags.get(RECORD) == key]
+    return sorted(matching, key=lambda run: (not run.complete, -len(run.params), run.run_id))
 
 
-def stale_runs(found: Sequence[Found], key: str, recorded: Collection[str]) -> list[Found]:
-    """Runs mirrored live whose process was killed: still "running" on this machine under this
-    name, begun before the run of record `key`, and not among `recorded` (when runs began that
-    left a record). One run folder has one run at a time, so none of them is alive."""
+def stale_runs(runs: Sequence[TrackedRun], key: str, recorded: Collection[str]) -> list[TrackedRun]:
+    """Live-mirrored runs whose process was killed: still "running" on this machine under the same
+    name, started before the run of record `key`, and not among `recorded` (start times of the runs
+    that left a record). A run folder has one run at a time, so none of them is alive."""
     machine, name, started = key.split("/")
     return [
         run
-        for run in found
+        for run in runs
         if run.status == "RUNNING"
         and run.name == name
         and run.tags.get(MACHINE) == machine

@@ -1,4 +1,4 @@
-"""Checkpoints as files: HDF5 of Keras 2 and tf.keras, ``.keras`` of Keras 3, canonical ``.npz``."""
+"""Checkpoint files: HDF5 of Keras 2 and tf.keras, ``.keras`` of Keras 3, canonical ``.npz``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,24 +16,24 @@ import h5py
 import numpy as np
 
 from rnnbench.errors import RecordError
-from rnnbench.weights.layers import Cell, Layer, Weight, in_layout, told_apart
+from rnnbench.weights.layers import Cell, Layer, Weight, group_cells, in_layout
 
 LAYOUTS = ("cudnn", "keras", "canonical")
-# Without a version Keras takes a file for one of Keras 1, whose layers had other arrays.
+# Without a version Keras assumes a file of Keras 1, whose layers had different arrays.
 VERSION = {"keras_version": b"2.3.1", "backend": b"tensorflow"}
-# Of a Keras 3 layer: the weights by number, as its class makes them.
+# The weights of a Keras 3 RNN cell, in the order in which they are numbered.
 CELL = ("kernel", "recurrent_kernel", "bias")
 DIRECTIONS = ("forward_layer", "backward_layer")
 
 
 def read_weights(path: Path) -> list[Layer]:
-    """The layers of a checkpoint that have weights, in the model's order."""
+    """The layers of a checkpoint that have weights, in the order of the model."""
     with _readable(path):
         if path.name.endswith(".weights.h5"):
             raise RecordError(
-                "does not say in which order its layers stand.",
+                "does not contain the order of the layers.",
                 where=str(path),
-                remedy="save the model as .keras, which does.",
+                remedy="save the model as .keras, which contains it.",
             )
         if path.suffix == ".keras":
             return list(_keras_3(path))
@@ -43,8 +44,8 @@ def read_weights(path: Path) -> list[Layer]:
 
 
 def write_weights(layers: Sequence[Layer], path: Path, layout: str) -> None:
-    """Writes `layers` in one of `LAYOUTS`: canonical as ``.npz``, the others as Keras 2's HDF5 of
-    weights, which ``load_weights`` of Keras 2 and 3 reads (where its name ends in .h5, and not in
+    """Writes `layers` in one of `LAYOUTS`: canonical as ``.npz``, the others as an HDF5 file of
+    Keras 2, which ``load_weights`` of Keras 2 and 3 reads (if its name ends in .h5, but not in
     .weights.h5)."""
     if layout == "canonical":
         arrays: dict[str, Any] = {name: array for layer in layers for name, array in _named(layer)}
@@ -70,23 +71,23 @@ def _keras_2(file: Any) -> Iterator[Layer]:
         group = file[name]
         names = list(map(_text, group.attrs["weight_names"]))
         if names:
-            yield told_apart(name, [Weight(one, np.asarray(group[one])) for one in names])
+            yield group_cells(name, [Weight(key, np.asarray(group[key])) for key in names])
 
 
 def _keras_3(path: Path) -> Iterator[Layer]:
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))["config"]
         data = io.BytesIO(archive.read("model.weights.h5"))
-    used: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     with h5py.File(data) as file:
         for layer in config["layers"]:
             kind = _snake(layer["class_name"])
-            count = used.get(kind, 0)
-            used[kind] = count + 1
+            count = counts[kind]
+            counts[kind] += 1
             key = f"layers/{kind}_{count}" if count else f"layers/{kind}"
             name = layer["config"]["name"]
             if key in file and (weights := list(_of_group(file[key], name))):
-                yield told_apart(name, weights)
+                yield group_cells(name, weights)
 
 
 def _of_group(group: Any, name: str) -> Iterator[Weight]:
@@ -100,33 +101,33 @@ def _of_group(group: Any, name: str) -> Iterator[Weight]:
 
 
 def _numbered(values: Any, name: str, known: Sequence[str]) -> Iterator[Weight]:
-    for place, key in enumerate(sorted(values, key=int)):
-        last = known[place] if place < len(known) else f"var_{key}"
+    for index, key in enumerate(sorted(values, key=int)):
+        last = known[index] if index < len(known) else f"var_{key}"
         yield Weight(f"{name}/{last}:0", np.asarray(values[key]))
 
 
 def _canonical(path: Path) -> list[Layer]:
-    found: dict[str, list[Weight]] = {}
+    weights: dict[str, list[Weight]] = {}
     with np.load(path, allow_pickle=False) as file:
         for key in file.files:
             name = key.partition("/")[0]
-            found.setdefault(name, []).append(Weight(f"{key}:0", file[key]))
-    return [told_apart(name, weights) for name, weights in found.items()]
+            weights.setdefault(name, []).append(Weight(f"{key}:0", file[key]))
+    return [group_cells(name, group) for name, group in weights.items()]
 
 
 def _named(layer: Layer) -> Iterator[tuple[str, np.ndarray]]:
-    """Names of a canonical file: ``lstm/kernel``, ``both/backward/bias``, ``dense/var_0``."""
-    both = sum(isinstance(part, Cell) for part in layer.parts) == 2
-    ways = iter(("forward/", "backward/") if both else ("",) * len(layer.parts))
+    """The layer's arrays with their names in a canonical file, such as ``both/backward/bias``."""
+    bidirectional = sum(isinstance(part, Cell) for part in layer.parts) == 2
+    prefixes = iter(("forward/", "backward/") if bidirectional else ("",) * len(layer.parts))
     for part in layer.parts:
         if isinstance(part, Weight):
             last = part.name.rpartition("/")[2].partition(":")[0]
             yield f"{layer.name}/{last}", part.array
             continue
-        way = next(ways)
+        prefix = next(prefixes)
         for name, array in zip(CELL, (part.kernel, part.recurrent, part.bias), strict=True):
             if array is not None:
-                yield f"{layer.name}/{way}{name}", array
+                yield f"{layer.name}/{prefix}{name}", array
 
 
 @contextmanager
@@ -135,10 +136,10 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise RecordError(
-            f"cannot be read as a checkpoint of Keras ({error}).",
+            f"cannot be read as a Keras checkpoint ({error}).",
             where=str(path),
-            remedy="name an .h5 of save_weights or save, a .keras, or an .npz that `rnnbench "
-            "weights` wrote.",
+            remedy="use an .h5 file of save_weights or save, a .keras file, or an .npz file of "
+            "`rnnbench weights`.",
         ) from error
 
 

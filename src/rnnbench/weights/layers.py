@@ -1,9 +1,9 @@
-"""A model's weights with its recurrent layers told from the rest, and their three layouts. Pure.
+"""The weights of a model, grouped by RNN cell, and their three layouts. No side effects.
 
-`canonical` and `keras` are as Keras lays out LSTM and GRU (gates i, f, c, o and z, r, h); `cudnn`
-as the CuDNNLSTM and CuDNNGRU layers of Keras 2 did: input matrices read in cuDNN's order, recurrent
-ones transposed gate by gate, two biases in one row. Source: Keras 2's converter,
-``preprocess_weights_for_loading``; held to it by tests in TensorFlow 1.15.
+`canonical` and `keras` are Keras's layout of LSTM and GRU (gates i, f, c, o and z, r, h); `cudnn`
+is that of the CuDNNLSTM and CuDNNGRU layers of Keras 2: input matrices in cuDNN's order, recurrent
+matrices transposed gate by gate, two biases in one row. Source: Keras 2's converter,
+``preprocess_weights_for_loading``; tests in TensorFlow 1.15 compare the two.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Weight:
 @dataclass(frozen=True)
 class Cell:
     """One direction of a recurrent layer in Keras's layout: `kernel` (inputs × gates·units),
-    `recurrent` (units × gates·units); `bias` is gates·units, or 2 × gates·units where the state
-    has its own (GRU, reset after), or None. `names`: of the weights it was read from."""
+    `recurrent` (units × gates·units), `bias` (gates·units, or 2 × gates·units if the recurrent
+    product has a separate bias as in GRU with reset_after, or None). `names` are those of the
+    weights that it was read from."""
 
     kernel: np.ndarray
     recurrent: np.ndarray
@@ -49,14 +50,14 @@ Part = Weight | Cell
 
 @dataclass(frozen=True)
 class Layer:
-    """`parts` in the order of the file; a layer in both directions has two cells."""
+    """A layer with its `parts` in the order of the file; a bidirectional layer has two cells."""
 
     name: str
     parts: tuple[Part, ...]
 
 
-def told_apart(name: str, weights: Sequence[Weight]) -> Layer:
-    """The layer `name` with the arrays of each recurrent cell taken together."""
+def group_cells(name: str, weights: Sequence[Weight]) -> Layer:
+    """The layer `name` with the arrays of each RNN cell grouped into a `Cell`."""
     return Layer(name, tuple(_parts(list(weights))))
 
 
@@ -64,8 +65,8 @@ def _parts(weights: list[Weight]) -> Iterator[Part]:
     while weights:
         if len(weights) > 1 and RECURRENT in weights[1].name:
             bias = len(weights) > 2 and _last(weights[2].name) == BIAS
-            taken, weights = weights[: 2 + bias], weights[2 + bias :]
-            yield _cell(taken)
+            yield _cell(weights[: 2 + bias])
+            weights = weights[2 + bias :]
         else:
             yield weights.pop(0)
 
@@ -79,24 +80,25 @@ def _cell(weights: Sequence[Weight]) -> Cell:
         form = CUDNN.get(width // units)
         if form is None:
             raise RecordError(
-                f"{names[0]} is of no CuDNN layer that Keras had.",
+                f"{names[0]} does not belong to a CuDNN layer of Keras.",
                 where="weights",
-                remedy="it had CuDNNLSTM and CuDNNGRU.",
+                remedy="use a checkpoint of CuDNNLSTM or CuDNNGRU layers.",
             )
-        found = unpack(form, (kernel, recurrent, bias))
-        kernel, recurrent, bias = found["kernel"], found["recurrent"], found["bias"]
+        arrays = unpack(form, (kernel, recurrent, bias))
+        kernel, recurrent, bias = arrays["kernel"], arrays["recurrent"], arrays["bias"]
         if form == "CuDNNLSTM":
             bias = bias.reshape(2, -1).sum(axis=0)
     return Cell(kernel, recurrent, bias, names)
 
 
 def in_layout(cell: Cell, layout: str) -> list[Weight]:
-    """The arrays of `cell` as a checkpoint of this `layout` has them. Raises a `RecordError` where
-    cuDNN has no such cell."""
-    arrays = [cell.kernel, cell.recurrent, *([] if cell.bias is None else [cell.bias])]
+    """The arrays of `cell` in this `layout`. Raises `RecordError` if CuDNN's layers do not support
+    the cell."""
     if layout == "cudnn":
         arrays = _for_cudnn(cell)
-    names = [*cell.names, f"{cell.names[0].replace(KERNEL, BIAS)}"][: len(arrays)]
+    else:
+        arrays = [cell.kernel, cell.recurrent, *([] if cell.bias is None else [cell.bias])]
+    names = [*cell.names, cell.names[0].replace(KERNEL, BIAS)][: len(arrays)]
     return [Weight(name, array) for name, array in zip(names, arrays, strict=True)]
 
 
@@ -107,15 +109,15 @@ def _for_cudnn(cell: Cell) -> list[np.ndarray]:
     if form == "CuDNNGRU" and bias is None:
         bias = np.zeros((2, width), cell.kernel.dtype)
     if form is None or (form == "CuDNNGRU" and bias is not None and bias.ndim != 2):
-        what = "has no gates" if form is None else "resets before the product"
+        reason = "has no gates" if form is None else "applies the reset gate before the product"
         raise RecordError(
-            f"{cell.names[0]}: the cell {what}, which CuDNN's layers of Keras 2 do not compute.",
+            f"{cell.names[0]}: the cell {reason}; the CuDNN layers of Keras 2 do not support this.",
             where="weights",
-            remedy="convert it --to keras or canonical.",
+            remedy="convert with --to keras or --to canonical.",
         )
     if form == "CuDNNLSTM":
-        whole = np.zeros(width, cell.kernel.dtype) if bias is None else bias
-        bias = np.stack([whole / 2, whole / 2])  # as Keras's own converter halves it
+        total = np.zeros(width, cell.kernel.dtype) if bias is None else bias
+        bias = np.stack([total / 2, total / 2])  # halved, as by Keras's converter
     arrays = {"kernel": cell.kernel, "recurrent": cell.recurrent, "bias": bias}
     return list(pack(form, arrays))
 
