@@ -51,7 +51,7 @@ for path in sys.argv[3:]:
         import keras
     # A process of the worker does one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    arrays_session._MADE.clear()
+    arrays_session._SESSION_CACHE.clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 
