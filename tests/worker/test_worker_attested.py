@@ -48,11 +48,11 @@ session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
 session.load_weights(canonical_weights.initial(session.layers(), 0))
-found = []
+kernels = []
 for steps in (1, 60):
     session.train_steps(steps)
-    found.append(session.attest()["found"])
-print(json.dumps(found))
+    kernels.append(session.attest()["found"])
+print(json.dumps(kernels))
 """
 LOOP = """
 import json, sys, tensorflow

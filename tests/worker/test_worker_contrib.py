@@ -118,7 +118,7 @@ sys.path.insert(0, sys.argv[1])
 import tensorflow as tf
 from rnnworker.recurrent import Recurrent
 
-found = {}
+graphs = {}
 for name, cell in json.loads(sys.argv[2]):
     with tf.Graph().as_default() as graph:
         rnn = {"implementation": name}
@@ -132,9 +132,9 @@ for name, cell in json.loads(sys.argv[2]):
         variables = model.trainable_weights
         unused = [g is None for g in tf.gradients(model.output, variables)]
         sizes = [v.shape.num_elements() for v in variables]
-        found[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
-        found[cell] += [sum(sizes), any(unused)]
-print(json.dumps(found))
+        graphs[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
+        graphs[cell] += [sum(sizes), any(unused)]
+print(json.dumps(graphs))
 """
 
 

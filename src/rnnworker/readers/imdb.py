@@ -6,7 +6,7 @@ read only if the file's md5 is pinned) or, after ``rnnbench convert``, as ``x_tr
 
 The functions do the same as ``imdb.load_data`` and ``pad_sequences`` of Keras 2.0.6 with their
 defaults: they shuffle training samples with seed 113 and test samples with 226, add 3 to the
-ranks, put 1 at the start of each review, replace words of rank `words` or more by 2, pad short
+ranks, replace indices of `words` or more by 2, put 1 at the start of each review, pad short
 reviews with 0 at the beginning, and cut the beginning of long ones. Later versions (``tf.keras`` of
 TensorFlow 1.15 to Keras 3) differ only in the order of the test samples: they continue the random
 stream of seed 113.
