@@ -1,4 +1,4 @@
-"""Every workload of the seeds, tiny, for every build that runs on a CPU."""
+"""A tiny version of every model, for every build that runs on a CPU."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ SAMPLES = 8  # two whole batches: XLA compiles for each size of one
 
 def cpu_builds() -> list[str]:
     """The builds of ``conf/build`` that a machine without a GPU can make."""
-    found = []
+    names = []
     for path in sorted((ROOT / "conf" / "build").glob("*.yaml")):
         build = yaml.safe_load(path.read_text())
-        needs_gpu = any(one.get("in") == ["gpu"] for one in build.get("requires", ()))
-        carried = "carry" in build or any("carried" in one for one in build.get("defaults", ()))
+        needs_gpu = any(rule.get("in") == ["gpu"] for rule in build.get("requires", ()))
+        carried = "carry" in build or any("carried" in each for each in build.get("defaults", ()))
         if not needs_gpu and not carried:
-            found.append(path.stem)
-    return found
+            names.append(path.stem)
+    return names
 
 
-def cells(builds: list[str]) -> list[GridPoint]:
-    """One cell for each model and build; none is skipped unless its ``skip`` says why."""
+def grid_points(builds: list[str]) -> list[GridPoint]:
+    """One grid point for each model and build."""
     axis = "build=" + ",".join(builds)
     grids = tuple((*SMALL.split(), axis, *grid.split()) for grid in GRIDS)
     experiment = Experiment("seeds", "", "", grids, file=ROOT / "conf/experiment/seeds.yaml")
@@ -56,9 +56,9 @@ def cells(builds: list[str]) -> list[GridPoint]:
 
 
 def write_data(folder: Path) -> dict[str, dict[str, Any]]:
-    """Some samples for training and for validation in each dataset's own format, by the choice's
-    name: ``path``, and ``pinned_md5`` as if ``data.dvc`` had it. The lists of ``imdb.npz`` are
-    pickled by this interpreter's NumPy, 2.x."""
+    """Writes some training and validation samples in the format of each dataset. Returns name of
+    the choice → ``path`` and ``pinned_md5`` as in ``data.dvc``. The lists of ``imdb.npz`` are
+    pickled by this interpreter's NumPy 2.x."""
     stream = numpy.random.RandomState(0)
     labelled = {}
     for part in ("train", "test"):

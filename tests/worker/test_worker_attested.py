@@ -1,6 +1,6 @@
-"""What a small model ran is seen, however many steps it has trained before: TensorFlow counts its
-ops as cheap by then, and on a GPU from the beginning, and tells of them at the profiler's level 3
-only."""
+"""The kernel of a small model is found after any number of training steps. TensorFlow considers its
+ops cheap after a while, and on a GPU from the beginning, and then reports them only at the
+profiler's level 3."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, outputs)
 """
 YAML = """
-about: a small one
+about: a small model
 function: small.py:build
 data: {prepare: small.py:prepare}
 batch: 32
@@ -48,11 +48,11 @@ session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
 session.load_weights(canonical_weights.initial(session.layers(), 0))
-found = []
+kernels = []
 for steps in (1, 60):
     session.train_steps(steps)
-    found.append(session.attest()["found"])
-print(json.dumps(found))
+    kernels.append(session.attest()["found"])
+print(json.dumps(kernels))
 """
 LOOP = """
 import json, sys, tensorflow
@@ -73,21 +73,21 @@ print(json.dumps(counts))
 
 
 @pytest.mark.parametrize(("build", "version"), [("current", None), ("tf_2_15", "3.11")])
-def test_cheap_ops_are_told_of(build: str, version: str | None, tmp_path_factory) -> None:
+def test_cheap_ops_are_reported(build: str, version: str | None, tmp_path_factory) -> None:
     python = build_python(build, version, tmp_path_factory) if version else Path(sys.executable)
-    told = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "session_manager=1"}
+    logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "session_manager=1"}
     done = subprocess.run(
         [python, "-c", LOOP],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **told},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **logging},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     counts = json.loads(done.stdout.splitlines()[-1])
     assert (counts.get("MatMul"), counts.get("Less")) == (300, 301)
     if build == "current":
-        # TensorFlow 2.15 takes the same option without a word.
+        # TensorFlow 2.15 accepts the same option without a message.
         assert "device_tracer_level set to 0" in done.stderr
 
 
@@ -105,37 +105,38 @@ session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
 session.load_weights(canonical_weights.initial(session.layers(), 0))
-shapes = [[int(size) for size in one] for one in session.layer_shapes(session.recurrent.layers[0])]
+layer = session.recurrent.layers[0]
+shapes = [[int(size) for size in shape] for shape in session.layer_shapes(layer)]
 print(json.dumps([session.attest(), shapes]))
 """
 
 
-def said(build: str, model: str, script: str, choices: str, temporary) -> list:
-    """What `script` prints of the small `model` in `build`."""
+def output(build: str, model: str, script: str, choices: str, temporary) -> list:
+    """The output of `script` for the small `model` in `build`."""
     folder = temporary.mktemp("small")
     (folder / "small.py").write_text(model)
     (folder / "small.yaml").write_text(YAML)
     grid = (f"model={folder}/small.yaml", "dataset=none", f"build={build}", choices)
     experiment = Experiment("small", "", "", (grid,), file=ROOT / "conf/experiment/small.yaml")
-    (cell,) = expand(experiment, [ROOT / "conf"])
+    (point,) = expand(experiment, [ROOT / "conf"])
     python = Path(sys.executable)
     if build != "current":
-        stated = cell.config["build"]
-        python = build_python(stated["lock"], stated["python"], temporary)
-    return answer(python, script, json.dumps(cell.config))
+        settings = point.config["build"]
+        python = build_python(settings["lock"], settings["python"], temporary)
+    return answer(python, script, json.dumps(point.config))
 
 
 @pytest.mark.parametrize(
     ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
 )
-def test_a_small_models_kernel_is_seen(build: str, kernel: str, tmp_path_factory) -> None:
-    found = said(build, MODEL, SCRIPT, "device=cpu_1", tmp_path_factory)
-    assert found == [[kernel], [kernel]]
+def test_the_kernel_of_a_small_model_is_found(build: str, kernel: str, tmp_path_factory) -> None:
+    kernels = output(build, MODEL, SCRIPT, "device=cpu_1", tmp_path_factory)
+    assert kernels == [[kernel], [kernel]]
 
 
 @pytest.mark.parametrize("build", ["current", "tf_2_15", "tf_1_15"])
-def test_a_mask_is_no_input_and_is_a_reason_against_cudnn(build: str, tmp_path_factory) -> None:
+def test_a_mask_is_not_an_input_but_a_reason_against_cudnn(build: str, tmp_path_factory) -> None:
     masked = MODEL.partition("def build")[0] + MASKED
-    kernel, shapes = said(build, masked, REASONS, "rnn=auto", tmp_path_factory)
+    kernel, shapes = output(build, masked, REASONS, "rnn=auto", tmp_path_factory)
     assert shapes == [[20, 4], [16]] and kernel["found"] == ["while"]
     assert "the inputs are masked, and not surely padded on the right" in kernel["why_not_cudnn"]

@@ -1,4 +1,4 @@
-"""The graphs of what runs on GPUs only, as far as a CPU can build them; masks; both directions."""
+"""The graphs of GPU-only layers, as far as a CPU can build them; masks; both directions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def recurrent(name, cell="lstm", **rnn):
 
 
 def raw(cell, op, both=False):
-    made = recurrent("cudnn_raw", cell, options={"op": op})
-    make = made.bidirectional if both else made
+    layers = recurrent("cudnn_raw", cell, options={"op": op})
+    make = layers.bidirectional if both else layers
     inputs = keras.layers.Input((7, 3))
     model = keras.models.Model(inputs, make(4)(inputs))
 
@@ -33,7 +33,7 @@ def raw(cell, op, both=False):
         return tape.gradient(loss, [v.value for v in model.trainable_variables])
 
     graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
-    arrays = made.to_canonical(made.layers[0])
+    arrays = layers.to_canonical(layers.layers[0])
     return {
         "ops": sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")}),
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
@@ -42,17 +42,17 @@ def raw(cell, op, both=False):
     }
 
 
-def told(call):
+def error(call):
     try:
         call()
-    except Exception as error:
-        return "{}: {}".format(type(error).__name__, error)
+    except Exception as raised:
+        return "{}: {}".format(type(raised).__name__, raised)
 
 
 def masked(name):
     inputs = keras.layers.Input((7, 3))
     model = keras.models.Model(inputs, recurrent(name)(4)(keras.layers.Masking()(inputs)))
-    return told(lambda: model(X))
+    return error(lambda: model(X))
 
 
 def settings_of_both(name):
@@ -65,20 +65,20 @@ print(json.dumps({
     "raw": {c: raw(c, "CudnnRNNV2") for c in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "v3": raw("lstm", "CudnnRNNV3"),
     "both": raw("gru", "CudnnRNNV2", both=True),
-    "other_op": told(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
-    "cudnn_on_cpu": told(lambda: recurrent("cudnn")(4)(X)),
-    "cudnn_simple": told(lambda: recurrent("cudnn", "rnn_tanh")(4)),
-    "cudnn_dropout": told(lambda: recurrent("cudnn")(4, recurrent_dropout=0.2)),
+    "other_op": error(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
+    "cudnn_on_cpu": error(lambda: recurrent("cudnn")(4)(X)),
+    "cudnn_simple": error(lambda: recurrent("cudnn", "rnn_tanh")(4)),
+    "cudnn_dropout": error(lambda: recurrent("cudnn")(4, recurrent_dropout=0.2)),
     "masked": {name: masked(name) for name in ("block", "block_cell", "cudnn_raw", "keras")},
     "both_settings": {n: settings_of_both(n) for n in ("keras", "auto", "cudnn")},
-    "legacy": told(lambda: recurrent("legacy_cudnn")(4)),
-    "none": told(lambda: recurrent("none")(4)),
+    "legacy": error(lambda: recurrent("legacy_cudnn")(4)),
+    "none": error(lambda: recurrent("none")(4)),
 }))
 """
 
 
 @pytest.fixture(scope="module")
-def found() -> dict:
+def results() -> dict:
     return answer(sys.executable, SCRIPT)
 
 
@@ -86,52 +86,53 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 @pytest.mark.parametrize("cell", GATES)
-def test_the_raw_op_and_its_gradient_are_in_the_graph(found: dict, cell: str) -> None:
-    one = found["raw"][cell]
-    assert one["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
+def test_the_raw_op_and_its_gradient_are_in_the_graph(results: dict, cell: str) -> None:
+    layer = results["raw"][cell]
+    assert layer["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
     columns = GATES[cell] * 4
     bias = [2, columns] if cell == "gru" else [columns]
-    assert one["shapes"] == {"kernel": [3, columns], "recurrent": [4, columns], "bias": bias}
-    assert one["parameters"] == columns * (3 + 4 + (2 if cell == "gru" else 1))
-    assert one["output"] == [None, 4]
+    assert layer["shapes"] == {"kernel": [3, columns], "recurrent": [4, columns], "bias": bias}
+    assert layer["parameters"] == columns * (3 + 4 + (2 if cell == "gru" else 1))
+    assert layer["output"] == [None, 4]
 
 
-def test_version_3_of_the_op_is_chosen_by_an_option(found: dict) -> None:
-    assert found["v3"]["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
-    assert "'CudnnRNN' is none of CudnnRNNV2, CudnnRNNV3" in found["other_op"]
+def test_an_option_chooses_version_3_of_the_op(results: dict) -> None:
+    assert results["v3"]["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
+    assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 
 
-def test_both_directions_have_canonical_arrays_of_their_own(found: dict) -> None:
-    one = found["both"]
-    assert one["output"] == [None, 8]
-    assert one["parameters"] == 2 * found["raw"]["gru"]["parameters"]
-    names = {f"{way}_{n}" for way in ("forward", "backward") for n in found["v3"]["shapes"]}
-    assert set(one["shapes"]) == names
+def test_each_direction_has_separate_canonical_arrays(results: dict) -> None:
+    layer = results["both"]
+    assert layer["output"] == [None, 8]
+    assert layer["parameters"] == 2 * results["raw"]["gru"]["parameters"]
+    directions = ("forward", "backward")
+    names = {f"{direction}_{n}" for direction in directions for n in results["v3"]["shapes"]}
+    assert set(layer["shapes"]) == names
 
 
-def test_cudnn_or_an_error(found: dict) -> None:
-    assert "use_cudnn=True was specified" in found["cudnn_on_cpu"]
-    assert "for lstm and gru only" in found["cudnn_simple"]
-    assert "no recurrent dropout" in found["cudnn_dropout"]
+def test_cudnn_or_an_error(results: dict) -> None:
+    assert "use_cudnn=True was specified" in results["cudnn_on_cpu"]
+    assert "for lstm and gru only" in results["cudnn_simple"]
+    assert "no recurrent dropout" in results["cudnn_dropout"]
 
 
-def test_bidirectional_keeps_what_keras_leaves_out_of_a_config(found: dict) -> None:
-    assert found["both_settings"] == {
+def test_bidirectional_keeps_settings_that_keras_omits_from_a_config(results: dict) -> None:
+    assert results["both_settings"] == {
         "keras": [False, False],
         "auto": ["auto", "auto"],
         "cudnn": [True, True],
     }
 
 
-def test_a_mask_is_refused_where_it_would_be_ignored(found: dict) -> None:
-    masked = found["masked"]
+def test_a_mask_that_would_be_ignored_is_an_error(results: dict) -> None:
+    masked = results["masked"]
     assert masked.pop("keras") is None
-    assert all("takes no mask" in words for words in masked.values()), masked
+    assert all("does not support a mask" in message for message in masked.values()), masked
 
 
-def test_what_this_build_has_not_is_told(found: dict) -> None:
-    assert "has no CuDNNLSTM" in found["legacy"]
-    assert "rnn=none" in found["none"]
+def test_layers_that_this_build_lacks_are_an_error(results: dict) -> None:
+    assert "has no CuDNNLSTM" in results["legacy"]
+    assert "rnn=none" in results["none"]
 
 
 LEGACY = """
@@ -143,9 +144,9 @@ sys.path.insert(0, sys.argv[1])
 import tensorflow as tf
 from rnnworker.recurrent import Recurrent
 
-made = Recurrent(tf.keras, {"cell": {"name": "lstm"}, "rnn": {"implementation": "legacy_cudnn"}})
+config = {"cell": {"name": "lstm"}, "rnn": {"implementation": "legacy_cudnn"}}
 inputs = tf.keras.layers.Input((7, 3))
-model = tf.keras.models.Model(inputs, made(4)(inputs))
+model = tf.keras.models.Model(inputs, Recurrent(tf.keras, config)(4)(inputs))
 variables = model.trainable_variables
 
 
@@ -158,12 +159,12 @@ def step(x):
 
 graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
 ops = sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")})
-print(json.dumps({"shapes": [list(one.shape) for one in variables], "ops": ops}))
+print(json.dumps({"shapes": [list(variable.shape) for variable in variables], "ops": ops}))
 """
 
 
 def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
     python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
-    found = answer(python, LEGACY, ROOT / "src")
-    assert found["shapes"] == [[3, 16], [4, 16], [16]]
-    assert found["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
+    layer = answer(python, LEGACY, ROOT / "src")
+    assert layer["shapes"] == [[3, 16], [4, 16], [16]]
+    assert layer["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]

@@ -1,4 +1,4 @@
-"""cuDNN's parameter buffer and Keras 2's CuDNN layers: conversions that need no GPU."""
+"""Conversions to and from cuDNN's parameter buffer and Keras 2's CuDNN layers, without a GPU."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def arrays_of(cell: str) -> dict[str, numpy.ndarray]:
     return {name: stream.normal(size=shape).astype("float32") for name, shape in shapes.items()}
 
 
-def assert_same(found: dict, wanted: dict) -> None:
-    assert {name: array.tobytes() for name, array in found.items()} == {
-        name: array.tobytes() for name, array in wanted.items()
+def assert_same(actual: dict, expected: dict) -> None:
+    assert {name: array.tobytes() for name, array in actual.items()} == {
+        name: array.tobytes() for name, array in expected.items()
     }
-    assert {n: a.shape for n, a in found.items()} == {n: a.shape for n, a in wanted.items()}
+    assert {n: a.shape for n, a in actual.items()} == {n: a.shape for n, a in expected.items()}
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_there_and_back_bit_for_bit(cell: str) -> None:
+def test_the_round_trip_of_the_buffer_is_exact(cell: str) -> None:
     arrays = arrays_of(cell)
     buffer = cudnn_layout.pack(cell, arrays)
     assert buffer.shape == (cudnn_layout.size(cell, INPUTS, UNITS),)
     assert_same(cudnn_layout.unpack(cell, buffer, INPUTS, UNITS), arrays)
 
 
-def test_where_each_gate_of_an_lstm_lies() -> None:
+def test_the_position_of_each_gate_of_an_lstm() -> None:
     """cuDNN's linLayerID 0 to 3 are input, forget, new memory and output of the inputs, 4 to 7
-    those of the state; rows are units."""
+    the same of the state; rows are units."""
     arrays = arrays_of("lstm")
     buffer = cudnn_layout.pack("lstm", arrays)
     for gate in range(4):
@@ -54,19 +54,19 @@ def test_where_each_gate_of_an_lstm_lies() -> None:
     assert not buffer[start + 4 * UNITS :].any()
 
 
-def test_a_gru_has_its_reset_gate_first() -> None:
+def test_the_reset_gate_of_a_gru_is_first() -> None:
     arrays = arrays_of("gru")
     buffer = cudnn_layout.pack("gru", arrays)
     first = buffer[: UNITS * INPUTS].reshape(UNITS, INPUTS)
     assert numpy.array_equal(first, arrays["kernel"][:, UNITS : 2 * UNITS].T)
     biases = buffer[3 * UNITS * (INPUTS + UNITS) :].reshape(2, 3, UNITS)
-    for one, canonical in zip(biases, arrays["bias"], strict=True):
+    for bias, canonical in zip(biases, arrays["bias"], strict=True):
         z, r, h = canonical.reshape(3, UNITS)
-        assert numpy.array_equal(one, [r, z, h])
+        assert numpy.array_equal(bias, [r, z, h])
 
 
-def test_what_cudnn_computes_with_the_buffer_is_the_gru_of_the_reference() -> None:
-    """NVIDIA's equations on the buffer itself: h' = (1 − i) ∘ n + i ∘ h, i being Keras's z."""
+def test_cudnns_equations_on_the_buffer_compute_the_gru_of_the_reference() -> None:
+    """NVIDIA's equations on the buffer: h' = (1 − i) ∘ n + i ∘ h, in which i is Keras's z."""
     from rnnworker import reference
 
     arrays = {name: a.astype("float64") for name, a in arrays_of("gru").items()}
@@ -86,21 +86,21 @@ def test_what_cudnn_computes_with_the_buffer_is_the_gru_of_the_reference() -> No
     assert numpy.allclose(hidden, outputs, atol=1e-14)
 
 
-def test_the_two_biases_of_an_lstm_are_added_and_their_gradients_are_not() -> None:
+def test_the_two_biases_of_an_lstm_are_added_but_not_their_gradients() -> None:
     arrays = arrays_of("lstm")
     buffer = cudnn_layout.pack("lstm", arrays)
     buffer[-4 * UNITS :] = 1.0
-    found = cudnn_layout.unpack("lstm", buffer, INPUTS, UNITS)
-    assert numpy.array_equal(found["bias"], arrays["bias"] + 1.0)
+    weights = cudnn_layout.unpack("lstm", buffer, INPUTS, UNITS)
+    assert numpy.array_equal(weights["bias"], arrays["bias"] + 1.0)
     gradients = cudnn_layout.unpack("lstm", buffer, INPUTS, UNITS, gradients=True)
     assert numpy.array_equal(gradients["bias"], arrays["bias"])
 
 
 class Layer:
-    """Holds weights as a Keras layer does."""
+    """Has weights as a Keras layer does."""
 
-    def __init__(self, **facts):
-        self.__dict__.update(facts)
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
 
     def set_weights(self, values):
         self.values = values
@@ -111,7 +111,7 @@ class Layer:
 
 @pytest.mark.parametrize("module", [cudnn_raw, contrib_cudnn])
 @pytest.mark.parametrize("cell", CELLS)
-def test_what_is_trained_is_what_keras_trains(cell: str, module) -> None:
+def test_the_trained_weights_are_those_that_keras_trains(cell: str, module) -> None:
     layer = Layer(cell_name=cell, inputs_size=INPUTS, units=UNITS)
     arrays = arrays_of(cell)
     module.from_canonical(layer, arrays)
@@ -121,7 +121,7 @@ def test_what_is_trained_is_what_keras_trains(cell: str, module) -> None:
 
 
 @pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
-def test_keras_2s_layers_there_and_back_bit_for_bit(cell: str, name: str) -> None:
+def test_the_round_trip_of_keras_2s_layers_is_exact(cell: str, name: str) -> None:
     arrays = arrays_of(cell)
     layer = type(name, (Layer,), {})()
     legacy_cudnn.from_canonical(layer, arrays)
@@ -133,8 +133,8 @@ def test_keras_2s_layers_there_and_back_bit_for_bit(cell: str, name: str) -> Non
 
 
 @pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
-def test_keras_2s_layers_give_cudnn_its_buffer(cell: str, name: str) -> None:
-    """``CuDNNLSTM`` flattens its matrices gate by gate as they are; ``CuDNNGRU`` puts r before z
+def test_keras_2s_layers_pass_cudnn_its_buffer(cell: str, name: str) -> None:
+    """``CuDNNLSTM`` flattens its matrices gate by gate in their order; ``CuDNNGRU`` puts r before z
     (``_process_batch`` in Keras 2's cudnn_recurrent.py)."""
     arrays = arrays_of(cell)
     kernel, recurrent, _ = legacy_cudnn.pack(name, arrays)
@@ -150,10 +150,10 @@ def test_keras_2s_layers_give_cudnn_its_buffer(cell: str, name: str) -> None:
     assert numpy.array_equal(numpy.concatenate(parts), buffer[:weights])
 
 
-def test_a_keras_without_these_layers_says_so() -> None:
+def test_a_keras_without_these_layers_is_an_error() -> None:
     options = {"dropout": 0.0, "recurrent_dropout": 0.0}
     keras = SimpleNamespace(layers=SimpleNamespace(), __version__="3.15.1")
     with pytest.raises(ValueError, match=r"Keras 3.15.1 has no CuDNNLSTM"):
         legacy_cudnn.make(keras, "lstm", 4, options)
-    with pytest.raises(ValueError, match="has no rnn_tanh"):
+    with pytest.raises(ValueError, match="supports lstm and gru, not rnn_tanh"):
         legacy_cudnn.make(keras, "rnn_tanh", 4, options)

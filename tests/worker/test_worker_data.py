@@ -1,3 +1,5 @@
+"""The order of the samples, and reading and preparing datasets."""
+
 from __future__ import annotations
 
 import hashlib
@@ -23,7 +25,7 @@ def arrays() -> dict[str, numpy.ndarray]:
     return {"x_train": x, "y_train": y, "x_val": x[:1], "y_val": y[:1]}
 
 
-def test_an_epoch_goes_through_every_sample_once() -> None:
+def test_an_epoch_has_every_sample_once() -> None:
     order = data.epoch_order(3, 1, 1000)
     assert sorted(order.tolist()) == list(range(1000))
     assert order.dtype == numpy.int64
@@ -38,32 +40,32 @@ def test_the_order_is_the_same_in_every_process() -> None:
     assert output.strip() == str(data.epoch_order(3, 2, 50).tolist())
 
 
-def test_the_order_is_this_one_for_ever() -> None:
-    """Runs of different years see the same samples in the same order."""
+def test_the_order_never_changes() -> None:
+    """Old and new runs see the same samples in the same order."""
     assert data.epoch_order(0, 1, 8).tolist() == ORDER
 
 
-def test_every_epoch_and_seed_has_its_own_order() -> None:
+def test_every_epoch_and_seed_has_a_different_order() -> None:
     orders = {tuple(data.epoch_order(seed, epoch, 100)) for seed in range(3) for epoch in range(4)}
     assert len(orders) == 12
 
 
-def test_asking_for_an_order_leaves_the_global_stream_alone() -> None:
+def test_epoch_order_does_not_change_numpys_global_stream() -> None:
     numpy.random.seed(1)
     expected = numpy.random.RandomState(1).rand()
     data.epoch_order(0, 1, 10)
     assert numpy.random.rand() == expected
 
 
-def test_large_seeds_have_an_order_too() -> None:
+def test_large_seeds_have_an_order() -> None:
     assert len(data.epoch_order(2**31, 500, 5)) == 5
 
 
 def test_arrays_are_read_and_prepared(tmp_path: Path) -> None:
     path = tmp_path / "digits.npz"
     numpy.savez(path, **arrays())
-    found = data.arrays(CONFIG, str(path))
-    assert {name: array.shape for name, array in found.items()} == {
+    prepared = data.arrays(CONFIG, str(path))
+    assert {name: array.shape for name, array in prepared.items()} == {
         "x_train": (3, 8, 8),
         "y_train": (3,),
         "x_val": (1, 8, 8),
@@ -78,14 +80,14 @@ def test_missing_arrays_are_named(tmp_path: Path) -> None:
         data.arrays(CONFIG, str(path))
 
 
-def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+def test_pickles_without_a_pin_are_never_loaded(tmp_path: Path) -> None:
     path = tmp_path / "evil.npz"
     numpy.savez(path, x_train=numpy.array([{"an": "object"}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
         data.source(str(path))
 
 
-def test_other_files_are_given_by_their_path(tmp_path: Path, monkeypatch) -> None:
+def test_the_source_of_other_files_is_their_path(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "text.txt").write_text("naïve", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     path = data.source("text.txt")
@@ -102,20 +104,20 @@ def test_functions_are_found_in_modules_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "told"),
+    ("reference", "message"),
     [
         ("build", "is not module:function"),
         ("/no/such/mine.py:build", "/no/such/mine.py does not exist"),
         ("rnnworker.models.digits_rnn:bild", "has no function 'bild'"),
     ],
 )
-def test_functions_that_are_not_there_are_told(reference: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_missing_functions_are_an_error(reference: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         user_functions.function(reference)
 
 
 class FakeKeras:
-    """Writes down the layers that a model is made of."""
+    """Lists the layers of a model."""
 
     class layers:
         @staticmethod
@@ -142,13 +144,13 @@ def test_digits_rnn_is_one_recurrent_layer_over_the_rows() -> None:
     assert outputs == [*inputs, ("recurrent", 4), ("dense", 10, "softmax")]
 
 
-def test_digits_are_taken_as_they_are() -> None:
+def test_digits_are_not_changed() -> None:
     source = arrays()
     assert digits_rnn.prepare(source, CONFIG) is source
 
 
-def test_pinned_pickles_that_cannot_be_read_are_told_with_the_way_out(tmp_path: Path) -> None:
-    """Such as those of another NumPy that keeps its modules elsewhere."""
+def test_the_error_for_pinned_pickles_that_cannot_be_read_names_the_fix(tmp_path: Path) -> None:
+    """Such as pickles of another NumPy version, whose modules have other names."""
     path = tmp_path / "far.npz"
     module = sys.modules["made_up_for_pickles"] = types.ModuleType("made_up_for_pickles")
     module.Thing = type("Thing", (), {"__module__": "made_up_for_pickles"})

@@ -1,4 +1,4 @@
-"""What the models make of their data: NumPy alone, on tiny made-up files."""
+"""The models' preparation of their data, with NumPy only, on tiny synthetic files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
         (mnist_rnn, {"sequence": 784}, (784, 1)),
     ],
 )
-def test_mnist_is_scaled_and_shaped(model, settings, sample) -> None:
+def test_mnist_is_scaled_and_reshaped(model, settings, sample) -> None:
     source = mnist()
     arrays = model.prepare(source, config(**settings))
     assert shapes(arrays) == {
@@ -68,7 +68,7 @@ def test_mnist_is_scaled_and_shaped(model, settings, sample) -> None:
     assert numpy.allclose(arrays["x_train"].ravel() * 255, source["x_train"].ravel())
 
 
-def test_steps_that_do_not_divide_an_image_are_told() -> None:
+def test_time_steps_that_do_not_divide_an_image_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"model\.sequence=30 does not divide"):
         mnist_rnn.prepare(mnist(), config(sequence=30))
 
@@ -95,10 +95,11 @@ def converted() -> dict[str, numpy.ndarray]:
 
 
 @pytest.mark.parametrize("source", [reviews(), converted()], ids=["lists", "converted"])
-def test_reviews_are_what_keras_load_data_gives(source) -> None:
-    """By hand: shuffled with seed 113 (training) and 226 (test), ranks + 3, start 1, 2 from rank
-    `words` on; then padded and cut in front. Against Keras itself: ``test_worker_seeds``."""
-    arrays = imdb.indices(source, config(words=11, sequence=4))
+def test_reviews_equal_those_of_keras_load_data(source) -> None:
+    """Calculated by hand: shuffled with seed 113 (training) and 226 (test), ranks + 3, start 1, 2
+    for words of rank `words` or more; then padded and cut at the beginning. ``test_worker_seeds``
+    compares them with Keras."""
+    arrays = imdb.word_indices(source, config(words=11, sequence=4))
     for part, seed in (("train", 113), ("val", 226)):
         order = numpy.arange(3)
         numpy.random.RandomState(seed).shuffle(order)
@@ -111,16 +112,16 @@ def test_reviews_are_what_keras_load_data_gives(source) -> None:
 
 def test_fewer_samples_are_the_first_of_the_same_order() -> None:
     settings = {"words": 11, "sequence": 4}
-    all_of_them = imdb.indices(reviews(), config(**settings))
-    two = imdb.indices(reviews(), config(**settings, train_samples=2, val_samples=1))
-    assert two["x_train"].tolist() == all_of_them["x_train"][:2].tolist()
-    assert two["x_val"].tolist() == all_of_them["x_val"][:1].tolist()
+    full = imdb.word_indices(reviews(), config(**settings))
+    limited = imdb.word_indices(reviews(), config(**settings, train_samples=2, val_samples=1))
+    assert limited["x_train"].tolist() == full["x_train"][:2].tolist()
+    assert limited["x_val"].tolist() == full["x_val"][:1].tolist()
 
 
-def test_the_most_frequent_pairs_get_an_index_and_stand_behind_the_words() -> None:
+def test_the_most_frequent_pairs_get_an_index_and_follow_the_words() -> None:
     settings = config(words=20, bigrams=1, sequence=9)
     arrays = imdb_fasttext.prepare(reviews(), settings)
-    # 7 8 stands twice in one review and nothing else does: it is pair 0, index 20.
+    # 7 8 is the only pair that occurs twice: it is pair 0, index 20.
     assert [0, 1, 10, 11, 10, 11, 5, 20, 20] in arrays["x_train"].tolist()
     assert arrays["x_train"].max() == 20
     none = imdb_fasttext.prepare(reviews(), config(words=20, bigrams=0, sequence=9))
@@ -130,7 +131,7 @@ def test_the_most_frequent_pairs_get_an_index_and_stand_behind_the_words() -> No
 # -- text -------------------------------------------------------------------------------
 
 
-def test_windows_and_the_characters_that_follow(tmp_path: Path) -> None:
+def test_windows_and_their_next_characters(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("ABcabcabcabcabcabcab", encoding="utf-8")
     settings = {"characters": 3, "sequence": 4, "step": 3, "held_out": 0.5}
@@ -151,7 +152,7 @@ def test_windows_and_the_characters_that_follow(tmp_path: Path) -> None:
 # -- images that change -----------------------------------------------------------------
 
 
-def test_cifars_archive_is_read_where_it_is_pinned(tmp_path: Path) -> None:
+def test_cifars_archive_is_read_only_if_it_is_pinned(tmp_path: Path) -> None:
     file = tmp_path / "cifar-10-python.tar.gz"
     rows = numpy.arange(2 * 3072).reshape(2, 3072).astype("uint8")
     with tarfile.open(file, "w:gz") as archive:
@@ -171,7 +172,7 @@ def test_cifars_archive_is_read_where_it_is_pinned(tmp_path: Path) -> None:
     assert source["x_train"][0, 1, 0].tolist() == [32, 32, 32]
 
 
-def test_pickles_are_loaded_from_the_pinned_bytes_only(tmp_path: Path) -> None:
+def test_pickles_are_loaded_only_from_the_pinned_bytes(tmp_path: Path) -> None:
     file = tmp_path / "imdb.npz"
     numpy.savez(file, **reviews())
     assert data.source(str(file), md5_of(file))["x_train"][1] == [1]
@@ -180,7 +181,7 @@ def test_pickles_are_loaded_from_the_pinned_bytes_only(tmp_path: Path) -> None:
             data.source(str(file), md5)
 
 
-def test_samples_are_cut_for_any_model(tmp_path: Path) -> None:
+def test_samples_can_be_limited_for_any_model(tmp_path: Path) -> None:
     file = tmp_path / "mnist.npz"
     numpy.savez(file, **mnist())
     settings = config(train_samples=4, val_samples=2)
@@ -191,7 +192,7 @@ def test_samples_are_cut_for_any_model(tmp_path: Path) -> None:
 
 
 class Stream:
-    """Gives the numbers it is told to give."""
+    """Returns the given numbers in place of random ones."""
 
     def __init__(self, *arrays: list[float]):
         self.arrays = [numpy.array(array) for array in arrays]
@@ -200,7 +201,7 @@ class Stream:
         return self.arrays.pop(0)
 
 
-def test_images_are_shifted_and_mirrored_as_told() -> None:
+def test_images_are_shifted_and_mirrored_by_the_drawn_numbers() -> None:
     images = numpy.arange(2 * 9, dtype="float32").reshape(2, 3, 3, 1)
     stream = Stream([0.3, 0.0], [0.0, -0.4], [0.9, 0.1])
     down, mirrored = cifar10_cnn.augment(images, stream, config(shift=0.4))[..., 0]
@@ -208,7 +209,7 @@ def test_images_are_shifted_and_mirrored_as_told() -> None:
     assert mirrored.tolist() == [[10, 9, 9], [13, 12, 12], [16, 15, 15]]
 
 
-def test_every_epoch_has_images_of_its_own_and_the_same_ones_for_ever() -> None:
+def test_every_epoch_has_different_and_reproducible_images() -> None:
     images = numpy.random.RandomState(1).uniform(size=(20, 32, 32, 3)).astype("float32")
     settings = config(shift=0.1, data={"augment": "rnnworker.models.cifar10_cnn:augment"})
     first, again, second = (data.epoch_images(images, settings, epoch) for epoch in (1, 1, 2))
@@ -219,10 +220,10 @@ def test_every_epoch_has_images_of_its_own_and_the_same_ones_for_ever() -> None:
     assert data.epoch_images(images, settings, 1) is images
 
 
-# -- made-up data -----------------------------------------------------------------------
+# -- synthetic data ---------------------------------------------------------------------
 
 
-def test_the_adding_problem_by_hand() -> None:
+def test_targets_of_the_adding_problem_equal_a_calculation_by_hand() -> None:
     x, y = adding.sequences(500, 12, numpy.random.RandomState(3))
     assert (x.shape, y.shape) == ((500, 12, 2), (500, 1))
     for sequence, target in zip(x.astype(float), y[:, 0], strict=True):
@@ -236,27 +237,27 @@ def test_the_adding_problem_by_hand() -> None:
     assert abs(x[..., 0]).max() <= 1.0
 
 
-def test_always_saying_a_half_has_the_error_that_is_told() -> None:
+def test_the_constant_answer_one_half_has_the_documented_error() -> None:
     settings = config(train_samples=20000, val_samples=10, sequence=100, data_seed=0)
     y = adding.prepare(None, settings)["y_train"]
     first_step = 0.1 + 0.9 / 48
     assert ((y - 0.5) ** 2).mean() == pytest.approx((2 - first_step) / 48, rel=0.03)
 
 
-def test_a_sequence_too_short_to_add_is_told() -> None:
+def test_a_sequence_too_short_for_the_adding_problem_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"model\.sequence=5"):
         adding.sequences(1, 5, numpy.random.RandomState(0))
 
 
-def test_made_up_data_depends_on_its_own_seed_alone() -> None:
+def test_synthetic_data_depends_on_the_data_seed_only() -> None:
     settings = config(train_samples=6, val_samples=2, sequence=7, features=3, data_seed=0)
     for model in (adding, shape):
-        one = model.prepare(None, {**settings, "seed": 1})
-        two = model.prepare(None, {**settings, "seed": 2})
+        arrays = model.prepare(None, {**settings, "seed": 1})
+        same = model.prepare(None, {**settings, "seed": 2})
         other = model.prepare(None, config(**{**settings["model"], "data_seed": 1}))
-        assert one["x_train"].tobytes() == two["x_train"].tobytes()
-        assert one["x_train"].tobytes() != other["x_train"].tobytes()
-    assert shapes(one) == {
+        assert arrays["x_train"].tobytes() == same["x_train"].tobytes()
+        assert arrays["x_train"].tobytes() != other["x_train"].tobytes()
+    assert shapes(arrays) == {
         "x_train": (6, 7, 3),
         "y_train": (6,),
         "x_val": (2, 7, 3),
@@ -265,7 +266,7 @@ def test_made_up_data_depends_on_its_own_seed_alone() -> None:
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
-def test_sentences_are_padded_where_they_are_told(padding: str) -> None:
+def test_sentences_are_padded_on_the_chosen_side(padding: str) -> None:
     settings = config(
         padding=padding, words=50, sequence=8, train_samples=200, val_samples=3, data_seed=0
     )
@@ -273,14 +274,14 @@ def test_sentences_are_padded_where_they_are_told(padding: str) -> None:
     x, empty = arrays["x_train"], arrays["x_train"] == 0
     assert (x.shape, arrays["y_val"].shape) == ((200, 8), (3, 1))
     assert x.max() < 50 and empty.any() == (padding != "none")
-    # Zeros stand at one end, and never in more than half of a sentence.
+    # Zeros are at one end and fill at most half of a sentence.
     assert empty.sum(axis=1).max() == (0 if padding == "none" else 4)
-    at_the_end = empty[:, ::-1] if padding == "left" else empty
-    assert (numpy.diff(at_the_end.astype(int), axis=1) >= 0).all()
+    at_end = empty[:, ::-1] if padding == "left" else empty
+    assert (numpy.diff(at_end.astype(int), axis=1) >= 0).all()
     mean = [(x[arrays["y_train"][:, 0] == label] > 25).mean() for label in (0, 1)]
     assert mean[1] > mean[0] + 0.1
 
 
-def test_another_padding_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"model\.padding=both is none of none, right, left"):
+def test_an_unknown_padding_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"padding=both must be one of none, right, left"):
         padded.prepare({}, config(padding="both", words=9, sequence=2, data_seed=0))

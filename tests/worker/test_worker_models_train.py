@@ -1,4 +1,4 @@
-"""Each model of ``conf/model`` builds and trains in Keras 3: one process with TensorFlow."""
+"""Each model of ``conf/model`` builds and trains in Keras 3, in one process with TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ for name, job in json.load(open(sys.argv[1])).items():
     reset = session.evaluate()
     epochs = []
     details = session.fit(epochs.append, None, Turns(Events(2)))
-    again = session.evaluate()
+    after = session.evaluate()
     results[name] = {
         "parameters": session.model_facts()["parameters"],
         "optimizer": session.model_facts()["optimizer"],
         "rate": float(optimizer.learning_rate),
         "iterations": int(optimizer.iterations.numpy()),
-        "before": before, "reset": reset, "again": again,
+        "before": before, "reset": reset, "after": after,
         "epochs": epochs, "stopped": details["stopped"],
         "layers": [type(layer).__name__ for layer in session.model.layers],
     }
@@ -55,7 +55,7 @@ SMALL = (
     "model=shape_short model.sequence=5 model.train_samples=8 model.val_samples=4",
     "model=adding model.sequence=12 model.train_samples=8 model.val_samples=4",
 )
-# By hand from the layers' shapes: weights and biases.
+# Weights and biases, calculated by hand from the shapes of the layers.
 PARAMETERS = {
     "mnist_mlp": 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
     "mnist_cnn": 320 + 18496 + 12 * 12 * 64 * 128 + 128 + 1290,
@@ -98,52 +98,52 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     grids = tuple((*SMALL[0].split(), *grid.split()) for grid in SMALL[1:])
     experiment = Experiment("small", "", "", grids, file=ROOT / "conf/experiment/small.yaml")
     jobs = {}
-    for cell in expand(experiment, [ROOT / "conf"]):
-        file = files.get(cell.config["dataset"]["name"])
-        jobs[cell.choices["model"]] = {
-            "config": cell.config,
+    for point in expand(experiment, [ROOT / "conf"]):
+        file = files.get(point.config["dataset"]["name"])
+        jobs[point.choices["model"]] = {
+            "config": point.config,
             "dataset": str(file) if file else None,
         }
     (folder / "jobs.json").write_text(json.dumps(jobs))
     return answer(sys.executable, SCRIPT, folder / "jobs.json")
 
 
-def test_they_have_the_parameters_of_the_published_layers(results: dict[str, dict]) -> None:
+def test_parameter_counts_are_those_of_the_published_layers(results: dict[str, dict]) -> None:
     assert {name: result["parameters"] for name, result in results.items()} == PARAMETERS
 
 
-def test_they_train_from_the_same_start(results: dict[str, dict]) -> None:
+def test_training_starts_from_the_reset_weights(results: dict[str, dict]) -> None:
     for name, result in results.items():
         assert result["reset"] == result["before"], name
-        assert result["again"]["loss"] != result["before"]["loss"], name
+        assert result["after"]["loss"] != result["before"]["loss"], name
         assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2], name
         assert result["stopped"] is None, name
-        assert result["epochs"][1]["val_loss"] == pytest.approx(result["again"]["loss"]), name
+        assert result["epochs"][1]["val_loss"] == pytest.approx(result["after"]["loss"]), name
 
 
-def test_accuracy_is_there_but_for_the_sum(results: dict[str, dict]) -> None:
+def test_all_models_but_the_adding_problem_have_an_accuracy(results: dict[str, dict]) -> None:
     for name, result in results.items():
         expected = {"loss"} if name == "adding" else {"loss", "acc"}
-        assert set(result["again"]) == expected, name
+        assert set(result["after"]) == expected, name
         assert (result["epochs"][0]["val_acc"] is None) is (name == "adding"), name
 
 
 def test_augmented_epochs_follow_each_other_without_a_gap(results: dict[str, dict]) -> None:
-    """The time of an epoch includes making its images; between two there is validation."""
+    """The time of an epoch includes making its images; a validation separates two epochs."""
     first, second = results["cifar10_cnn"]["epochs"]
     gap = second["start"] - first["start"] - first["seconds"] - first["val_seconds"]
     assert 0 <= gap < 0.2
     assert results["cifar10_cnn"]["iterations"] == 4
 
 
-def test_the_optimizer_is_the_one_that_the_yaml_states(results: dict[str, dict]) -> None:
-    told = {name: result["optimizer"] for name, result in results.items()}
-    assert told["mnist_cnn"]["name"].lower() == "adadelta"
-    assert told["mnist_cnn"]["learning_rate"] == 1.0
-    assert told["mnist_cnn"]["rho"] == pytest.approx(0.95)
-    assert told["mnist_mlp"]["epsilon"] == pytest.approx(1e-8)
-    assert told["lstm_textgen"]["learning_rate"] == pytest.approx(0.01)
-    schedule = told["cifar10_cnn"]["learning_rate"]["config"]
+def test_the_optimizer_has_the_settings_of_the_yaml(results: dict[str, dict]) -> None:
+    optimizers = {name: result["optimizer"] for name, result in results.items()}
+    assert optimizers["mnist_cnn"]["name"].lower() == "adadelta"
+    assert optimizers["mnist_cnn"]["learning_rate"] == 1.0
+    assert optimizers["mnist_cnn"]["rho"] == pytest.approx(0.95)
+    assert optimizers["mnist_mlp"]["epsilon"] == pytest.approx(1e-8)
+    assert optimizers["lstm_textgen"]["learning_rate"] == pytest.approx(0.01)
+    schedule = optimizers["cifar10_cnn"]["learning_rate"]["config"]
     assert (schedule["decay_rate"], schedule["decay_steps"]) == (1e-6, 1)
-    # After 4 steps, as Keras 2 has it: lr / (1 + decay · iterations).
+    # After 4 steps, by Keras 2's formula lr / (1 + decay · iterations).
     assert results["mnist_rnn"]["rate"] == pytest.approx(1e-3 / (1 + 1e-5 * 4), rel=1e-6)

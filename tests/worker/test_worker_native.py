@@ -1,5 +1,5 @@
-"""``native``: torch.nn's layers and a scan in jax are the cells of the reference, and train as
-Keras's do. One process for each of the two builds."""
+"""``native``: torch.nn's layers and the scan in jax compute the cells of the reference and train as
+Keras's layers do. One process for each of the two builds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.conftest import ROOT
 from tests.worker.building import answer, build_python
 
 CHOICE = yaml.safe_load((ROOT / "conf" / "rnn" / "native.yaml").read_text())
-# What is certified in each build: (cell, both directions, precision).
-ASKED = {
+# The certificates of each build: (cell, both directions, precision).
+CERTIFIED = {
     "keras3_torch": [
         *((cell, False, "float32") for cell in native_torch.CELLS),
         ("lstm", True, "float32"),
         ("gru", False, "mixed_bfloat16"),
         ("rnn_tanh", False, "mixed_float16"),
     ],
-    # It compiles for seconds; see `scans`.
+    # Compiling takes seconds, so `scans` tests the other cells.
     "keras3_jax": [
         ("lstm", False, "float32"),
         ("gru", True, "float32"),
@@ -36,14 +36,14 @@ ASKED = {
 }
 SCRIPT = '''
 import json, sys
-asked = json.loads(sys.argv[1])
-sys.path.insert(0, asked["source"])
+job = json.loads(sys.argv[1])
+sys.path.insert(0, job["source"])
 import numpy
 from rnnworker import certify, recurrent
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
 from rnnworker.recurrent import native
-import rnnworker.models.digits_rnn as home
+import rnnworker.models.digits_rnn as module
 
 STREAM = numpy.random.RandomState(0)
 DATA = {"x_" + n: STREAM.normal(size=(32, 7, 5)).astype("float32") for n in ("train", "val")}
@@ -61,11 +61,11 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
 
 
-home.build_made_up, home.prepare_made_up = build, lambda source, config: DATA
+module.build_synthetic, module.prepare_synthetic = build, lambda source, config: DATA
 
 
 class BothBiasesTrained:
-    """torch.nn.LSTM as it comes."""
+    """An unmodified torch.nn.LSTM."""
 
     to_canonical, from_canonical = native.to_canonical, native.from_canonical
 
@@ -100,28 +100,29 @@ class Events:
 
 
 def certificate(cell, both, precision):
-    here = "rnnworker.models.digits_rnn:"
-    model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
+    prefix = "rnnworker.models.digits_rnn:"
+    model = {"function": prefix + "build_synthetic"}
+    model["data"] = {"prepare": prefix + "prepare_synthetic"}
     model.update(both=both, batch=16, loss="sparse_categorical_crossentropy")
     model.update(optimizer={"name": "adam", "learning_rate": 0.01})
     config = {"model": model, "cell": {"name": cell}, "device": {"kind": "cpu", "threads": 1}}
-    config.update(build={"framework": asked["framework"]}, seed=0, precision=precision)
-    entries = [{"name": "native", "rnn": asked["choice"]}]
-    if (cell, precision) == ("lstm", "float32") or asked["framework"] == "keras3_torch":
+    config.update(build={"framework": job["framework"]}, seed=0, precision=precision)
+    entries = [{"name": "native", "rnn": job["choice"]}]
+    if (cell, precision) == ("lstm", "float32") or job["framework"] == "keras3_torch":
         keras = {"implementation": "keras", "kernels": ["while"]}
         entries.insert(0, {"name": "keras", "rnn": keras})
-    if asked["framework"] == "keras3_torch" and (cell, both) == ("lstm", False):
-        entries.append({"name": "both", "rnn": dict(asked["choice"], implementation="both")})
+    if job["framework"] == "keras3_torch" and (cell, both) == ("lstm", False):
+        entries.append({"name": "both", "rnn": dict(job["choice"], implementation="both")})
     certify.portable = portable if len(entries) > 1 else lambda tried: []
-    job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
-    job["device"] = "cpu_1"
+    request = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
+    request["device"] = "cpu_1"
     events = Events()
-    certify.certify(job, events, Phases(events, Turns(events)))
+    certify.certify(request, events, Phases(events, Turns(events)))
     return events.certificate
 
 
 def scans():
-    """Cell → the scan's errors against the reference: outputs, and the worst gradient."""
+    """Cell → errors of the scan against the reference: of the outputs, of the worst gradient."""
     import jax
     from rnnworker import canonical_weights, reference
     from rnnworker.recurrent import native_jax
@@ -131,37 +132,37 @@ def scans():
         columns = canonical_weights.GATES[cell] * 4
         shapes = {"x": (3, 7, 5), "kernel": (5, columns), "recurrent": (4, columns)}
         shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
-        given = {name: STREAM.normal(size=shape).astype("f4") for name, shape in shapes.items()}
-        x, sequences = given.pop("x"), bool(index % 2)
+        arrays = {name: STREAM.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+        x, sequences = arrays.pop("x"), bool(index % 2)
         upstream = STREAM.normal(size=(3, 7, 4) if sequences else (3, 4)).astype("f4")
-        call = jax.jit(lambda x, arrays: native_jax.scanned(cell, x, arrays, sequences))
-        outputs, back = jax.vjp(call, x, given)
-        x_gradient, found = back(upstream)
-        wanted, gradients = reference.run(cell, x, given, upstream)
-        found["x"] = x_gradient
-        far = [certify.relative_error(found[name], gradients[name]) for name in gradients]
-        errors[cell] = [certify.relative_error(outputs, wanted), max(far)]
+        call = jax.jit(lambda x, arrays: native_jax.scan_cell(cell, x, arrays, sequences))
+        outputs, back = jax.vjp(call, x, arrays)
+        x_gradient, gradients = back(upstream)
+        gradients["x"] = x_gradient
+        right_outputs, right = reference.run(cell, x, arrays, upstream)
+        worst = max(certify.relative_error(gradients[name], right[name]) for name in right)
+        errors[cell] = [certify.relative_error(outputs, right_outputs), worst]
     return errors
 
 
 def refused():
-    """What the layer says to a mask and to dropout inside the cell."""
+    """The layer's errors for dropout inside the cell and for a mask."""
     import keras
 
     options = {"dropout": 0.0, "recurrent_dropout": 0.0}
-    told = []
-    for given, mask in ((dict(options, recurrent_dropout=0.2), None), (options, [[True] * 7])):
+    messages = []
+    for settings, mask in ((dict(options, recurrent_dropout=0.2), None), (options, [[True] * 7])):
         try:
-            layer = native.make(keras, "lstm", 4, given)
+            layer = native.make(keras, "lstm", 4, settings)
             layer(numpy.zeros((1, 7, 5), "float32"), mask=numpy.array(mask))
         except ValueError as error:
-            told.append(str(error))
-    return told
+            messages.append(str(error))
+    return messages
 
 
-found = {"/".join(map(str, one)): certificate(*one) for one in asked["certificates"]}
-scans = scans() if asked["framework"] == "keras3_jax" else {}
-print(json.dumps({"certificates": found, "refused": refused(), "scans": scans}))
+certificates = {"/".join(map(str, case)): certificate(*case) for case in job["certificates"]}
+scans = scans() if job["framework"] == "keras3_jax" else {}
+print(json.dumps({"certificates": certificates, "refused": refused(), "scans": scans}))
 '''
 
 
@@ -174,43 +175,43 @@ def arrays(cell: str, inputs: int = 5, units: int = 4) -> dict[str, numpy.ndarra
 
 
 @pytest.mark.parametrize("cell", native_torch.CELLS)
-def test_torchs_weights_come_back_bit_by_bit(cell: str) -> None:
-    given = arrays(cell)
-    values = native_torch.pack(cell, given)
-    back = native_torch.unpack(cell, values)
-    assert {name: array.tobytes() for name, array in back.items()} == {
-        name: array.tobytes() for name, array in given.items()
+def test_the_round_trip_of_torchs_weights_is_exact(cell: str) -> None:
+    original = arrays(cell)
+    values = native_torch.pack(cell, original)
+    unpacked = native_torch.unpack(cell, values)
+    assert {name: array.tobytes() for name, array in unpacked.items()} == {
+        name: array.tobytes() for name, array in original.items()
     }
     trained = values if cell == "gru" else values[:3]
-    assert native_torch.unpack(cell, trained)["bias"].tobytes() == given["bias"].tobytes()
+    assert native_torch.unpack(cell, trained)["bias"].tobytes() == original["bias"].tobytes()
     assert cell == "gru" or not values[3].any()
 
 
-def test_torchs_gru_has_its_reset_gate_first() -> None:
-    given = arrays("gru")
-    given["bias"] = numpy.repeat([0.0, 1.0, 2.0], 4) + [[0.0], [10.0]]  # z, r, h
-    *_, first, second = native_torch.pack("gru", given)
+def test_the_reset_gate_of_torchs_gru_is_first() -> None:
+    canonical = arrays("gru")
+    canonical["bias"] = numpy.repeat([0.0, 1.0, 2.0], 4) + [[0.0], [10.0]]  # z, r, h
+    *_, first, second = native_torch.pack("gru", canonical)
     assert first[::4].tolist() == [1.0, 0.0, 2.0]
     assert second[::4].tolist() == [11.0, 10.0, 12.0]
 
 
-def test_another_framework_is_told() -> None:
+def test_another_framework_is_an_error() -> None:
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
-    with pytest.raises(ValueError, match="on torch or jax, this one is on tensorflow"):
+    with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
         native.make(keras, "lstm", 4, {})
 
 
-def test_what_cannot_be_is_skipped_in_words() -> None:
+def test_impossible_grid_points_are_skipped_with_a_reason() -> None:
     grids = (
         "cell=lstm,gru_reset_before build=keras3_torch,keras3_jax,tf_2_21 model=digits_rnn",
         "cell=lstm build=keras3_torch model=imdb_lstm",
         "cell=lstm,gru build=keras3_torch,keras3_jax model=mnist_rnn precision=mixed_float16",
     )
-    asked = tuple((*grid.split(), "rnn=native", "device=cpu_1") for grid in grids)
-    cells = expand(Experiment("x", "", "", asked), [ROOT / "conf"])
+    overrides = tuple((*grid.split(), "rnn=native", "device=cpu_1") for grid in grids)
+    points = expand(Experiment("x", "", "", overrides), [ROOT / "conf"])
     skips = {
-        (cell.choices["model"], cell.choices["cell"], cell.choices["build"]): cell.skip
-        for cell in cells
+        (point.choices["model"], point.choices["cell"], point.choices["build"]): point.skip
+        for point in points
     }
     digits = "digits_rnn"
     assert skips.pop((digits, "gru_reset_before", "keras3_torch")) == (
@@ -224,13 +225,13 @@ def test_what_cannot_be_is_skipped_in_words() -> None:
     assert len(skips) == 6
 
 
-@pytest.fixture(scope="module", params=ASKED)
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """What one build says, its `framework` among it."""
+@pytest.fixture(scope="module", params=CERTIFIED)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The results of one build, including its `framework`."""
     framework, python = request.param, build_python(request.param, "3.11", tmp_path_factory)
-    asked = {"framework": framework, "choice": CHOICE, "certificates": ASKED[framework]}
-    asked["source"] = str(ROOT / "src")
-    return {**answer(python, SCRIPT, json.dumps(asked), timeout=900), "framework": framework}
+    job = {"framework": framework, "choice": CHOICE, "certificates": CERTIFIED[framework]}
+    job["source"] = str(ROOT / "src")
+    return {**answer(python, SCRIPT, json.dumps(job), timeout=900), "framework": framework}
 
 
 def kernel(framework: str, cell: str) -> str:
@@ -239,46 +240,47 @@ def kernel(framework: str, cell: str) -> str:
     return "torch:onednn" if cell == "lstm" else "torch:native"
 
 
-def test_each_cell_is_the_references_and_trains_as_keras_does(found: dict) -> None:
+def test_each_cell_computes_the_reference_and_trains_as_keras_does(results: dict) -> None:
     compared: set[tuple[str, str]] = set()
-    for (cell, both, asked), one in zip(
-        ASKED[found["framework"]], found["certificates"].values(), strict=True
+    for (cell, both, policy), certificate in zip(
+        CERTIFIED[results["framework"]], results["certificates"].values(), strict=True
     ):
-        told, allowed = one["implementations"]["native"], precision.TOLERANCE[asked]
-        assert (told["status"], told["why"]) == ("certified", None), (cell, both, asked)
-        assert told["outputs"] <= allowed["outputs"]
-        assert told["gradients"] <= allowed["gradients"]
-        # Halves round to 5e-4 or worse: what is nearer was computed in float32.
-        assert (told["outputs"] > 1e-4) == asked.startswith("mixed"), (cell, both, asked)
-        assert told["round_trip"] is True
-        assert told["kernel"] == [kernel(found["framework"], cell)]
-        if len(one["implementations"]) > 1:
-            pair = one["pairs"][0]
+        entry, allowed = certificate["implementations"]["native"], precision.TOLERANCE[policy]
+        assert (entry["status"], entry["why"]) == ("certified", None), (cell, both, policy)
+        assert entry["outputs"] <= allowed["outputs"]
+        assert entry["gradients"] <= allowed["gradients"]
+        # Half precision rounds to 5e-4 or worse: a smaller error means float32.
+        assert (entry["outputs"] > 1e-4) == policy.startswith("mixed"), (cell, both, policy)
+        assert entry["round_trip"] is True
+        assert entry["kernel"] == [kernel(results["framework"], cell)]
+        if len(certificate["implementations"]) > 1:
+            pair = certificate["pairs"][0]
             assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "native", True), pair
-            assert one["portability"]
-            compared.add((cell, asked))
-        for served in one["portability"]:
-            if "both" not in served.values():
-                assert served["difference"] <= allowed["outputs"], served
+            assert certificate["portability"]
+            compared.add((cell, policy))
+        for transfer in certificate["portability"]:
+            if "both" not in transfer.values():
+                assert transfer["difference"] <= allowed["outputs"], transfer
     assert ("lstm", "float32") in compared
 
 
-def test_each_cell_of_the_scan_is_the_references(found: dict) -> None:
-    scanned = native_jax.CELLS if found["framework"] == "keras3_jax" else ()
-    assert set(found["scans"]) == set(scanned)
-    for cell, (outputs, gradients) in found["scans"].items():
+def test_each_cell_of_the_scan_computes_the_reference(results: dict) -> None:
+    cells = native_jax.CELLS if results["framework"] == "keras3_jax" else ()
+    assert set(results["scans"]) == set(cells)
+    for cell, (outputs, gradients) in results["scans"].items():
         assert outputs <= 1e-5, cell
         assert gradients <= 1e-4, cell
 
 
-def test_two_trained_biases_would_learn_faster(found: dict) -> None:
-    """Why the second set is frozen; see `native_torch`."""
-    if found["framework"] != "keras3_torch":
-        assert all("both" not in one["implementations"] for one in found["certificates"].values())
+def test_two_trained_biases_would_learn_faster(results: dict) -> None:
+    """The reason to freeze the second set of biases; see `native_torch`."""
+    certificates = results["certificates"]
+    if results["framework"] != "keras3_torch":
+        assert all("both" not in each["implementations"] for each in certificates.values())
         return
     (pair,) = (
         pair
-        for pair in found["certificates"]["lstm/False/float32"]["pairs"]
+        for pair in certificates["lstm/False/float32"]["pairs"]
         if (pair["a"], pair["b"]) == ("keras", "both")
     )
     assert pair["outputs"] <= 1e-5
@@ -286,7 +288,7 @@ def test_two_trained_biases_would_learn_faster(found: dict) -> None:
     assert pair["equal"] is False
 
 
-def test_dropout_inside_the_cell_and_a_mask_are_refused(found: dict) -> None:
-    dropout, mask = found["refused"]
+def test_dropout_inside_the_cell_and_a_mask_are_errors(results: dict) -> None:
+    dropout, mask = results["refused"]
     assert "has no dropout inside the cell" in dropout
-    assert "takes no mask" in mask
+    assert "does not support a mask" in mask

@@ -1,4 +1,4 @@
-"""The worker in the TensorFlow of the seeds, with two recurrent layers and dropout."""
+"""The worker in the old TensorFlow builds, with two recurrent layers and dropout."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ CONFIG = {
 }  # fmt: skip
 SCRIPT = """
 import json, sys
-asked = json.loads(sys.argv[1])
-sys.path.insert(0, asked["source"])
+job = json.loads(sys.argv[1])
+sys.path.insert(0, job["source"])
 from rnnworker import frameworks
-session = frameworks.open_session(asked["config"], 1)
-session.load_data(asked["data"])
+session = frameworks.open_session(job["config"], 1)
+session.load_data(job["data"])
 session.build()
 session.train_steps(1)
 shapes = [session.layer_shapes(layer) for layer in session.recurrent.layers]
 shapes = [[[int(size) for size in shape] for shape in pair] for pair in shapes]
-print("FOUND " + json.dumps({"shapes": shapes, "kernel": session.attest()["found"]}))
+print("RESULT " + json.dumps({"shapes": shapes, "kernel": session.attest()["found"]}))
 """
 
 
 @pytest.mark.parametrize(("build", "version"), FRAMEWORKS)
-def test_its_kernel_and_the_shapes_of_its_layers_are_known(
+def test_the_kernel_and_the_shapes_of_the_layers_are_found(
     build, version, tmp_path, tmp_path_factory
 ) -> None:
     python = build_python(build, version, tmp_path_factory)
@@ -51,13 +51,13 @@ def test_its_kernel_and_the_shapes_of_its_layers_are_known(
     data |= {f"y_{name}": stream.randint(0, 10, 16) for name in ("train", "val")}
     numpy.savez(tmp_path / "d.npz", **data)
     config = {**CONFIG, "build": {"name": build, "framework": FRAMEWORKS[build, version]}}
-    asked = {"source": str(ROOT / "src"), "data": str(tmp_path / "d.npz"), "config": config}
+    job = {"source": str(ROOT / "src"), "data": str(tmp_path / "d.npz"), "config": config}
     done = subprocess.run(
-        [python, "-W", "ignore", "-c", SCRIPT, json.dumps(asked)],
+        [python, "-W", "ignore", "-c", SCRIPT, json.dumps(job)],
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""}, timeout=300,
     )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, done.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert found["kernel"] == ["while"]
-    assert found["shapes"] == [[[28, 28], [28, 4]], [[28, 4], [4]]]
+    result = json.loads(lines[0].removeprefix("RESULT "))
+    assert result["kernel"] == ["while"]
+    assert result["shapes"] == [[[28, 28], [28, 4]], [[28, 4], [4]]]

@@ -1,5 +1,4 @@
-"""A kernel in a file of the user's own: the contract it is held to, and what is said of one that
-breaks it."""
+"""User-supplied kernels: their contract, and the errors that name a violation."""
 
 from __future__ import annotations
 
@@ -44,12 +43,12 @@ def recurrent(tmp_path: Path, text: str, **rnn) -> Recurrent:
 
 
 def test_a_file_is_an_implementation(tmp_path: Path) -> None:
-    one = recurrent(tmp_path, MINE)
-    layer = one(UNITS)
-    one.from_canonical(layer, GOOD)
-    assert one.to_canonical(layer).keys() == GOOD.keys()
-    twice = {name: 2 * array for name, array in GOOD.items()}
-    assert (one.gradients_to_canonical(layer, twice)["recurrent"] == 2).all()
+    layers = recurrent(tmp_path, MINE)
+    layer = layers(UNITS)
+    layers.from_canonical(layer, GOOD)
+    assert layers.to_canonical(layer).keys() == GOOD.keys()
+    doubled = {name: 2 * array for name, array in GOOD.items()}
+    assert (layers.gradients_to_canonical(layer, doubled)["recurrent"] == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -57,41 +56,42 @@ def test_a_file_is_an_implementation(tmp_path: Path) -> None:
     [
         ("def make", "def other", "mine.py: has no function make"),
         ("return layer\n", "return None\n", "mine.py: make returns a NoneType"),
-        ("dict(layer", "list(layer", r"to_canonical gives list, not a dict of kernel, recurrent"),
-        ("= arrays", "= {'kernel': arrays['kernel']}", r"gives \['kernel'\], not a dict"),
+        ("dict(layer", "list(layer", r"to_canonical returns list, not a dict of kernel, recurr"),
+        ("= arrays", "= {'kernel': arrays['kernel']}", r"returns \['kernel'\], not a dict"),
         (
             "= arrays",
             "= dict(arrays, recurrent=arrays['recurrent'].T)",
-            r"to_canonical gives recurrent of shape \(16, 4\): of cell=lstm with 4 units it has "
-            r"\(4, 16\) \(docs/own_kernel.md\)",
+            r"to_canonical returns recurrent of shape \(16, 4\): for cell=lstm with 4 units it "
+            r"must be \(4, 16\) \(docs/own_kernel.md\)",
         ),
-        ("= arrays", "= dict(arrays, bias=arrays['bias'] + 1)", "gives another bias than from_can"),
+        ("= arrays", "= dict(arrays, bias=arrays['bias'] + 1)", "returns another bias than from_"),
     ],
 )
-def test_what_breaks_the_contract_is_one_line(
+def test_a_violation_of_the_contract_is_a_message_of_one_line(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        one = recurrent(tmp_path, MINE.replace(old, new))
-        one.from_canonical(one(UNITS), GOOD)
+        layers = recurrent(tmp_path, MINE.replace(old, new))
+        layers.from_canonical(layers(UNITS), GOOD)
     assert str(caught.value).startswith(f"{tmp_path}/mine.py: ")
     assert "\n" not in str(caught.value)
 
 
-def test_a_bias_of_a_gru_has_two_rows() -> None:
+def test_the_bias_of_a_gru_has_two_rows() -> None:
     arrays = {"kernel": numpy.zeros((3, 12)), "recurrent": numpy.zeros((4, 12))}
-    assert own_file.wrong("gru", {4}, dict(arrays, bias=numpy.zeros((2, 12)))) is None
-    assert "has (2, 12)" in str(own_file.wrong("gru", {4}, dict(arrays, bias=numpy.zeros(12))))
-    assert own_file.wrong("gru_reset_before", {4}, arrays) is None, "a layer may have no bias"
+    assert own_file.violation("gru", {4}, dict(arrays, bias=numpy.zeros((2, 12)))) is None
+    message = str(own_file.violation("gru", {4}, dict(arrays, bias=numpy.zeros(12))))
+    assert "must be (2, 12)" in message
+    assert own_file.violation("gru_reset_before", {4}, arrays) is None, "a layer may have no bias"
 
 
-def test_dropout_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
+def test_dropout_that_the_kernel_would_ignore_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"asks for dropout=0.2; .* list it in options of rnn=min"):
         recurrent(tmp_path, MINE)(UNITS, dropout=0.2)
     recurrent(tmp_path, MINE, options={"dropout": 0.0})(UNITS, dropout=0.2)
 
 
-def test_an_error_says_where_in_the_users_file(tmp_path: Path) -> None:
+def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         recurrent(tmp_path, MINE.replace("layer = ", "1 / 0; layer = "))(UNITS)
     assert user_functions.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
@@ -99,7 +99,7 @@ def test_an_error_says_where_in_the_users_file(tmp_path: Path) -> None:
     assert user_functions.one_line(ValueError()) == "ValueError()"
 
 
-def test_what_keras_and_tensorflow_put_before_a_message_is_left_out() -> None:
+def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() -> None:
     text = (
         'in user code:\n\n    File "/a.py", line 1, in probe  *\n        outputs = layer(inputs)\n'
         '    File "/b.py", line 15, in outputs\n        raise RuntimeError("no")\n\n'
@@ -119,7 +119,7 @@ import numpy
 from rnnworker import certify
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
-import rnnworker.models.digits_rnn as home
+import rnnworker.models.digits_rnn as module
 
 STREAM = numpy.random.RandomState(0)
 DATA = {"x_" + n: STREAM.normal(size=(32, 7, 5)).astype("float32") for n in ("train", "val")}
@@ -134,22 +134,23 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
 
 
-home.build_made_up, home.prepare_made_up = build, lambda source, config: DATA
+module.build_synthetic, module.prepare_synthetic = build, lambda source, config: DATA
 
 
 class Events:
-    told = {}
+    certificate = {}
 
     def emit(self, event, **fields):
         if event == "facts":
-            self.told.update(fields["certificate"])
+            self.certificate.update(fields["certificate"])
 
     def handshake(self):
         pass
 
 
-here = "rnnworker.models.digits_rnn:"
-model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
+prefix = "rnnworker.models.digits_rnn:"
+model = {"function": prefix + "build_synthetic"}
+model["data"] = {"prepare": prefix + "prepare_synthetic"}
 model.update(batch=16, loss="sparse_categorical_crossentropy")
 model.update(optimizer={"name": "adam", "learning_rate": 0.01})
 config = {"model": model, "cell": {"name": "lstm"}, "device": {"kind": "cpu", "threads": 1}}
@@ -159,23 +160,24 @@ entries = [{"name": name, "rnn": {"implementation": at}} for name, at in names.i
 job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
 events = Events()
 certify.certify(dict(job, device="cpu_1"), events, Phases(events, Turns(events)))
-print(json.dumps(events.told))
+print(json.dumps(events.certificate))
 """
 
 
-def test_both_directions_are_certified_and_an_exception_is_told(tmp_path: Path) -> None:
+def test_both_directions_are_certified_and_an_exception_is_reported(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "own_kernel.md").read_text()
     text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
     (tmp_path / "mine.py").write_text(text)
     shifted = "            raise RuntimeError('on purpose')\n            projected ="
     (tmp_path / "raises.py").write_text(text.replace("            projected =", shifted, 1))
-    asked = (ROOT / "src", tmp_path / "mine.py")
-    told = answer(sys.executable, SCRIPT, *asked, timeout=900, KERAS_BACKEND="tensorflow")
-    found = told["implementations"]
-    assert (found["mine"]["status"], found["mine"]["why"]) == ("certified", None)
-    assert found["mine"]["kernel"] == ["while"], "found, though the choice names none"
-    assert found["mine"]["applied"]["cpu_1"]["off"] == 0
-    (pair,) = told["pairs"]
+    arguments = (ROOT / "src", tmp_path / "mine.py")
+    variables = {"KERAS_BACKEND": "tensorflow"}
+    certificate = answer(sys.executable, SCRIPT, *arguments, timeout=900, **variables)
+    entries = certificate["implementations"]
+    assert (entries["mine"]["status"], entries["mine"]["why"]) == ("certified", None)
+    assert entries["mine"]["kernel"] == ["while"], "found, although the choice names none"
+    assert entries["mine"]["applied"]["cpu_1"]["off"] == 0
+    (pair,) = certificate["pairs"]
     assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "mine", True)
     why = f"RuntimeError: {tmp_path}/raises.py, line 15: on purpose"
-    assert (found["raises"]["status"], found["raises"]["why"]) == ("failed", why)
+    assert (entries["raises"]["status"], entries["raises"]["why"]) == ("failed", why)

@@ -1,4 +1,4 @@
-"""The four implementations are one LSTM: with TensorFlow, in one process of its own."""
+"""Four implementations compute the same LSTM, in one process with TensorFlow."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ x = stream.normal(size=(BATCH, TIME, INPUTS)).astype("float32")
 COLUMNS = 4 * UNITS
 shapes = [("kernel", (INPUTS, COLUMNS)), ("recurrent", (UNITS, COLUMNS)), ("bias", (COLUMNS,))]
 start = canonical_weights.initial([{"kind": "recurrent", "cell": "lstm", "shapes": shapes}], 0)[0]
-# Gates that differ in every value: a wrong order of them cannot hide.
+# Gates that differ in every value, so that a wrong order of gates changes the results.
 start["bias"] = start["bias"] + stream.normal(size=4 * UNITS).astype("float32")
 
 
-def merged(gradients):
-    """Gradients of the layer's own variables as those of the canonical arrays."""
+def canonical(gradients):
+    """The gradients of the layer's own variables → those of the canonical arrays."""
     gradients = [tensorflow.convert_to_tensor(g).numpy() for g in gradients]
     if len(gradients) == 2:
         both, bias = gradients
@@ -46,9 +46,9 @@ def measured(name, sequences):
     model = keras.models.Model(inputs, recurrent(UNITS, return_sequences=sequences)(inputs))
     (layer,) = recurrent.layers
     recurrent.module.from_canonical(layer, start)
-    there = recurrent.module.to_canonical(layer)
-    assert set(there) == set(ARRAYS)
-    exact = all(there[n].tobytes() == start[n].tobytes() for n in ARRAYS)
+    arrays = recurrent.module.to_canonical(layer)
+    assert set(arrays) == set(ARRAYS)
+    exact = all(arrays[n].tobytes() == start[n].tobytes() for n in ARRAYS)
     weight = numpy.random.RandomState(1).normal(size=model.output_shape[1:]).astype("float32")
 
     @tensorflow.function
@@ -61,18 +61,18 @@ def measured(name, sequences):
         return outputs, tape.gradient(loss, [x, *variables])
 
     outputs, gradients = step(tensorflow.constant(x))
-    found = merged(gradients[1:])
-    found["x"] = gradients[0].numpy()
-    found["outputs"] = outputs.numpy()
-    return found, exact, list(model.output_shape)
+    values = canonical(gradients[1:])
+    values["x"] = gradients[0].numpy()
+    values["outputs"] = outputs.numpy()
+    return values, exact, list(model.output_shape)
 
 
-def far(ours, theirs):
-    return float(abs(ours - theirs).max() / abs(theirs).max())
+def relative_error(actual, expected):
+    return float(abs(actual - expected).max() / abs(expected).max())
 
 
 def registered():
-    """The gradient of the same loss by what TensorFlow registers for BlockLSTMV2."""
+    """The gradient of the same loss that TensorFlow registers for BlockLSTMV2."""
     both = tensorflow.constant(numpy.concatenate([start["kernel"], start["recurrent"]]))
     bias, zeros = tensorflow.constant(start["bias"]), tensorflow.zeros([BATCH, UNITS])
     peephole = tensorflow.zeros([UNITS])
@@ -86,33 +86,36 @@ def registered():
             cell_clip=0.0, use_peephole=False,
         ).h
         loss = tensorflow.reduce_sum(tensorflow.square(hidden[-1] + weight))
-    return merged(tape.gradient(loss, [both, bias]))
+    return canonical(tape.gradient(loss, [both, bias]))
 
 
-def options_refused():
+def refused():
     config = {"cell": {"name": "gru"}, "rnn": {"implementation": "block"}}
-    told, names = [], ("dropout", "recurrent_dropout")
+    messages, names = [], ("dropout", "recurrent_dropout")
     for cell, options in [("gru", {}), *(("lstm", {name: 0.5}) for name in names)]:
         try:
             Recurrent(keras, dict(config, cell={"name": cell}))(UNITS, **options)
         except ValueError as error:
-            told.append(str(error))
-    return told
+            messages.append(str(error))
+    return messages
 
 
-results = {"tensorflow": tensorflow.__version__, "refused": options_refused(), "runs": {}}
+def errors(values, names):
+    return {name: relative_error(values[name], reference[name]) for name in names}
+
+
+results = {"tensorflow": tensorflow.__version__, "refused": refused(), "runs": {}}
 for sequences in (False, True):
     reference, _, _ = measured("keras", sequences)
     for name in sys.argv[1:]:
-        found, exact, shape = measured(name, sequences)
+        values, exact, shape = measured(name, sequences)
         results["runs"]["{}-{}".format(name, sequences)] = {
             "exact": exact,
             "shape": shape,
-            "far": {key: far(found[key], reference[key]) for key in reference},
+            "errors": errors(values, reference),
         }
     if not sequences:
-        theirs = registered()
-        results["registered"] = {key: far(theirs[key], reference[key]) for key in ARRAYS}
+        results["registered"] = errors(registered(), ARRAYS)
         results["outputs"] = reference["outputs"].tolist()
         results["x"] = x.tolist()
         results["start"] = {name: start[name].tolist() for name in ARRAYS}
@@ -130,18 +133,18 @@ def results() -> dict:
 def test_outputs_and_gradients_agree(results: dict, name: str, sequences: bool) -> None:
     run = results["runs"][f"{name}-{sequences}"]
     assert run["shape"] == ([None, 7, 6] if sequences else [None, 6])
-    far = dict(run["far"])
-    assert far.pop("outputs") <= 1e-5
-    assert set(far) == {"x", "kernel", "recurrent", "bias"}
-    assert max(far.values()) <= 1e-4, far
+    errors = dict(run["errors"])
+    assert errors.pop("outputs") <= 1e-5
+    assert set(errors) == {"x", "kernel", "recurrent", "bias"}
+    assert max(errors.values()) <= 1e-4, errors
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_weights_come_back_bit_for_bit(results: dict, name: str) -> None:
+def test_the_round_trip_of_weights_is_exact(results: dict, name: str) -> None:
     assert results["runs"][f"{name}-False"]["exact"]
 
 
-def test_they_are_the_lstm_of_the_papers(results: dict) -> None:
+def test_the_outputs_are_those_of_the_published_lstm(results: dict) -> None:
     """Hochreiter & Schmidhuber 1997 with forget gates, in float64, gates i, f, c, o."""
     kernel, recurrent, bias = (
         numpy.array(results["start"][name]) for name in ("kernel", "recurrent", "bias")
@@ -157,22 +160,22 @@ def test_they_are_the_lstm_of_the_papers(results: dict) -> None:
 
 
 def test_tensorflows_own_gradient_of_the_fused_op_is_still_wrong(results: dict) -> None:
-    """Why `block.py` brings a gradient of its own; see its docstring."""
+    """The reason for the custom gradient in `block.py`; see its docstring."""
     assert max(results["registered"].values()) > 1e-2, (
-        f"TensorFlow {results['tensorflow']} registers a right gradient for BlockLSTMV2: "
-        "the workaround in rnnworker/recurrent/block.py can go."
+        f"TensorFlow {results['tensorflow']} registers a correct gradient for BlockLSTMV2: "
+        "remove the workaround in rnnworker/recurrent/block.py."
     )
 
 
-def test_the_fused_op_refuses_what_it_cannot_do(results: dict) -> None:
+def test_the_fused_op_refuses_other_cells_and_dropout(results: dict) -> None:
     gru, *dropouts = results["refused"]
-    assert "has no gru" in gru
+    assert "supports lstm, not gru" in gru
     assert len(dropouts) == 2
-    assert all("no dropout" in told for told in dropouts)
+    assert all("no dropout" in message for message in dropouts)
 
 
-def test_an_unknown_implementation_is_told_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'cudnn9' is none of keras, auto, cudnn, cell"):
+def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'cudnn9' must be one of keras, auto, cudnn, cell"):
         implementation("cudnn9")
 
 
@@ -187,19 +190,19 @@ def test_every_implementation_is_a_module_with_three_functions() -> None:
     assert {path.stem for path in folder.glob("*.py")} - shared == set(IMPLEMENTATIONS)
 
 
-def test_recurrent_remembers_its_layers_and_fills_in_options(monkeypatch) -> None:
-    made = []
+def test_recurrent_lists_its_layers_and_completes_options(monkeypatch) -> None:
+    calls = []
 
     def make(keras, cell, units, options):
-        made.append((keras, cell, units, options))
+        calls.append((keras, cell, units, options))
         return object()
 
     recurrent = Recurrent("keras", {"cell": {"name": "lstm"}, "rnn": {"implementation": "keras"}})
     monkeypatch.setattr(recurrent.module, "make", make)
     first, second = recurrent(8), recurrent(4, return_sequences=True, name="top")
     assert recurrent.layers == [first, second]
-    nothing = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
-    assert made == [
-        ("keras", "lstm", 8, nothing),
-        ("keras", "lstm", 4, {**nothing, "return_sequences": True, "name": "top"}),
+    defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
+    assert calls == [
+        ("keras", "lstm", 8, defaults),
+        ("keras", "lstm", 4, {**defaults, "return_sequences": True, "name": "top"}),
     ]

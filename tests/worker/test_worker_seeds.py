@@ -1,7 +1,7 @@
-"""Every workload of the seeds runs in every build for CPUs, from the same weights on the same data.
+"""Every model runs in every CPU build, from the same weights on the same data.
 
-The worker's own ``run.main`` does one tiny run after the other, in one process for each build, two
-at a time; ``tf_2_21_xla``, which differs in its config alone, shares ``tf_2_21``'s process.
+The worker's own ``run.main`` executes tiny runs one after another, in one process per build, two
+processes at a time; ``tf_2_21_xla``, which differs only in its config, shares ``tf_2_21``'s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rnnbench.grid.point import GridPoint
 from rnnbench.tables.optimizers import ROWS_APART, TO_THE_ROOT
 from tests.conftest import ROOT
 from tests.worker.building import build_python
-from tests.worker.seeds import SAMPLES, cells, cpu_builds, write_data
+from tests.worker.seeds import SAMPLES, cpu_builds, grid_points, write_data
 
 BUILDS = cpu_builds()
 SHARED = {"tf_2_21_xla": "tf_2_21"}
@@ -29,8 +29,15 @@ MODELS = (
     *("adding", "cifar10_cnn", "digits_rnn", "imdb_bilstm", "imdb_fasttext", "imdb_lstm"),
     *("lstm_textgen", "mnist_cnn", "mnist_mlp", "mnist_rnn", "shape_long", "shape_short"),
 )
-# Without dropout: what they learn depends on the weights, the data and the optimizer alone.
-CERTAIN = ("adding", "digits_rnn", "imdb_fasttext", "lstm_textgen", "shape_long", "shape_short")
+# Without dropout: their losses depend on the weights, the data and the optimizer only.
+DETERMINISTIC = (
+    "adding",
+    "digits_rnn",
+    "imdb_fasttext",
+    "lstm_textgen",
+    "shape_long",
+    "shape_short",
+)
 SCRIPT = """
 import functools, json, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -49,13 +56,13 @@ for path in sys.argv[3:]:
         from tensorflow import keras
     else:
         import keras
-    # A process of the worker does one run: in TensorFlow 1 all models would share one graph.
+    # A worker process executes one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    arrays_session._MADE.clear()
+    arrays_session._SESSION_CACHE.clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 
-# The build's Keras reads the film reviews, from a file that its own NumPy has pickled.
+# The build's Keras reads the film reviews from a file that the build's NumPy has pickled.
 source = data.source(reviews["dataset"], reviews["pinned_md5"])
 numpy.savez(sys.argv[2] + ".npz", **source)
 load = keras.datasets.imdb.load_data
@@ -65,17 +72,17 @@ if numpy.__version__.startswith("1."):
 (x_train, y_train), (x_val, y_val) = load(num_words=50)
 theirs = {"x_train": x_train, "y_train": y_train, "x_val": x_val, "y_val": y_val}
 ours = imdb.reviews(source, 50, (None, None))
-told = [
-    {name: [numpy.ravel(row).tolist() for row in rows] for name, rows in one.items()}
-    for one in (theirs, ours)
+reviews = [
+    {name: [numpy.ravel(row).tolist() for row in rows] for name, rows in arrays.items()}
+    for arrays in (theirs, ours)
 ]
-# One step of one weight: with a gradient of 1e-6, small beside epsilon's root, and of an
-# embedding's row that the batch holds twice, with gradients of 1.
-layers, moved = keras.layers, {}
+# One step of one weight: with a gradient of 1e-6, which is small compared with the root of epsilon,
+# and of an embedding's row that occurs twice in the batch, with gradients of 1.
+layers, changes = keras.layers, {}
 session = frameworks.open_session(job["config"], job["threads"])
 adam = {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-7}
 rmsprop = {"name": "rmsprop", "learning_rate": 1e-3, "rho": 0.9, "epsilon": 1e-8}
-for case, stated in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
+for case, settings in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
     if case == "rows":
         x, y = numpy.zeros((1, 2), "int32"), numpy.full((1, 1), -1.0, "f4")
         inputs = layers.Input(shape=(2,), dtype="int32")
@@ -85,89 +92,95 @@ for case, stated in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
         inputs = layers.Input(shape=(1,))
         outputs = layers.Dense(1, use_bias=False)(inputs)
     model = keras.models.Model(inputs, outputs)
-    model.compile(loss="mse", optimizer=session.optimizer(stated))
+    model.compile(loss="mse", optimizer=session.optimizer(settings))
     model.set_weights([numpy.zeros((1, 1), "f4")])
     model.train_on_batch(x, y)
-    moved[case] = -float(model.get_weights()[0][0, 0])
+    changes[case] = -float(model.get_weights()[0][0, 0])
 
 with open(sys.argv[2], "w") as file:
-    json.dump({"reviews": told, "moved": moved}, file)
+    json.dump({"reviews": reviews, "changes": changes}, file)
 """
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[GridPoint]:
-    return cells(BUILDS)
+def points() -> list[GridPoint]:
+    return grid_points(BUILDS)
 
 
 @pytest.fixture(scope="module")
 def processes(
-    request: pytest.FixtureRequest, asked: list[GridPoint], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    points: list[GridPoint],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, Future]]:
-    """Build → what its process will have left, for the builds of the tests that are selected."""
+    """Build → future result of its process, for the builds of the selected tests."""
     data = write_data(tmp_path_factory.mktemp("data"))
-    asked_of = [
+    parameters = [
         item.callspec.params
         for item in request.session.items
         if item.path == request.path and hasattr(item, "callspec")
     ]
-    # A test that names no build takes those that others ask for, or all.
-    selected = {params["build"] for params in asked_of if "build" in params} or set(BUILDS)
+    # A test without a build uses the builds of the other tests, or all.
+    selected = {each["build"] for each in parameters if "build" in each} or set(BUILDS)
     with ThreadPoolExecutor(2) as pool:
         futures = {
             build: pool.submit(
                 _runs,
-                [one for one in asked if SHARED.get(build_of(one), build_of(one)) == build],
+                [point for point in points if process_of(build_of(point)) == build],
                 data,
                 tmp_path_factory,
             )
-            for build in sorted({SHARED.get(one, one) for one in selected})
+            for build in sorted({process_of(build) for build in selected})
         }
-        yield {build: futures[SHARED.get(build, build)] for build in selected}
+        yield {build: futures[process_of(build)] for build in selected}
         for future in futures.values():
             future.cancel()
+
+
+def process_of(build: str) -> str:
+    return SHARED.get(build, build)
 
 
 def _runs(
     chosen: list[GridPoint], data: dict, temporary: pytest.TempPathFactory
 ) -> dict[Any, list]:
-    """The events of each run, by (build, model); the film reviews as the build's Keras and as the
-    worker reads them, under ``reviews``; how far one step took a weight, under ``moved``."""
+    """The events of each run by (build, model); under ``reviews`` the film reviews as the build's
+    Keras and as the worker reads them; under ``changes`` the change of a weight in one step."""
     build = chosen[0].config["build"]
     version, python = build["python"], sys.executable
     if build.get("lock"):
         python = str(build_python(build["lock"], version, temporary))
     folder = temporary.mktemp(build["name"])
     files = {}
-    for cell in chosen:
-        path = folder / f"{cell.choices['model']}-{build_of(cell)}"
-        dataset = data.get(cell.config["dataset"]["name"], {})
-        job = {"config": cell.config, "threads": 2, "dataset": dataset.get("path")}
+    for point in chosen:
+        path = folder / f"{point.choices['model']}-{build_of(point)}"
+        dataset = data.get(point.config["dataset"]["name"], {})
+        job = {"config": point.config, "threads": 2, "dataset": dataset.get("path")}
         path.write_text(json.dumps({**job, "pinned_md5": dataset.get("pinned_md5")}))
-        files[build_of(cell), cell.choices["model"]] = path
+        files[build_of(point), point.choices["model"]] = path
     variables = {name: str(value) for name, value in build["environment"].items()}
     with (folder / "log").open("wb") as log:
         subprocess.run(
             [python, "-W", "ignore", "-c", SCRIPT,
-             str(ROOT / "src"), str(folder / "beside"), *map(str, files.values())],
+             str(ROOT / "src"), str(folder / "checks"), *map(str, files.values())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=900,
             env={**os.environ, "PYTHONPATH": "", **variables},
         )  # fmt: skip
-    beside = json.loads((folder / "beside").read_text())
-    return {**beside, **{key: events(path) for key, path in files.items()}}
+    checks = json.loads((folder / "checks").read_text())
+    return {**checks, **{key: read_events(path) for key, path in files.items()}}
 
 
-def events(path: Path) -> list[dict[str, Any]]:
+def read_events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(f"{path}.events").read_text().splitlines()]
 
 
-def build_of(cell: GridPoint) -> str:
-    return cell.choices["build"]
+def build_of(point: GridPoint) -> str:
+    return point.choices["build"]
 
 
-def test_all_workloads_are_asked_of_all_builds(asked: list[GridPoint]) -> None:
-    assert {one.skip for one in asked} == {None}
-    pairs = {(build_of(one), one.choices["model"]) for one in asked}
+def test_all_models_run_in_all_builds(points: list[GridPoint]) -> None:
+    assert {point.skip for point in points} == {None}
+    pairs = {(build_of(point), point.choices["model"]) for point in points}
     assert pairs == {(build, model) for build in BUILDS for model in MODELS}
     models = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
     assert models == set(MODELS) | {"padded", "samples_612235"}  # of one layer, without data
@@ -176,74 +189,72 @@ def test_all_workloads_are_asked_of_all_builds(asked: list[GridPoint]) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("build", BUILDS)
 def test_it_runs(build: str, model: str, processes: dict[str, Future]) -> None:
-    told = processes[build].result()[build, model]
-    assert [one for one in told if one["event"] == "error"] == []
-    assert told[-1]["event"] == "finished"
-    assert [one["epoch"] for one in told if one["event"] == "epoch"] == [1]
-    measured = facts(told)
+    events = processes[build].result()[build, model]
+    assert [event for event in events if event["event"] == "error"] == []
+    assert events[-1]["event"] == "finished"
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [1]
+    measured = facts(events)
     assert measured["weights_sha256"] == measured["started_weights_sha256"]
     assert measured["optimizer"]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_build_starts_alike_and_learns_alike(
-    model: str, processes: dict[str, Future]
-) -> None:
-    """The same weights; and without dropout and augmenting, whose draws differ, the same loss after
-    two steps, to what an epsilon and rounding make of it."""
+def test_every_build_has_the_same_start_and_loss(model: str, processes: dict[str, Future]) -> None:
+    """The same weights; and, without dropout and augmentation, whose draws differ, the same loss
+    after two steps, except for the effects of an epsilon and of rounding."""
     started, losses = {}, {}
     for build, future in processes.items():
         if isinstance(future.exception(), pytest.skip.Exception):
             continue
-        told = future.result()[build, model]
-        started[build] = facts(told)["weights_sha256"]
+        events = future.result()[build, model]
+        started[build] = facts(events)["weights_sha256"]
         (losses[build],) = (
-            one["details"]["result"]["loss"]
-            for one in told
-            if one["event"] == "phase_end" and one["phase"] == "evaluate"
+            event["details"]["result"]["loss"]
+            for event in events
+            if event["event"] == "phase_end" and event["phase"] == "evaluate"
         )
     assert len(set(started.values())) <= 1, started
     assert None not in losses.values(), losses
-    if model in CERTAIN and losses:
+    if model in DETERMINISTIC and losses:
         assert max(losses.values()) / min(losses.values()) < 1 + 1e-3, losses
 
 
-def facts(told: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the run has told as measured."""
-    found: dict[str, Any] = {}
-    for one in told:
-        if one["event"] == "facts":
-            found.update(one.get("measured", {}))
-    return found
+def facts(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The measured facts that the run reported."""
+    measured: dict[str, Any] = {}
+    for event in events:
+        if event["event"] == "facts":
+            measured.update(event.get("measured", {}))
+    return measured
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_reviews_come_in_the_order_of_keras_2_0_6(build: str, processes: dict[str, Future]) -> None:
-    """Row by row against the build's own ``imdb.load_data``. Later versions have another order of
-    the test samples, and nothing else."""
+def test_reviews_are_in_the_order_of_keras_2_0_6(build: str, processes: dict[str, Future]) -> None:
+    """Row by row against the build's own ``imdb.load_data``. Later versions differ only in the
+    order of the test samples."""
     theirs, ours = processes[build].result()["reviews"]
     assert len(ours["x_train"]) == len(ours["x_val"]) == SAMPLES
     assert (ours["x_train"], ours["y_train"]) == (theirs["x_train"], theirs["y_train"])
-    tests = [list(zip(one["x_val"], one["y_val"], strict=True)) for one in (theirs, ours)]
+    tests = [list(zip(each["x_val"], each["y_val"], strict=True)) for each in (theirs, ours)]
     assert (tests[0] == tests[1]) == (build == "tf_1_2")
     assert sorted(tests[0]) == sorted(tests[1])
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_what_one_step_of_the_optimizers_does(
-    build: str, asked: list[GridPoint], processes: dict[str, Future]
+def test_the_first_step_of_the_optimizers(
+    build: str, points: list[GridPoint], processes: dict[str, Future]
 ) -> None:
-    """By hand, for a first step: Adam as Keras has it in every build (torch's own would move
-    9.1e-4; a count of steps that is raised before it is read, as Keras 2.0.6 may, 1.8e-4),
-    RMSprop and repeated rows by what the report takes its words from."""
-    (framework,) = {one.config["build"]["framework"] for one in asked if build_of(one) == build}
-    moved = processes[build].result()["moved"]
+    """Calculated by hand: Adam by Keras's formula in every build (torch's own would change the
+    weight by 9.1e-4; a step count that is incremented before it is read, as may happen in Keras
+    2.0.6, by 1.8e-4), RMSprop and repeated rows by the tables behind the report's text."""
+    (framework,) = {each.config["build"]["framework"] for each in points if build_of(each) == build}
+    changes = processes[build].result()["changes"]
     gradient, m, v = 1e-6, 0.1 * 1e-6, 0.001 * 1e-12
     correction = (1 - 0.999) ** 0.5 / (1 - 0.9)
-    assert moved["adam"] == pytest.approx(1e-3 * correction * m / (v**0.5 + 1e-7), rel=1e-3)
+    assert changes["adam"] == pytest.approx(1e-3 * correction * m / (v**0.5 + 1e-7), rel=1e-3)
     v = 0.1 * gradient**2
-    over = v**0.5 + 1e-8 if framework in TO_THE_ROOT else (v + 1e-8) ** 0.5
-    assert moved["rmsprop"] == pytest.approx(1e-3 * gradient / over, rel=1e-3)
-    # A row's gradient is 2 · 1/2 at each place: v is 1 + 1 or (1 + 1)², and m 2.
+    divisor = v**0.5 + 1e-8 if framework in TO_THE_ROOT else (v + 1e-8) ** 0.5
+    assert changes["rmsprop"] == pytest.approx(1e-3 * gradient / divisor, rel=1e-3)
+    # The gradient of a row is 2 · 1/2 at each position: v is 1 + 1 or (1 + 1)², and m is 2.
     v = 2.0 if framework in ROWS_APART else 4.0
-    assert moved["rows"] == pytest.approx(1e-3 * correction * 0.2 / (0.001 * v) ** 0.5, rel=1e-3)
+    assert changes["rows"] == pytest.approx(1e-3 * correction * 0.2 / (0.001 * v) ** 0.5, rel=1e-3)

@@ -1,4 +1,4 @@
-"""What a run says about its start: the kernel, and the weights right before training."""
+"""The facts about a run's start: the kernel, and the weights right before training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the devi
 
 
 class Session:
-    """A model of one weight. With `warm` it is not set back after the warm-up."""
+    """A model of one weight matrix. With `warm` it is not reset after the warm-up."""
 
     warm = False
     validation_samples = 1
@@ -86,16 +86,16 @@ def measured(monkeypatch, tmp_path, session: type) -> tuple[list[dict], dict]:
         turns = Turns(events)
         job = {"config": CONFIG, "threads": 1, "dataset": None}
         run._run(job, events, Phases(events, turns), turns)
-    told = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
-    return told, assemble.facts_of(told, "measured")
+    lines = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    return lines, assemble.facts_of(lines, "measured")
 
 
-def test_the_kernel_is_attested_after_the_first_step_outside_of_what_is_timed(
+def test_the_kernel_is_attested_after_the_first_step_and_outside_the_timed_phases(
     monkeypatch, tmp_path
 ) -> None:
-    told, facts = measured(monkeypatch, tmp_path, Session)
+    events, facts = measured(monkeypatch, tmp_path, Session)
     assert facts["kernel"] == KERNEL
-    phases = [(e["phase"], e["timed"]) for e in told if e["event"] == "phase_begin"]
+    phases = [(e["phase"], e["timed"]) for e in events if e["event"] == "phase_begin"]
     names = [name for name, _ in phases]
     assert names[3:6] == ["first_step", "attest", "warmup"]
     assert ("attest", False) in phases
@@ -103,15 +103,15 @@ def test_the_kernel_is_attested_after_the_first_step_outside_of_what_is_timed(
 
 @pytest.mark.parametrize(("session", "codes"), [(Session, []), (Warm, ["warm_start"])])
 def test_a_warm_started_run_is_void(monkeypatch, tmp_path, session: type, codes: list) -> None:
-    told, facts = measured(monkeypatch, tmp_path, session)
-    judged = verdict.judge(assemble.phases_of(told), assemble.epochs_of(told), facts)
-    found = [reason.code for reason in judged.reasons if reason.code == "warm_start"]
-    assert found == codes
+    events, facts = measured(monkeypatch, tmp_path, session)
+    judged = verdict.judge(assemble.phases_of(events), assemble.epochs_of(events), facts)
+    warm_start = [reason.code for reason in judged.reasons if reason.code == "warm_start"]
+    assert warm_start == codes
     assert (judged.status == "void") is bool(codes)
 
 
 class Clocked(KerasSession):
-    """Its steps take a known time of a clock that nothing else moves."""
+    """A session whose calls advance a simulated clock by known times."""
 
     def __init__(self, step: float, resets_dropout: bool = True) -> None:
         super().__init__({}, 1)
@@ -119,7 +119,7 @@ class Clocked(KerasSession):
         self.called: list[str] = []
 
     def train_steps(self, steps):
-        self.now += 0.05 + steps * self.step  # a fit has a beginning
+        self.now += 0.05 + steps * self.step  # each fit has a constant overhead
         self.called.append("train")
 
     def evaluate(self, samples=None):
@@ -135,12 +135,12 @@ class Clocked(KerasSession):
     ("step", "resets_dropout", "steps", "least", "most"),
     [
         (0.002, True, 20, 60, 250),  # 20 steps take 0.04 s
-        (0.002, False, 20, 20, 20),  # and where training on would draw masks, validation goes on
-        (1.0, True, 20, 20, 20),  # 20 s are enough
+        (0.002, False, 20, 20, 20),  # more training would draw masks: only validation continues
+        (1.0, True, 20, 20, 20),  # 20 s exceed the minimum
         (0.002, True, 0, 0, 0),
     ],
 )
-def test_warm_up_lasts_for_a_time_as_well(
+def test_warm_up_has_a_minimum_duration_too(
     monkeypatch, step: float, resets_dropout: bool, steps: int, least: int, most: int
 ) -> None:
     session = Clocked(step, resets_dropout)

@@ -1,5 +1,5 @@
-"""rnn=cudnn on torch is cuDNN or an error, in every step; what cuDNN raised is told. A CPU has no
-cuDNN: a device that says it is a GPU stands for one."""
+"""rnn=cudnn on torch runs cuDNN in every step or raises cuDNN's error. A CPU has no cuDNN, so the
+tests use tensors whose device claims to be a GPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ rnn = importlib.import_module("keras.src.backend.torch.rnn")
 X = torch.ones((2, 5, 3))
 
 
-def made(name, cell, both=False):
-    one = Recurrent(keras, {"cell": {"name": cell}, "rnn": {"implementation": name}})
+def build(name, cell, both=False):
+    recurrent = Recurrent(keras, {"cell": {"name": cell}, "rnn": {"implementation": name}})
     inputs = keras.layers.Input((5, 3))
-    layer = (one.bidirectional if both else one)(4)
+    layer = (recurrent.bidirectional if both else recurrent)(4)
     return keras.models.Model(inputs, layer(inputs))
 
 
-def told(model):
+def shape_or_error(model):
     try:
         return list(model(X).shape)
     except Exception as error:
@@ -37,44 +37,44 @@ class OnGpu(torch.Tensor):
 
 
 def on_a_gpu(cell):
-    def full(*arguments, **settings):
+    def out_of_memory(*arguments, **settings):
         raise MemoryError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")
 
-    setattr(rnn, "_cudnn_" + cell, full)
-    made("cudnn", cell)
-    # What Keras calls where cuDNN raised.
-    instead = getattr(rnn, "_fallback_" + cell)
-    given = dict.fromkeys(inspect.signature(instead).parameters)
-    given["inputs"] = torch.ones((2, 5, 3)).as_subclass(OnGpu)
+    setattr(rnn, "_cudnn_" + cell, out_of_memory)
+    build("cudnn", cell)
+    # Keras calls this function after cuDNN raised.
+    fallback = getattr(rnn, "_fallback_" + cell)
+    arguments = dict.fromkeys(inspect.signature(fallback).parameters)
+    arguments["inputs"] = torch.ones((2, 5, 3)).as_subclass(OnGpu)
     try:
-        instead(**given)
+        fallback(**arguments)
     except Exception as error:
         return "{}: {}".format(type(error).__name__, error)
 
 
-found = {}
+results = {}
 for cell in ("lstm", "gru"):
-    model = made("cudnn", cell)  # Keras looks at its shapes
-    found[cell] = {"cudnn": told(model), "keras": told(made("keras", cell))}
-    found[cell]["auto"] = told(made("auto", cell))
-    found[cell]["gpu"] = on_a_gpu(cell)
-found["both"] = told(made("cudnn", "lstm", both=True))
-print(json.dumps(found))
+    model = build("cudnn", cell)  # Keras infers its shapes
+    results[cell] = {"cudnn": shape_or_error(model), "keras": shape_or_error(build("keras", cell))}
+    results[cell]["auto"] = shape_or_error(build("auto", cell))
+    results[cell]["gpu"] = on_a_gpu(cell)
+results["both"] = shape_or_error(build("cudnn", "lstm", both=True))
+print(json.dumps(results))
 """
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict:
+def results(tmp_path_factory) -> dict:
     python = build_python("keras3_torch", "3.11", tmp_path_factory)
     return answer(python, SCRIPT, CUDA_VISIBLE_DEVICES="")
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_cudnn_or_an_error_in_every_step(found: dict, cell: str) -> None:
-    assert "Keras would run its loop in place of cuDNN" in found[cell]["cudnn"]
-    assert found[cell]["keras"] == found[cell]["auto"] == [2, 4]
-    assert found[cell]["gpu"] == "MemoryError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"
+def test_cudnn_or_an_error_in_every_step(results: dict, cell: str) -> None:
+    assert "Keras would run its loop in place of cuDNN" in results[cell]["cudnn"]
+    assert results[cell]["keras"] == results[cell]["auto"] == [2, 4]
+    assert results[cell]["gpu"] == "MemoryError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"
 
 
-def test_in_both_directions_too(found: dict) -> None:
-    assert "Keras would run its loop in place of cuDNN" in found["both"]
+def test_cudnn_or_an_error_in_both_directions(results: dict) -> None:
+    assert "Keras would run its loop in place of cuDNN" in results["both"]

@@ -1,5 +1,5 @@
-"""One module per framework. Each has a ``Session`` with the same methods, imported late:
-describing a run never imports a framework."""
+"""One module per framework, each with a ``Session`` class that has the same methods. The modules
+are imported late: describing a run never imports a framework."""
 
 import importlib
 
@@ -12,10 +12,12 @@ def open_session(config, threads):
     **Arguments:**
 
     - `config`: the run's config.
-    - `threads`: how many threads the run may use; the process is pinned already.
+    - `threads`: the number of threads that the run may use; the process is pinned already.
+
+    **Raises:** `ValueError` if the framework is unknown.
     """
     name = config["build"]["framework"]
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
-        raise ValueError("build.framework {!r} is none of {}".format(name, known))
+        raise ValueError("build.framework {!r} must be one of {}".format(name, known))
     return importlib.import_module("rnnworker.frameworks." + name).Session(config, threads)

@@ -1,7 +1,7 @@
-"""What the two Keras of TensorFlow 1 share: a graph, a session, and ``fit`` on arrays.
+"""The common part of both Keras sessions on TensorFlow 1: a graph, a session, ``fit`` on arrays.
 
-``fit(x, y, batch_size)`` is what users of these builds wrote: batches are cut out of the arrays by
-NumPy and fed to the session one by one. `shuffle` sees to their order.
+Users of these builds wrote ``fit(x, y, batch_size)``: NumPy slices the arrays into batches, which
+are fed to the session one by one. `shuffle` sets their order.
 """
 
 import contextlib
@@ -16,45 +16,45 @@ from rnnworker.frameworks.epoch_clock import short_name
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.shuffle import shuffled_as
 
-_MADE = {}
+_SESSION_CACHE = {}
 
 
 class ArraysSession(KerasSession):
-    """Subclasses provide ``import_keras``, which imports both."""
+    """Subclasses provide ``import_keras``."""
 
-    lead_in = 0  # nothing is made when ``fit`` begins: it cuts batches out of arrays
-    resets_dropout = False  # its masks come from ops whose state nobody can set
+    lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
+    resets_dropout = False  # the masks come from ops whose state cannot be set
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
         if config["device"]["kind"] == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        with tensorflow_facts.heard() as said:
+        with tensorflow_facts.heard() as captured:
             import tensorflow
 
             self.session = _session(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
-            # A user's ~/.keras/keras.json may say otherwise.
+            # A user's ~/.keras/keras.json may set other values.
             self.keras.backend.set_floatx("float32")
             self.keras.backend.set_epsilon(1e-7)
             self.keras.backend.set_image_data_format("channels_last")
-        self._said = said[0]
+        self._messages = captured[0]
 
     def import_keras(self, tensorflow):
         raise NotImplementedError
 
     def environment(self):
-        return tensorflow_facts.facts(self.tensorflow, self.keras, self._said)
+        return tensorflow_facts.facts(self.tensorflow, self.keras, self._messages)
 
     def device_facts(self):
-        used = self.session._config
+        settings = self.session._config
         return {
             "threads": {
                 "asked": self.threads,
-                "intra_op": used.intra_op_parallelism_threads,
-                "inter_op": used.inter_op_parallelism_threads,
+                "intra_op": settings.intra_op_parallelism_threads,
+                "inter_op": settings.inter_op_parallelism_threads,
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
             "framework_devices": self._devices(),
@@ -78,11 +78,11 @@ class ArraysSession(KerasSession):
     def make_model(self, function):
         if not self.config.get("certifying"):
             return super().make_model(function)
-        with _made_without_dropout(self.keras.layers):
+        with _without_dropout(self.keras.layers):
             return super().make_model(function)
 
     def prepare_training(self):
-        # The optimizer's variables come with the training function.
+        # This makes the optimizer's variables too.
         self.model._make_train_function()
 
     def read_state(self):
@@ -92,12 +92,12 @@ class ArraysSession(KerasSession):
         self.keras.backend.batch_set_value(list(zip(self._state(), values)))
 
     def _state(self):
-        """Keras 2.0.6 keeps the iterations of some optimizers out of their weights."""
+        # Keras 2.0.6 leaves the iterations of some optimizers out of their weights.
         state = list(self.model.weights) + list(self.model.optimizer.weights)
         iterations = self.model.optimizer.iterations
-        return state if any(one is iterations for one in state) else state + [iterations]
+        return state if any(each is iterations for each in state) else state + [iterations]
 
-    def changing(self, y, orders, batch):
+    def augmented_feed(self, y, orders, batch):
         return lambda epoch, images: None  # ``fit`` takes the images themselves
 
     def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
@@ -111,7 +111,7 @@ class ArraysSession(KerasSession):
         x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
         batch = self.config["model"]["batch"]
         values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
-        # Keras 2.0.6 gives a loss without metrics as a bare number.
+        # Keras 2.0.6 returns a loss without metrics as a bare number.
         values = values if isinstance(values, list) else [values]
         names = self.model.metrics_names
         return {short_name(name): value for name, value in zip(names, values)}
@@ -123,26 +123,26 @@ class ArraysSession(KerasSession):
     def layer_gradients(self, layer, x, upstream):
         tensorflow, phase = self.tensorflow, self.keras.backend.learning_phase()
         loss = tensorflow.reduce_sum(layer.output * upstream)
-        wanted = tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
+        tensors = tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
         feed = {layer.input: x}
         if isinstance(phase, tensorflow.Tensor):
             feed[phase] = 1
-        outputs, x_gradient, *gradients = self.session.run([layer.output] + wanted, feed_dict=feed)
+        outputs, x_gradient, *gradients = self.session.run([layer.output] + tensors, feed_dict=feed)
         return outputs, dict(self.recurrent.gradients_to_canonical(layer, gradients), x=x_gradient)
 
     def step_feed(self, x, y):
-        """What the session is fed for one training step on the batch `x`, `y`."""
+        """The ``feed_dict`` of one training step on the batch `x`, `y`."""
         inputs = self.model.train_function.inputs
-        # After samples and targets come sample weights, in some versions, and with dropout the
-        # learning phase, whose shape Keras 2.0.6 leaves open.
+        # Samples and targets are followed by sample weights in some versions and, with dropout, by
+        # the learning phase, whose shape Keras 2.0.6 leaves open.
         values = [x, y.reshape(len(y), -1)]
-        for one in inputs[2:]:
-            values.append(True if one.dtype.is_bool else numpy.ones(len(x), "float32"))
+        for tensor in inputs[2:]:
+            values.append(True if tensor.dtype.is_bool else numpy.ones(len(x), "float32"))
         return dict(zip(inputs, values))
 
     def executed_ops(self, run):
-        """One training step on the first batch, traced by the session itself; `run` is not
-        called, since Keras gives its own steps no trace options."""
+        """The ops of one training step on the first batch, traced by the session. `run` is not
+        called, since Keras passes no trace options to its own steps."""
         step, batch = self.model.train_function, self.config["model"]["batch"]
         x, y = self.arrays["x_train"][:batch], self.arrays["y_train"][:batch]
         trace = self.tensorflow.RunMetadata()
@@ -156,53 +156,53 @@ class ArraysSession(KerasSession):
         return traced_ops(trace.step_stats)
 
     def finish_device(self):
-        """Nothing: ``Session.run`` returns what was computed, and Keras fetches each step."""
+        """Does nothing: ``Session.run`` returns computed values, and Keras fetches each step's."""
 
 
 def _session(tensorflow, threads):
-    """The one session of this process: all models are in one graph, and a variable has its value
-    in the session that it was initialised in only."""
-    if not _MADE:
+    """The only session of this process: all models are in one graph, and a variable has a value
+    only in the session that initialised it."""
+    if not _SESSION_CACHE:
         settings = tensorflow.ConfigProto(
             intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
         )
         settings.gpu_options.allow_growth = True
-        _MADE["session"] = tensorflow.Session(config=settings)
-    return _MADE["session"]
+        _SESSION_CACHE["session"] = tensorflow.Session(config=settings)
+    return _SESSION_CACHE["session"]
 
 
 @contextlib.contextmanager
-def _made_without_dropout(layers):
-    """Dropout layers that are made in the block have rate 0. A graph holds the rate that a layer
-    was called with, so that to change it afterwards is too late."""
-    found = [getattr(layers, name) for name in dir(layers) if "Dropout" in name]
-    kept = [(one, one.__init__) for one in found]
-    for one, original in kept:
-        one.__init__ = _with_rate_0(original)
+def _without_dropout(layers):
+    """Gives the dropout layers that are made in the block the rate 0. A later change would have no
+    effect: the graph contains the rate with which a layer was called."""
+    classes = [getattr(layers, name) for name in dir(layers) if "Dropout" in name]
+    originals = [(each, each.__init__) for each in classes]
+    for dropout_class, original in originals:
+        dropout_class.__init__ = _with_rate_0(original)
     try:
         yield
     finally:
-        for one, original in kept:
-            one.__init__ = original
+        for dropout_class, original in originals:
+            dropout_class.__init__ = original
 
 
 def _with_rate_0(original):
     @functools.wraps(original)
-    def made(self, *arguments, **settings):
+    def init(self, *arguments, **settings):
         original(self, *arguments, **settings)
         self.rate = 0.0
 
-    return made
+    return init
 
 
 def traced_ops(stats):
-    """[(path of the op, op type, how often it ran)] of a session's trace, whose labels read
+    """[(path of the op, op type, count)] of a session's trace, whose labels have the form
     ``path = Type(inputs)``."""
     counts = {}
     for device in stats.dev_stats:
         for node in device.node_stats:
             path, equals, rest = node.timeline_label.partition(" = ")
             if equals:
-                kind = (path, rest.partition("(")[0])
-                counts[kind] = counts.get(kind, 0) + 1
+                op = (path, rest.partition("(")[0])
+                counts[op] = counts.get(op, 0) + 1
     return [(path, kind, count) for (path, kind), count in sorted(counts.items())]

@@ -1,12 +1,12 @@
-"""Where batches begin and end, epoch after epoch."""
+"""The boundaries of batches, epoch after epoch."""
 
 import numpy
 
 
 def bounds(orders, batch):
-    """(starts, stops) of all batches in the concatenated `orders`; none spans two epochs."""
-    offsets = numpy.cumsum([0] + [len(one) for one in orders])
+    """(starts, stops) of all batches in the concatenated `orders`; no batch spans two epochs."""
+    offsets = numpy.cumsum([0] + [len(order) for order in orders])
     starts = numpy.concatenate(
-        [offset + numpy.arange(0, len(one), batch) for offset, one in zip(offsets, orders)]
+        [offset + numpy.arange(0, len(order), batch) for offset, order in zip(offsets, orders)]
     )
     return starts, numpy.append(starts[1:], offsets[-1])

@@ -1,4 +1,4 @@
-"""The clock inside ``fit``: one callback for every Keras from 2.0.6 on."""
+"""Measures the epochs inside ``fit`` with one callback that works in every Keras from 2.0.6 on."""
 
 import contextlib
 import time
@@ -9,18 +9,18 @@ ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy
 
 
 def short_name(name):
-    """Keras's metric names differ between generations; ours are ``loss`` and ``acc``."""
+    """The record's name of a metric, ``loss`` or ``acc``: Keras's names differ between versions."""
     return "acc" if name in ACCURACIES else name
 
 
 def epoch_clock(keras):
     class EpochClock(keras.callbacks.Callback):
-        """Tells `clock` of the epochs of ``fit``; validates between epochs, timed apart; ends a
-        training whose loss is not finite.
+        """Reports the epochs of ``fit`` to `clock`, validates between epochs, timed separately,
+        and stops a training whose loss is not finite.
 
-        The first `lead_in` epochs have one step each and are not timed: ``fit`` makes its iterator
-        in them, fills its look-ahead and starts its threads. After the last of them it calls
-        ``session.prepare_epochs``, which undoes them, and the training begins."""
+        The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
+        iterator, fills its prefetch buffers and starts its threads. After the last of them
+        ``session.prepare_epochs`` undoes their effect, and the training begins."""
 
         def __init__(self, session, on_epoch, samples, steps, clock, lead_in):
             super().__init__()
@@ -28,12 +28,12 @@ def epoch_clock(keras):
             self.samples, self.steps, self.lead_in = samples, steps, lead_in
             self.first = self.last = self.began = None
             self.stopped = None
-            self.trains = False  # whether the present epoch is one of the training's
+            self.trains = False  # whether the current epoch belongs to the training
 
         def on_epoch_begin(self, epoch, logs=None):
             self.trains = epoch >= self.lead_in
             if not self.trains:
-                self.model.stop_training = True  # asked after each step: this epoch has one
+                self.model.stop_training = True  # read after each step: this epoch has one step
                 return
             self.session.finish_device()
             self.clock.epoch_begins(self.began)
@@ -73,12 +73,12 @@ def epoch_clock(keras):
 
 
 @contextlib.contextmanager
-def steps_told(model, clock, callback):
-    """In the block `clock` is told of each step that ``model.fit`` makes in an epoch of the
-    training. Keras's callbacks of batches would cost each step its logs; this costs a call."""
+def clocked_steps(model, clock, callback):
+    """Reports to `clock` each step that ``model.fit`` takes in the block in an epoch of the
+    training. Keras's batch callbacks would compute logs in each step; this costs one call."""
     step = model.train_function
 
-    def told(*values):
+    def clocked(*values):
         if not callback.trains:
             return step(*values)
         clock.before(values)
@@ -86,7 +86,7 @@ def steps_told(model, clock, callback):
         clock.after(result)
         return result
 
-    model.train_function = told
+    model.train_function = clocked
     try:
         yield
     finally:

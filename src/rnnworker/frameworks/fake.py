@@ -1,11 +1,11 @@
-"""A framework that sleeps for known times: what the harness measures of it must be these times.
+"""A framework that sleeps for known durations, which the harness must then measure.
 
-``rnn.fake`` in the config says how long and what happens:
+``rnn.fake`` in the config sets the durations and a fault:
 
     import_seconds, build_seconds, first_step_seconds, step_seconds (warm-up),
     epoch_seconds, validation_seconds, evaluate_seconds, predict_seconds,
     spread (relative, of the epochs, seeded by seed and repeat),
-    epoch_steps (into how many steps an epoch's seconds are divided),
+    epoch_steps (the number of steps into which an epoch's seconds are divided),
     fault: null | not_finite | raise | crash | hang | memory | eat | eat_native | garbage,
     fault_epoch
 """
@@ -33,24 +33,13 @@ DEFAULTS = {
     "fault": None,
     "fault_epoch": 2,
 }
-
-
-FAULTS = (
-    None,
-    "not_finite",
-    "raise",
-    "crash",
-    "hang",
-    "memory",
-    "eat",
-    "eat_native",
-    "garbage",
-)
+FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory")
+FAULTS += ("eat", "eat_native", "garbage")
 
 
 class Session:
-    """Same methods as the real sessions. `slept` is how long its sleeps really took, by what they
-    stand for, of steps with when they began; phases have it in their details."""
+    """Has the same methods as the real sessions. `slept` has the real durations of its sleeps by
+    purpose, and of steps also their starts; the details of the phases contain it."""
 
     validation_samples = 100
 
@@ -161,17 +150,17 @@ class Session:
 
 
 def preload(config):
-    """Nothing: a session sleeps for its import."""
+    """Does nothing: a session sleeps in place of its import."""
 
 
 def _sleep(seconds):
-    """Sleeps until the deadline. The last 10 ms are spun, of a short sleep the last one: a busy
-    host wakes a sleeper some ms late (2.5 ms were seen). Returns how long it really took, by a
-    reading of its own."""
+    """Sleeps for `seconds` and returns the real duration by a separate clock. It spins for the
+    last 10 ms, in a short sleep for the last 1 ms: a busy host wakes a sleeping process some ms
+    late (2.5 ms were observed)."""
     begin = time.perf_counter()
-    spun = 0.01 if seconds > 0.02 else 0.001
-    if seconds > spun:
-        time.sleep(seconds - spun)
+    spin = 0.01 if seconds > 0.02 else 0.001
+    if seconds > spin:
+        time.sleep(seconds - spin)
     while time.perf_counter() - begin < seconds:
         pass
     return time.perf_counter() - begin
@@ -179,7 +168,7 @@ def _sleep(seconds):
 
 def _fault(fault):
     if fault not in FAULTS:
-        raise ValueError("rnn.fake.fault {!r} is none of {}".format(fault, FAULTS))
+        raise ValueError("rnn.fake.fault {!r} must be one of {}".format(fault, FAULTS))
     if fault == "raise":
         raise RuntimeError("a made-up fault in the model")
     if fault == "crash":
@@ -192,19 +181,19 @@ def _fault(fault):
     if fault == "memory":
         raise MemoryError("made-up: out of memory")
     if fault == "eat":
-        _eat()
+        _exhaust_memory()
     if fault == "eat_native":
         try:
-            _eat()
+            _exhaust_memory()
         except MemoryError:
-            # What C++ does whose allocation nobody catches.
+            # As C++ code does when nothing catches a failed allocation.
             os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
             os.abort()
 
 
-def _eat():
-    """All the memory it may have; gives up at 4 GiB, where no limit was set."""
-    eaten = []
+def _exhaust_memory():
+    """Allocates memory up to the process's limit; gives up at 4 GiB if there is none."""
+    blocks = []
     for _ in range(256):
-        eaten.append(bytearray(b"x") * 2**24)
-    raise RuntimeError("ate 4 GiB and nobody minded")
+        blocks.append(bytearray(b"x") * 2**24)
+    raise RuntimeError("allocated 4 GiB without reaching a memory limit")

@@ -1,11 +1,12 @@
-"""Keras 2.0.6, the package, on TensorFlow 1.2: the stack of the CPU against GPU article of 2017.
+"""The package Keras 2.0.6 on TensorFlow 1.2: the stack of the article of 2017 that compares CPU
+and GPU.
 
-Variables are references in this TensorFlow, and nothing in the training step of Keras 2.0.6 keeps
-one variable's update from running before another's gradient has read the old value: a step may
-apply another gradient than the one it computes, most often on one thread. So every gradient is
-computed here before the first update: with this, and nothing else changed, no step differs
-(``benchmarks/README.md`` has the counts of both). Nor does anything keep the count of steps from
-being raised before Adam's bias correction or a decay reads it: here it is read first.
+Variables are references in this TensorFlow, and the training step of Keras 2.0.6 does not order
+the update of a variable after the gradients that read its old value: a step may apply another
+gradient than the one it computes, most often on one thread. This module therefore computes every
+gradient before the first update. With this change alone no step differs (``benchmarks/README.md``
+has the counts with and without it). Nor does Keras order the increment of the step count after
+Adam's bias correction or a decay reads it; this module reads the count first.
 ``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 
@@ -29,44 +30,44 @@ class Session(ArraysSession):
         return optimizer
 
     def layer_shapes(self, layer):
-        # TensorFlow 1.2 loses how many steps a layer gives out; Keras does not.
+        # TensorFlow 1.2 loses the number of time steps of a layer's output; Keras keeps it.
         return layer.input_shape[1:], layer.output_shape[1:]
 
 
 def _compute_before_updating(tensorflow, optimizer):
-    """Makes every gradient that `optimizer` uses wait for all of them."""
+    """Makes `optimizer` use no gradient until all gradients are computed."""
     get_gradients = optimizer.get_gradients
 
     def all_computed(loss, params):
         # An embedding's gradient is sparse; Keras 2.0.6 makes it dense when it uses it.
-        gradients = [tensorflow.convert_to_tensor(one) for one in get_gradients(loss, params)]
+        gradients = [tensorflow.convert_to_tensor(each) for each in get_gradients(loss, params)]
         with tensorflow.control_dependencies(gradients):
-            return [tensorflow.identity(one) for one in gradients]
+            return [tensorflow.identity(gradient) for gradient in gradients]
 
     optimizer.get_gradients = all_computed
 
 
 def _count_after_reading(tensorflow, backend, optimizer):
-    """Makes `optimizer` raise its count of steps only after it has read it, and read it once."""
-    get_updates, raised = optimizer.get_updates, backend.update_add
+    """Makes `optimizer` read its step count once, before it increments it."""
+    get_updates, update_add = optimizer.get_updates, backend.update_add
 
     def updates(*arguments, **settings):
         count = optimizer.iterations
-        read = count + 0  # a copy: the identity of a reference may share its memory
+        value = count + 0  # a copy: the identity of a reference may share its memory
 
-        def raise_later(variable, increment):
-            if variable is not read:
-                return raised(variable, increment)
-            with tensorflow.control_dependencies([read]):
-                return raised(count, increment)
+        def add_after_reading(variable, increment):
+            if variable is not value:
+                return update_add(variable, increment)
+            with tensorflow.control_dependencies([value]):
+                return update_add(count, increment)
 
-        optimizer.iterations, backend.update_add = read, raise_later
+        optimizer.iterations, backend.update_add = value, add_after_reading
         try:
-            made = get_updates(*arguments, **settings)
+            result = get_updates(*arguments, **settings)
         finally:
-            optimizer.iterations, backend.update_add = count, raised
+            optimizer.iterations, backend.update_add = count, update_add
         if hasattr(optimizer, "weights"):
-            optimizer.weights = [count if one is read else one for one in optimizer.weights]
-        return made
+            optimizer.weights = [count if each is value else each for each in optimizer.weights]
+        return result
 
     optimizer.get_updates = updates

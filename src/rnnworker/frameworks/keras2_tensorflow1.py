@@ -1,4 +1,4 @@
-"""TensorFlow 1.15's own Keras (``tf.keras`` 2.2.4), in graph mode."""
+"""The Keras of TensorFlow 1.15 (``tf.keras`` 2.2.4) in graph mode."""
 
 from rnnworker.frameworks.arrays_session import ArraysSession
 

@@ -1,13 +1,13 @@
-"""Keras 2 on TensorFlow 2: TensorFlow's own up to 2.15, the package ``tf_keras`` after it."""
+"""Keras 2 on TensorFlow 2: TensorFlow's own Keras up to 2.15, the package ``tf_keras`` later."""
 
 from rnnworker.frameworks import keras3_tensorflow
 from rnnworker.frameworks.tensorflow_facts import keras_version
 
 
 class Session(keras3_tensorflow.Session):
-    """As Keras 3 on TensorFlow, with the Keras that ``tensorflow.keras`` is in this build."""
+    """The session of Keras 3 on TensorFlow with the build's ``tensorflow.keras``."""
 
-    resets_dropout = False  # its masks come from ops whose state nobody can set
+    resets_dropout = False  # the masks come from ops whose state cannot be set
 
     def import_keras(self, tensorflow):
         keras = tensorflow.keras

@@ -12,12 +12,12 @@ from rnnworker.frameworks.packages import installed
 
 
 class Session(KerasSession):
-    """XLA has no setting for its threads: it takes as many as cores it is pinned to."""
+    """XLA has no setting for its threads: it starts one per core that the process is pinned to."""
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ["KERAS_BACKEND"] = "jax"
-        # Takes a GPU's memory as it is needed: other runs of a round have contexts on it too.
+        # Allocates GPU memory as needed: other runs of a round have contexts on the card too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if config["device"]["kind"] == "cpu":
             os.environ["JAX_PLATFORMS"] = "cpu"
@@ -63,27 +63,27 @@ class Session(KerasSession):
         return generate()
 
     def validation(self, samples=None):
-        # On a GPU Keras takes a batch more than it uses: each call begins anew.
+        # On a GPU Keras reads one batch more than it uses, so each call needs a new iterator.
         self._feeds.clear()
         return super().validation(samples)
 
     def layer_gradients(self, layer, x, upstream):
         def call(x, variables):
-            # Keras's stateless_call leaves out the casts of a dtype policy.
-            given = list(zip(layer.trainable_variables, variables))
-            with self.keras.StatelessScope(state_mapping=given):
+            # Keras's stateless_call omits the casts of a dtype policy.
+            mapping = list(zip(layer.trainable_variables, variables))
+            with self.keras.StatelessScope(state_mapping=mapping):
                 outputs = layer(x, training=True)
             return outputs.astype(x.dtype)
 
         variables = [variable.value for variable in layer.trainable_variables]
         outputs, back = self.jax.vjp(call, self.jax.numpy.asarray(x), variables)
         x_gradient, gradients = back(self.jax.numpy.asarray(upstream))
-        gradients = [numpy.asarray(one) for one in gradients]
-        found = self.recurrent.gradients_to_canonical(layer, gradients)
-        return numpy.asarray(outputs), dict(found, x=numpy.asarray(x_gradient))
+        gradients = [numpy.asarray(gradient) for gradient in gradients]
+        canonical = self.recurrent.gradients_to_canonical(layer, gradients)
+        return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
 
     def kernels(self, steps):
-        """From the step that ``fit`` compiles, traced once more: nothing in it is run."""
+        """The kernels in the step that ``fit`` compiles; it is traced again, not executed."""
         model, batch = self.model, self.config["model"]["batch"]
         x, y = (self.arrays[name][:batch] for name in ("x_train", "y_train"))
         parts = ("trainable", "non_trainable", "optimizer", "metrics")
@@ -102,26 +102,27 @@ class Session(KerasSession):
         return (self.jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
     def tf32(self):
-        named = self.jax.config.jax_default_matmul_precision
-        return {"tensorfloat32": True, "highest": False}.get(named, named)
+        name = self.jax.config.jax_default_matmul_precision
+        return {"tensorfloat32": True, "highest": False}.get(name, name)
 
     def finish_step(self, values):
-        # In the midst of an epoch each step takes and gives the variables; the model has none.
+        # Within an epoch the steps pass the variables on; the model does not hold them.
         self.jax.block_until_ready(values)
 
     def finish_device(self):
-        # One program makes all of a step's results, the variables among them.
+        # One program computes all results of a step, including the variables.
         self.jax.block_until_ready([variable.value for variable in self._state()])
 
 
 def primitives(jaxpr, loops=()):
-    """(names of the loops around it, name) of every primitive in a jaxpr and those inside it."""
+    """(names of the enclosing loops, name) of every primitive in a jaxpr and in the jaxprs inside
+    it."""
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         yield loops, name
         inside = loops + (name,) if name in ("scan", "while") else loops
         for value in equation.params.values():
-            for one in value if isinstance(value, (list, tuple)) else [value]:
-                one = getattr(one, "jaxpr", one)
-                if hasattr(one, "eqns"):
-                    yield from primitives(one, inside)
+            for item in value if isinstance(value, (list, tuple)) else [value]:
+                item = getattr(item, "jaxpr", item)
+                if hasattr(item, "eqns"):
+                    yield from primitives(item, inside)

@@ -12,20 +12,20 @@ HOST = "/CPU:0"
 
 
 class Session(KerasSession):
-    """Keras 3 with TensorFlow, threads as the config says, batches from memory."""
+    """Keras 3 with TensorFlow, the run's number of threads, and batches from memory."""
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
         set_environment(config)
-        with tensorflow_facts.heard() as said:
+        with tensorflow_facts.heard() as captured:
             import tensorflow
 
             tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
             tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
-            grow(tensorflow)
+            enable_memory_growth(tensorflow)
             devices = tensorflow.config.list_logical_devices()
-        self._said = tensorflow_facts.said_before() + said[0]
+        self._messages = tensorflow_facts.import_messages() + captured[0]
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
 
     def import_keras(self, tensorflow):
@@ -34,7 +34,7 @@ class Session(KerasSession):
         return keras
 
     def environment(self):
-        return tensorflow_facts.facts(self.tensorflow, self.keras, self._said)
+        return tensorflow_facts.facts(self.tensorflow, self.keras, self._messages)
 
     def device_facts(self):
         threading = self.tensorflow.config.threading
@@ -52,20 +52,20 @@ class Session(KerasSession):
         }
 
     def compile_settings(self):
-        # "auto" switches XLA as a side effect of other choices, so it is pinned.
+        # The default "auto" would let other choices turn XLA on or off.
         return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
 
     def batches(self, x, y, orders, batch):
-        """One tf.data pipeline over arrays in memory, its iterator made already, so that neither
-        falls into a call of ``fit``, ``evaluate`` or ``predict``. Without autotuning: its thread
-        would delay the end of ``fit`` by up to 0.6 s. All of it is on the host, also where there
-        is a GPU, on which constants would be placed otherwise, to be copied back batch by batch."""
+        """A tf.data pipeline over arrays in memory with its iterator, so that no call of ``fit``,
+        ``evaluate`` or ``predict`` makes them. It has no autotuning, whose thread would delay the
+        end of ``fit`` by up to 0.6 s. All of it is on the host: on a machine with a GPU, constants
+        would otherwise be placed on the GPU and copied back batch by batch."""
         tensorflow = self.tensorflow
         with tensorflow.device(HOST):
             return self._pipeline(tensorflow.constant(x), y, orders, batch)
 
-    def changing(self, y, orders, batch):
-        # One pipeline for all epochs, which reads the images of the epoch.
+    def augmented_feed(self, y, orders, batch):
+        # One pipeline for all epochs, which reads the images of the current epoch.
         tensorflow = self.tensorflow
         with tensorflow.device(HOST):
             x = tensorflow.Variable(self.arrays["x_train"], trainable=False)
@@ -89,7 +89,7 @@ class Session(KerasSession):
         dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
         options = tensorflow.data.Options()
         options.autotune.enabled = False
-        return ready(tensorflow, dataset.repeat().map(take).with_options(options))
+        return with_iterator(tensorflow, dataset.repeat().map(take).with_options(options))
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
@@ -101,7 +101,7 @@ class Session(KerasSession):
         return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
 
     def finish_device(self):
-        # On a CPU what was asked is done when the call returns.
+        # On a CPU the work is finished when the call returns.
         if self._asynchronous:
             self.tensorflow.test.experimental.sync_devices()
 
@@ -117,8 +117,8 @@ class Session(KerasSession):
     def layer_gradients(self, layer, x, upstream):
         tensorflow = self.tensorflow
         upstream = tensorflow.constant(upstream)
-        # Keras 3's variables hold TensorFlow's; Keras 2's are those.
-        variables = [getattr(one, "_value", one) for one in layer.trainable_variables]
+        # Keras 3's variables wrap TensorFlow's; Keras 2 uses TensorFlow's.
+        variables = [getattr(each, "_value", each) for each in layer.trainable_variables]
 
         @tensorflow.function
         def probe(inputs):
@@ -130,31 +130,31 @@ class Session(KerasSession):
             return outputs, tape.gradient(loss, [inputs] + variables)
 
         outputs, gradients = probe(tensorflow.constant(x))
-        gradients = [tensorflow.convert_to_tensor(one).numpy() for one in gradients]
-        found = self.recurrent.gradients_to_canonical(layer, gradients[1:])
-        return outputs.numpy(), dict(found, x=gradients[0])
+        gradients = [tensorflow.convert_to_tensor(gradient).numpy() for gradient in gradients]
+        canonical = self.recurrent.gradients_to_canonical(layer, gradients[1:])
+        return outputs.numpy(), dict(canonical, x=gradients[0])
 
 
 def preload(config):
-    """Imports what a session needs and runs nothing, so that a process may fork after it."""
+    """Imports the packages of a session and runs nothing, so that the process may fork later."""
     set_environment(config)
-    with tensorflow_facts.heard() as said:
+    with tensorflow_facts.heard() as captured:
         import keras  # noqa: F401
         import tensorflow  # noqa: F401
-    tensorflow_facts.remember(said[0])
+    tensorflow_facts.keep_import_messages(captured[0])
 
 
 def set_environment(config):
-    """What TensorFlow and Keras look for when they are imported."""
+    """Sets the environment variables that TensorFlow and Keras read when they are imported."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    # At 0 it says once, as it opens the device, what it was not compiled for.
+    # At 0 TensorFlow reports the unused instructions once, when it opens the device.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
     if config["device"]["kind"] == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-def grow(tensorflow):
-    """Takes a GPU's memory as it is needed: other runs of a round have contexts on the card too."""
+def enable_memory_growth(tensorflow):
+    """Allocates GPU memory as needed: other runs of a round have contexts on the card too."""
     for gpu in tensorflow.config.list_physical_devices("GPU"):
         tensorflow.config.experimental.set_memory_growth(gpu, True)
 
@@ -162,14 +162,14 @@ def grow(tensorflow):
 def card_names(tensorflow):
     config = tensorflow.config
     details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
-    return [found["device_name"] for found in details if "device_name" in found]
+    return [each["device_name"] for each in details if "device_name" in each]
 
 
-def ready(tensorflow, dataset):
-    """`dataset`, which must not end, with one iterator: made now, and gone on with by whoever
-    iterates over it."""
+def with_iterator(tensorflow, dataset):
+    """`dataset`, which must not end, with a single iterator that is made now and shared by all
+    loops over the dataset."""
 
-    class Ready(tensorflow.data.Dataset):
+    class WithIterator(tensorflow.data.Dataset):
         def __init__(self):
             self.iterator = iter(dataset)
             super().__init__(dataset._variant_tensor)
@@ -184,4 +184,4 @@ def ready(tensorflow, dataset):
         def __iter__(self):
             return self.iterator
 
-    return Ready()
+    return WithIterator()

@@ -13,7 +13,7 @@ from rnnworker.frameworks.packages import installed
 
 
 class Session(KerasSession):
-    """Batches are gathered from tensors in memory, by a ``DataLoader`` without workers."""
+    """A ``DataLoader`` without workers gathers the batches from tensors in memory."""
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
@@ -23,7 +23,7 @@ class Session(KerasSession):
         import torch
 
         torch.set_num_threads(threads)
-        if torch.get_num_interop_threads() != threads:  # torch takes it once in a process
+        if torch.get_num_interop_threads() != threads:  # torch accepts it once per process
             torch.set_num_interop_threads(threads)
         import keras
 
@@ -54,8 +54,8 @@ class Session(KerasSession):
                 "inter_op": torch.get_num_interop_threads(),
                 "pinned_to": sorted(os.sched_getaffinity(0)),
             },
-            "framework_devices": ["cpu"] + ["cuda:{}".format(one) for one in gpus],
-            "framework_cards": [torch.cuda.get_device_name(one) for one in gpus],
+            "framework_devices": ["cpu"] + ["cuda:{}".format(index) for index in gpus],
+            "framework_cards": [torch.cuda.get_device_name(index) for index in gpus],
         }
 
     def compile_settings(self):
@@ -83,12 +83,12 @@ class Session(KerasSession):
         outputs = layer(x, training=True).float()
         loss = (outputs * torch.tensor(upstream, device=device)).sum()
         computed = torch.autograd.grad(loss, [x] + variables)
-        x_gradient, *gradients = (one.float().cpu().numpy() for one in computed)
-        found = self.recurrent.gradients_to_canonical(layer, gradients)
-        return outputs.detach().cpu().numpy(), dict(found, x=x_gradient)
+        x_gradient, *gradients = (gradient.float().cpu().numpy() for gradient in computed)
+        canonical = self.recurrent.gradients_to_canonical(layer, gradients)
+        return outputs.detach().cpu().numpy(), dict(canonical, x=x_gradient)
 
     def kernels(self, steps):
-        """By torch's profiler, over one training step."""
+        """The kernels of one training step, from torch's profiler."""
         profiler = self.torch.profiler
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
             self.train_steps(1)
@@ -100,7 +100,7 @@ class Session(KerasSession):
         return {"gpus": torch.cuda.device_count(), "cuda_build": torch.version.cuda is not None}
 
     def set_tf32(self, on):
-        # The first is for products, the second for cuDNN, where torch allows it by itself.
+        # The first applies to products, the second to cuDNN, for which torch's default is True.
         self.torch.set_float32_matmul_precision("high" if on else "highest")
         self.torch.backends.cudnn.allow_tf32 = on
 
@@ -109,15 +109,15 @@ class Session(KerasSession):
 
     def tf32(self):
         backends = self.torch.backends
-        found = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}
-        return found.pop() if len(found) == 1 else "in part"
+        allowed = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}
+        return allowed.pop() if len(allowed) == 1 else "in part"
 
     def finish_device(self):
         if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
 
 
-def onednn_version(shown):
-    """From what torch says of its build, where oneDNN has its former name."""
-    found = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", shown)
-    return found.group(1) if found else None
+def onednn_version(build_info):
+    """oneDNN's version in torch's text about its build, which may use oneDNN's former name."""
+    match = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", build_info)
+    return match.group(1) if match else None

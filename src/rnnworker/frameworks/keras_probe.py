@@ -1,14 +1,14 @@
-"""What certifying and attesting ask of a Keras session, beside a run's own steps."""
+"""The methods of a Keras session that certification and attestation need."""
 
 from rnnworker import attest
 
 
 class KerasProbe:
-    """A part of `KerasSession`. A framework adds ``layer_gradients(layer, x, upstream)`` and
-    ``executed_ops(run)`` or ``kernels(steps)``; without these nothing is attested."""
+    """A mix-in of `KerasSession`. A framework adds ``layer_gradients(layer, x, upstream)`` and
+    ``executed_ops(run)`` or ``kernels(steps)``; without the latter nothing is attested."""
 
     def train_batch(self, x, y):
-        """One training step; the loss before it."""
+        """Takes one training step; returns the loss before it."""
         if hasattr(self.model, "reset_metrics"):
             self.model.reset_metrics()
         loss = self.model.train_on_batch(x, y)
@@ -20,44 +20,46 @@ class KerasProbe:
         return self.model.predict(x, batch_size=self.config["model"]["batch"], verbose=0)
 
     def layer_shapes(self, layer):
-        """Shapes of one sample of the layer's inputs and outputs."""
+        """The shapes of one sample of the layer's inputs and of its outputs."""
         return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
 
     def layer_gradients(self, layer, x, upstream):
-        """(outputs, gradients of sum(outputs ∘ upstream): ``x`` and the canonical arrays)."""
+        """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
+        arrays)."""
         raise NotImplementedError
 
     def executed_ops(self, run):
-        """[(path, op type, count)] of what `run` executed, or None where nobody can say."""
+        """[(path, op type, count)] of the ops that `run` executes; None if the framework does not
+        report them."""
 
     def attest(self):
         """``measured.kernel`` of a record, from one training step; None without a recurrent
-        layer, or where this framework cannot say what it executed."""
+        layer, or if this framework does not report what it executes."""
         if not self.recurrent.layers:
             return None
-        times = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        found = self.kernels(min(times))
-        if found is None:
+        time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
+        kernels = self.kernels(min(time_steps))
+        if kernels is None:
             return None
-        cudnn = any(name.endswith("cudnn") for name in found)
+        cudnn = any(name.endswith("cudnn") for name in kernels)
         return {
-            "found": found,
+            "found": kernels,
             "expected": attest.expected(self.config),
             "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
 
     def kernels(self, steps):
-        """The kernels that one training step ran, where its sequences have `steps` time steps or
-        more; None where nobody can say."""
+        """The kernels that one training step ran on sequences of at least `steps` time steps; None
+        if the framework does not report them."""
         ops = self.executed_ops(lambda: self.train_steps(1))
         return None if ops is None else attest.found(ops, steps)
 
     def cudnn_facts(self):
-        """What the framework says about cuDNN: ``gpus`` and ``cuda_build``."""
+        """``gpus`` and ``cuda_build`` as the framework reports them."""
         return {}
 
     def _why_not_cudnn(self):
-        told = []
+        reasons = []
         for layer in self.recurrent.layers:
             facts = dict(
                 attest.layer_facts(layer),
@@ -65,12 +67,12 @@ class KerasProbe:
                 device=self.config["device"]["kind"],
                 mask=_is_masked(layer),
             )
-            told += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
-        return sorted(set(told), key=told.index)
+            reasons += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
+        return sorted(set(reasons), key=reasons.index)
 
 
 def _inputs(layer):
-    """What the layer is given: its sequence, and in Keras 3 the mask beside it."""
+    """The layer's inputs: its sequence, and in Keras 3 a mask if there is one."""
     inputs = layer.input
     return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
 

@@ -1,6 +1,6 @@
-"""What every Keras shares: building the model, canonical weights.
+"""The common part of all Keras sessions: building the model, canonical weights.
 
-Subclasses import a framework and feed it; see ``keras3_tensorflow``.
+Subclasses import a framework and provide its batches; see ``keras3_tensorflow``.
 """
 
 import numpy
@@ -12,13 +12,12 @@ from rnnworker.recurrent import Recurrent
 
 
 class KerasSession(KerasTraining, KerasProbe):
-    """One model of one run. Subclasses set ``self.keras`` and provide ``batches``,
+    """The model of one run. Subclasses set ``self.keras`` and provide ``batches``,
     ``environment``, ``device_facts`` and ``finish_device``."""
 
     keras = None
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
-    # Whether `reset` brings back the random states that dropout draws from.
-    resets_dropout = True
+    resets_dropout = True  # whether `reset` restores the random states of dropout
 
     def __init__(self, config, threads):
         self.config = config
@@ -30,30 +29,30 @@ class KerasSession(KerasTraining, KerasProbe):
         self._feeds = {}
         self._on_start = None
 
-    # -- what a framework provides ------------------------------------------------------
+    # -- provided by the framework ------------------------------------------------------
 
     def batches(self, x, y, orders, batch):
-        """Something ``fit`` takes, giving ``x[order], y[order]`` of one order after another in
-        batches of `batch`, none of them from two orders. It never ends: after the last order
-        comes the first one again."""
+        """An input for ``fit`` that yields ``x[order], y[order]`` of one order after another in
+        batches of `batch` samples; no batch spans two orders. It never ends: the last order is
+        followed by the first."""
         raise NotImplementedError
 
     def finish_device(self):
-        """Returns when the device has done everything that was asked of it."""
+        """Waits until the device has finished all submitted work."""
 
     def finish_step(self, values):
-        """The same in the midst of an epoch; `values`: what its step takes or gives."""
+        """The same within an epoch; `values`: arguments or results of the step."""
         self.finish_device()
 
     def card_memory_peak(self):
-        """Bytes of the card that arrays took at most so far; None where the framework cannot say.
-        What its libraries and its reserve take comes on top."""
+        """The peak of the card's memory that arrays took so far, in bytes, without the memory of
+        libraries and reserves; None if the framework does not report it."""
 
     def set_tf32(self, on):
-        """Lets an NVIDIA GPU round the operands of float32 products to TF32, or not."""
+        """Allows or forbids an NVIDIA GPU to round the operands of float32 products to TF32."""
 
     def tf32(self):
-        """Whether it may, read back; None where the framework cannot say."""
+        """Whether TF32 is allowed, read back; None if the framework does not report it."""
 
     # -- the run's steps ----------------------------------------------------------------
 
@@ -85,10 +84,13 @@ class KerasSession(KerasTraining, KerasProbe):
         return {"layers": len(self.model.layers)}
 
     def make_model(self, function):
-        """The model that `function` builds; without dropout where it is certified."""
+        """The model that `function` builds, without dropout if it is certified: two
+        implementations draw different masks."""
         model = function(self.keras, self.recurrent, self.config)
         if self.config.get("certifying"):
-            _without_dropout(model)
+            for layer in model.layers:
+                if "Dropout" in type(layer).__name__:
+                    layer.rate = 0.0
         return model
 
     def seed(self, seed):
@@ -101,7 +103,7 @@ class KerasSession(KerasTraining, KerasProbe):
         return {}
 
     def prepare_training(self):
-        """Makes the optimizer's variables, which are part of what `reset` restores."""
+        """Makes the optimizer's variables, which `reset` restores too."""
         self.model.optimizer.build(self.model.trainable_variables)
 
     def model_facts(self):
@@ -113,18 +115,18 @@ class KerasSession(KerasTraining, KerasProbe):
         }
 
     def precision_facts(self):
-        """What was asked and what the layers that were built compute in."""
+        """The requested precision and the one in which the built layers compute."""
         inner = [getattr(layer, "forward_layer", layer) for layer in self.recurrent.layers]
-        told = {
+        reported = {
             "policy": self._policy(),
-            "layers": sorted({getattr(one, "compute_dtype", "float32") for one in inner}),
+            "layers": sorted({getattr(layer, "compute_dtype", "float32") for layer in inner}),
             "tf32": self.tf32(),
         }
-        as_asked = precision.as_expected(self.config, told)
-        return dict(told, asked=precision.asked(self.config), as_asked=as_asked)
+        as_asked = precision.as_expected(self.config, reported)
+        return dict(reported, asked=precision.asked(self.config), as_asked=as_asked)
 
     def layers(self):
-        """The weighted layers in order, as ``canonical.initial`` wants them."""
+        """The layers with weights in order, as arguments of ``canonical_weights.initial``."""
         return [self._describe(layer) for layer in self._weighted()]
 
     def load_weights(self, weights):
@@ -147,7 +149,7 @@ class KerasSession(KerasTraining, KerasProbe):
         return dumped
 
     def reset(self):
-        """Back to the state after ``load_weights``: weights, optimizer, random states."""
+        """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write_state(self._initial)
 
     def read_state(self):
@@ -158,14 +160,14 @@ class KerasSession(KerasTraining, KerasProbe):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------
 
     def _set_policy(self, name):
         mixed = getattr(self.keras, "mixed_precision", None)
         if hasattr(mixed, "set_global_policy"):
             mixed.set_global_policy(name)
         elif name != precision.DEFAULT:
-            raise ValueError("this Keras has no dtype policy {}".format(name))
+            raise ValueError("precision: this Keras has no dtype policy {}".format(name))
 
     def _policy(self):
         mixed = getattr(self.keras, "mixed_precision", None)
@@ -192,13 +194,6 @@ class KerasSession(KerasTraining, KerasProbe):
             }
         kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
         return {"name": layer.name, "kind": kind, "shapes": _shapes(layer)}
-
-
-def _without_dropout(model):
-    """Switches the dropout layers off: two implementations draw different masks."""
-    for layer in model.layers:
-        if "Dropout" in type(layer).__name__:
-            layer.rate = 0.0
 
 
 def _shapes(layer):

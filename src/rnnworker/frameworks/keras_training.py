@@ -1,6 +1,6 @@
-"""What every Keras shares of training: the warm-up, ``fit`` with its clocks, validation.
+"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation.
 
-``keras_session`` builds the model that is trained here.
+``keras_session`` builds the model.
 """
 
 import time
@@ -8,23 +8,22 @@ import time
 import numpy
 
 from rnnworker import data
-from rnnworker.frameworks.epoch_clock import epoch_clock, short_name, steps_told
+from rnnworker.frameworks.epoch_clock import clocked_steps, epoch_clock, short_name
 from rnnworker.garbage import settle
 from rnnworker.step_clock import StepClock
 
 
 class KerasTraining:
-    """A part of `KerasSession`."""
+    """A mix-in of `KerasSession`."""
 
-    def changing(self, y, orders, batch):
-        """A function of (epoch from 0, its images): what ``fit`` takes for this epoch alone, where
-        each has images of its own."""
+    def augmented_feed(self, y, orders, batch):
+        """A function of (epoch from 0, its images) that returns the input of ``fit`` for this
+        epoch, for a training with other images in each epoch."""
         return lambda epoch, images: self.batches(images, y, [orders[epoch]], batch)
 
     def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
-        """One ``fit`` over consecutive epochs, each seeing ``x[order], y[order]``, from `feed`
-        where there is one, after `lead_in` steps; to ``fit`` each of these is the first of an
-        epoch."""
+        """Calls ``fit`` once over consecutive epochs, each on ``x[order], y[order]``, from `feed`
+        if given, after `lead_in` steps; ``fit`` takes each of these for an epoch of one step."""
         steps = -(-len(orders[0]) // batch)
         if feed is None:
             feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
@@ -32,8 +31,8 @@ class KerasTraining:
         self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
     def train_steps(self, steps):
-        """Trains `steps` batches, whatever they do to the weights. The last of several has the
-        size of an epoch's last one: XLA compiles for each size, and not in a timed epoch."""
+        """Trains `steps` batches, which changes the weights. The last of several has the size of
+        an epoch's last batch: XLA compiles for each size, and must not do so in a timed epoch."""
         batch = self.config["model"]["batch"]
         samples = len(self.arrays["x_train"])
         order = data.epoch_order(self.config["seed"], 0, samples)
@@ -43,34 +42,35 @@ class KerasTraining:
         self.finish_device()
 
     def warm_up(self, steps, seconds):
-        """Trains `steps` batches and calls everything that will be timed; then goes on until
-        `seconds` have passed, which brings up a processor's clocks. Returns the steps trained.
+        """Trains `steps` batches and calls everything that will be timed, then continues until
+        `seconds` have passed, which raises the processor's clock rate. Returns the number of
+        steps trained.
 
-        Where `reset` cannot bring back dropout's random states, it goes on without training: how
-        long a machine takes must not decide which masks are drawn."""
-        began = time.monotonic()
+        If `reset` cannot restore dropout's random states, it continues without training: the speed
+        of the machine must not decide which masks are drawn."""
+        start = time.monotonic()
         if steps:
             self.train_steps(steps)
-        trained, took = steps, time.monotonic() - began
+        trained, took = steps, time.monotonic() - start
         self.evaluate()
         self.predict()
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - start < seconds:
             if self.resets_dropout and steps:
-                left = seconds - (time.monotonic() - began)
-                more, start = max(1, int(trained * left / took)), time.monotonic()
+                left = seconds - (time.monotonic() - start)
+                more, begin = max(1, int(trained * left / took)), time.monotonic()
                 self.train_steps(more)
-                trained, took = trained + more, took + time.monotonic() - start
+                trained, took = trained + more, took + time.monotonic() - begin
             else:
                 self.evaluate()
         return trained
 
     def fit(self, on_epoch, on_start, turns):
-        """Trains all epochs in one ``fit``, in `turns`; calls ``on_epoch`` with each epoch's facts,
-        outside of what is timed, and `on_start` right before the first one. Returns details of
-        the phase.
+        """Trains all epochs in one ``fit``, in `turns`. Calls ``on_epoch`` with the facts of each
+        epoch, outside the timed parts, and `on_start` right before the first epoch. Returns the
+        details of the phase.
 
-        With ``model.data.augment`` each epoch is a ``fit`` of its own, and its time includes
-        making its images in NumPy, as the published times did."""
+        With ``model.data.augment`` each epoch is a separate ``fit``, whose time includes making
+        the images in NumPy, as the published times did."""
         settings = self.config["model"]
         x, y = self.arrays["x_train"], self.arrays["y_train"]
         seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
@@ -83,15 +83,14 @@ class KerasTraining:
         self._on_start = on_start
         start = time.monotonic()
         if augmented:
-            feed_of = self.changing(y, orders, batch)
+            feed_of = self.augmented_feed(y, orders, batch)
         if not lead_in:
             self.prepare_epochs()
-        # An epoch with new images is a ``fit`` of its own, and making them is timed with it.
         for first in range(0, epochs, 1 if augmented else epochs):
             clock.began = time.monotonic() if augmented else None
             stop = first + 1 if augmented else epochs
             images = data.epoch_images(x, self.config, stop) if augmented else x
-            with steps_told(self.model, steps_clock, clock):
+            with clocked_steps(self.model, steps_clock, clock):
                 self.train(
                     images,
                     y,
@@ -114,8 +113,8 @@ class KerasTraining:
         }
 
     def prepare_epochs(self):
-        """What comes right before the first timed epoch: the canonical weights, and a validation,
-        as before every other epoch."""
+        """Prepares the first timed epoch: restores the canonical weights and validates, since a
+        validation precedes every other epoch too."""
         self.reset()
         if self._on_start is not None:
             self._on_start()
@@ -123,7 +122,7 @@ class KerasTraining:
         self.evaluate()
 
     def validation(self, samples=None):
-        """What ``evaluate`` and ``predict`` take, made once: (feed, how many batches of it are the
+        """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
         validation set)."""
         x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
         batch = self.config["model"]["batch"]

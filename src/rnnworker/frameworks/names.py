@@ -1,5 +1,5 @@
-"""Which frameworks there are, and which of them may be forked once imported; no part of the
-identity of a run, which has one of them."""
+"""The known frameworks, and those that may be forked after their import. The identity of a run
+depends on its own framework only, not on these lists."""
 
 FRAMEWORKS = (
     "keras3_tensorflow",
@@ -11,5 +11,5 @@ FRAMEWORKS = (
     "fake",
 )
 
-# Runs that were forked train as fast as those that were started (`benchmarks/forked.py`).
+# Forked runs train as fast as runs in a new process (`benchmarks/forked.py`).
 FORKS = ("keras3_tensorflow", "fake")

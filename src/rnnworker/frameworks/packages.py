@@ -1,4 +1,4 @@
-"""The build's frozen package list."""
+"""The list of packages that are installed in the build."""
 
 import sys
 
@@ -8,12 +8,13 @@ def installed():
     if sys.version_info >= (3, 8):
         from importlib.metadata import distributions
 
-        # Of two with one name the first is the one that is imported.
-        found = {}
-        for one in distributions():
-            found.setdefault((one.metadata["Name"] or "").lower(), one.version)
+        # Of two distributions with the same name, Python imports the first.
+        versions = {}
+        for distribution in distributions():
+            name = (distribution.metadata["Name"] or "").lower()
+            versions.setdefault(name, distribution.version)
     else:
         import pkg_resources
 
-        found = {d.project_name.lower(): d.version for d in pkg_resources.working_set}
-    return sorted("{}=={}".format(name, version) for name, version in found.items() if name)
+        versions = {d.project_name.lower(): d.version for d in pkg_resources.working_set}
+    return sorted("{}=={}".format(name, version) for name, version in versions.items() if name)

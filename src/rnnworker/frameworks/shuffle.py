@@ -1,7 +1,7 @@
-"""The order in which a Keras of TensorFlow 1's time sees its samples.
+"""The order of the samples in a Keras on TensorFlow 1.
 
-``fit`` on arrays, what everybody used then, asks ``numpy.random.shuffle`` for a new order in every
-epoch. It gets the canonical one: the same work, the same path of the data, another order.
+``fit`` on arrays, as was usual at the time, asks ``numpy.random.shuffle`` for a new order in every
+epoch. Here it gets the canonical order instead: the same work on the same path of the data.
 """
 
 import contextlib
@@ -11,20 +11,20 @@ import numpy
 
 @contextlib.contextmanager
 def shuffled_as(orders):
-    """Within the block the n-th call of ``numpy.random.shuffle`` writes ``orders[n]``. Raises
-    `RuntimeError` where `fit` asks for something else, or never asked."""
-    original, asked = numpy.random.shuffle, []
+    """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``. Raises
+    `RuntimeError` if `fit` shuffles anything but the samples once per epoch, or never shuffles."""
+    original, lengths = numpy.random.shuffle, []
 
     def shuffle(array):
-        if len(asked) == len(orders) or len(array) != len(orders[len(asked)]):
-            raise RuntimeError("fit shuffles something else than the samples, once in each epoch")
-        array[:] = orders[len(asked)]
-        asked.append(len(array))
+        if len(lengths) == len(orders) or len(array) != len(orders[len(lengths)]):
+            raise RuntimeError("fit shuffles something else than the samples once per epoch")
+        array[:] = orders[len(lengths)]
+        lengths.append(len(array))
 
     numpy.random.shuffle = shuffle
     try:
         yield
     finally:
         numpy.random.shuffle = original
-    if not asked:
+    if not lengths:
         raise RuntimeError("fit never shuffled: the order of the samples is not the canonical one")

@@ -1,4 +1,4 @@
-"""What a TensorFlow is: versions, how it was built, and what it says about this processor."""
+"""Facts about a TensorFlow build: versions, compiler options, messages about this processor."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ import numpy
 
 from rnnworker.frameworks.packages import installed
 
-_SAID_BEFORE = []
+_IMPORT_MESSAGES = []
 # TensorFlow 1: "… instructions that this TensorFlow binary was not compiled to use: AVX2 FMA",
-# 1.2 with one line each: "wasn't compiled to use SSE4.1 instructions, but these are available".
+# 1.2 on one line each: "wasn't compiled to use SSE4.1 instructions, but these are available".
 # TensorFlow 2: "To enable the following instructions: AVX2 FMA, in other operations, rebuild".
 UNUSED = (
     re.compile(r"not compiled to use: ([A-Z0-9_. ]+)"),
@@ -21,9 +21,9 @@ UNUSED = (
 )
 
 
-def facts(tensorflow, keras, said):
-    """Plain data for the record's ``environment``; `said` is what TensorFlow printed when it
-    opened the device. What a version cannot tell is None."""
+def facts(tensorflow, keras, messages):
+    """The facts for the record's ``environment`` as plain data; None for those that this version
+    does not report. `messages`: what TensorFlow printed when it opened the device."""
     sysconfig = tensorflow.sysconfig
     return {
         "tensorflow": tensorflow.__version__,
@@ -33,79 +33,80 @@ def facts(tensorflow, keras, said):
         "compiler": getattr(tensorflow, "__compiler_version__", None),
         "build_info": _build_info(tensorflow),
         "compile_flags": _flags(_called(sysconfig, "get_compile_flags")),
-        "instructions_not_compiled_for": unused_instructions(said),
-        "onednn_on": onednn_on(said),
+        "instructions_not_compiled_for": unused_instructions(messages),
+        "onednn_on": onednn_on(messages),
         "onednn": onednn_version(_called(sysconfig, "get_include")),
         "packages": installed(),
     }
 
 
 def _flags(flags):
-    """Without the folders of this machine, which say nothing of the build."""
+    """`flags` without the folders of this machine, which do not describe the build."""
     return [flag for flag in flags or [] if not flag.startswith(("-I", "-L"))]
 
 
 def keras_version(keras):
-    """``tensorflow.keras`` of TensorFlow 2 is a shell without a version; behind it is a package."""
+    """The version of Keras. ``tensorflow.keras`` of TensorFlow 2 has none; the package behind it
+    has."""
     if hasattr(keras, "__version__"):
         return keras.__version__
     return sys.modules[keras.Model.__module__.partition(".")[0]].__version__
 
 
-def unused_instructions(said):
-    """What this processor has and the binary's own code was not compiled for, sorted; empty
-    where TensorFlow names none. (oneDNN's kernels choose their instructions at run time.)"""
-    found = set()
+def unused_instructions(messages):
+    """Instruction sets that this processor has and the binary's own code was not compiled for,
+    sorted; empty if TensorFlow names none. (oneDNN's kernels choose theirs at run time.)"""
+    names = set()
     for pattern in UNUSED:
-        for match in pattern.finditer(said):
-            found.update(match.group(1).split())
-    return sorted(found)
+        for match in pattern.finditer(messages):
+            names.update(match.group(1).split())
+    return sorted(names)
 
 
-def onednn_on(said):
-    """True where TensorFlow says so; None where it says nothing, as when it is off."""
-    return True if "oneDNN custom operations are on" in said else None
+def onednn_on(messages):
+    """True if TensorFlow reports that oneDNN is on, else None: it never reports that it is off."""
+    return True if "oneDNN custom operations are on" in messages else None
 
 
 def onednn_version(include):
-    """``3.2.1`` of the oneDNN that was built in, from the headers that came with TensorFlow; None
-    where there is none: 1.x, and wheels of 2.x that leave its header out, as 2.21's do."""
-    place = os.path.join(include or "", "external/onednn/include/oneapi/dnnl/dnnl_version.h")
-    if not os.path.exists(place):
+    """The version of the built-in oneDNN, such as ``3.2.1``, from TensorFlow's own headers; None
+    if there is no such header: in 1.x and in wheels of 2.x without it, such as 2.21's."""
+    header = os.path.join(include or "", "external/onednn/include/oneapi/dnnl/dnnl_version.h")
+    if not os.path.exists(header):
         return None
-    with open(place) as file:
-        found = dict(re.findall(r"#define DNNL_VERSION_(MAJOR|MINOR|PATCH) (\d+)", file.read()))
-    return ".".join(found.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH"))
+    with open(header) as file:
+        parts = dict(re.findall(r"#define DNNL_VERSION_(MAJOR|MINOR|PATCH) (\d+)", file.read()))
+    return ".".join(parts.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 @contextlib.contextmanager
 def heard():
-    """Yields a list that holds, after the block, what was printed to standard error in it,
-    the C++ code's lines too. They are printed then."""
-    lines = []
+    """Captures standard error in the block, the lines of C++ code too, and prints it afterwards.
+    Yields a list that contains the captured text after the block."""
+    captured = []
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
-            yield lines
+            yield captured
         finally:
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
             file.seek(0)
-            said = file.read()
-            lines.append(said.decode("utf-8", "replace"))
-            os.write(2, said)
+            output = file.read()
+            captured.append(output.decode("utf-8", "replace"))
+            os.write(2, output)
 
 
-def remember(said):
-    """Keeps what TensorFlow said when it was imported before a fork, for `said_before`."""
-    _SAID_BEFORE.append(said)
+def keep_import_messages(messages):
+    """Keeps what TensorFlow printed when it was imported before a fork."""
+    _IMPORT_MESSAGES.append(messages)
 
 
-def said_before():
-    return "".join(_SAID_BEFORE)
+def import_messages():
+    return "".join(_IMPORT_MESSAGES)
 
 
 def _build_info(tensorflow):

@@ -1,7 +1,7 @@
-"""Which ops TensorFlow executed, from its profiler: not what a graph holds, but what ran.
+"""The ops that TensorFlow executed, according to its profiler.
 
-A graph may hold several implementations of one layer, of which the optimizer or the placement
-takes one when it runs; the profile names the ops whose kernels were started.
+A graph may contain several implementations of one layer, of which the graph optimizer or the
+placement chooses one at run time; the profile names the ops whose kernels were started.
 """
 
 import glob
@@ -14,11 +14,11 @@ COMPILED_ON_GPU = ":XLA GPU module"  # ends the event's name (XLA's gpu_executab
 
 
 def executed_ops(tensorflow, run):
-    """Calls `run` under the profiler → [(path of the op, op type, how often it ran)]. Source:
-    the events of the host's plane of the XSpace, named ``path:Type``; one per start."""
-    # TensorFlow tells of ops that it takes for cheap at level 3 only: all ops on a GPU, and on a
-    # CPU those that took little so far (GetTFTraceMeLevel and OpKernel::IsExpensive). The device's
-    # own tracer would leave CUPTI in a process that is about to be timed.
+    """Calls `run` under the profiler and returns [(path of the op, op type, count)]. Source: the
+    events in the host's plane of the XSpace, one per start of an op, named ``path:Type``."""
+    # TensorFlow reports ops that it considers cheap only at level 3: all ops on a GPU, and on a
+    # CPU those that took little time so far (GetTFTraceMeLevel and OpKernel::IsExpensive). The
+    # device tracer would leave CUPTI in a process that is about to be timed.
     options = tensorflow.profiler.experimental.ProfilerOptions(
         host_tracer_level=Level(3), device_tracer_level=Level(0)
     )
@@ -36,12 +36,12 @@ def executed_ops(tensorflow, run):
 
 
 class Level(int):
-    """A number that TensorFlow 2.21 does not take for a truth value: it converts an option to the
-    first type that fits, of bool, int and str, and then ignores one that should have been an int
+    """An integer that TensorFlow 2.21 does not take for a boolean. TensorFlow converts an option
+    to the first of bool, int and str that fits, and then ignores a boolean in place of an integer
     (``SetOption`` in tsl/profiler/utils/session_manager.cc: "expects an i value")."""
 
     def __bool__(self):
-        raise TypeError("a level of the profiler is no truth value")
+        raise TypeError("a profiler level is not a boolean")
 
 
 def _space(file):

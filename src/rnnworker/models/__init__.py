@@ -1,1 +1,1 @@
-"""One module per model: functions of a ``keras`` module, which none of them imports."""
+"""One module per model. Its ``build`` takes the ``keras`` module; no model imports Keras."""

@@ -1,4 +1,4 @@
-"""The adding problem: remember two numbers over a long sequence and give their sum.
+"""The adding problem: remember two numbers over a long sequence and return their sum.
 Source: Hochreiter & Schmidhuber 1997, "Long short-term memory", section 5.4.
 """
 
@@ -8,11 +8,11 @@ MARKED, EDGE = 1.0, -1.0
 
 
 def prepare(source, config):
-    """x (samples, sequence, 2) float32, y (samples, 1) float32; see `sequences`. Made of
-    ``model.data_seed``: runs of all seeds see the same samples.
+    """x (samples, sequence, 2) float32, y (samples, 1) float32; see `sequences`. They depend on
+    ``model.data_seed`` only: runs of all seeds see the same samples.
 
-    Always answering 0.5 gives a mean squared error of 0.039 at 100 steps: 1/24, less for the
-    one sequence in eight or so whose first step is marked."""
+    The constant answer 0.5 has a mean squared error of 0.039 at 100 steps: 1/24, reduced by the
+    sequences (about one in eight) whose first step is marked."""
     model = config["model"]
     stream = numpy.random.RandomState(model["data_seed"])
     arrays = {}
@@ -25,12 +25,12 @@ def prepare(source, config):
 def sequences(samples, length, stream):
     """Samples of the adding problem.
 
-    At each step there are a value, uniform in −1…1, and a marker: 1 at two steps, −1 at the
-    first and the last one, else 0. One of the first ten steps is marked, and another one of the
-    first ``length / 2 − 1``. The target is ``0.5 + (X1 + X2) / 4`` for the marked values X1
-    and X2; where the first step is marked, X1 counts as 0.
+    Each step has a value, uniform in −1…1, and a marker: 1 at two steps, −1 at the first and the
+    last step, else 0. One of the first ten steps is marked, and another of the first
+    ``length / 2 − 1``. The target is ``0.5 + (X1 + X2) / 4`` for the marked values X1 and X2; the
+    value of the first step counts as 0 if it is marked.
 
-    The paper draws each length from T to 1.1 T; here all are `length`, for cuDNN's sake.
+    The paper draws each length from T to 1.1 T; here all lengths are equal, as cuDNN needs.
 
     **Returns:** x (samples, length, 2) float32, y (samples, 1) float32.
     """
@@ -51,7 +51,7 @@ def sequences(samples, length, stream):
 
 
 def build(keras, recurrent, config):
-    """RNN → one number."""
+    """RNN → a dense layer with one unit."""
     model = config["model"]
     inputs = keras.layers.Input(shape=(model["sequence"], 2))
     hidden = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])(inputs)

@@ -1,5 +1,5 @@
-"""A convolutional network on CIFAR-10, its images shifted and mirrored anew in each epoch.
-Source: Keras's example ``cifar10_cnn.py`` (of 2017, 2.0.6)."""
+"""A convolutional network on CIFAR-10 with images that are shifted and mirrored in each epoch.
+Source: Keras's example ``cifar10_cnn.py`` (2.0.6, 2017)."""
 
 import numpy
 
@@ -17,14 +17,14 @@ def prepare(source, config):
 
 
 def augment(images, stream, config):
-    """Each image shifted by up to ``model.shift`` of its side, both ways, and mirrored with
-    even chance; border pixels are repeated. Shifts are whole pixels, as those of Keras 2.0.6's
-    ``ImageDataGenerator`` were (it took the nearest pixel).
+    """Shifts each image by up to ``model.shift`` of its side along both axes and mirrors it with
+    probability 0.5; border pixels are repeated. Shifts are whole pixels, as in Keras 2.0.6's
+    ``ImageDataGenerator``, which took the nearest pixel.
 
     **Arguments:**
 
     - `images`: (samples, rows, columns, channels).
-    - `stream`: a ``numpy.random.RandomState``; the same one gives the same images.
+    - `stream`: a ``numpy.random.RandomState``; the same state gives the same images.
 
     **Returns:** new images of the same shape and type.
     """
@@ -36,13 +36,13 @@ def augment(images, stream, config):
     rows = numpy.clip(numpy.arange(height) + down[:, None], 0, height - 1)
     columns = numpy.clip(numpy.arange(width) + right[:, None], 0, width - 1)
     columns[mirrored] = columns[mirrored, ::-1]
-    which = numpy.arange(samples)[:, None, None]
-    return images[which, rows[:, :, None], columns[:, None, :]]
+    indices = numpy.arange(samples)[:, None, None]
+    return images[indices, rows[:, :, None], columns[:, None, :]]
 
 
 def build(keras, recurrent, config):
     """Two blocks of two 3 × 3 convolutions (32 and 64 filters) and pooling, one dense layer,
-    softmax. The first convolution of a block keeps the size, the second one does not."""
+    softmax. The first convolution of a block keeps the size of the images, the second does not."""
     layers, model = keras.layers, config["model"]
     rates = model["dropout"]
     inputs = hidden = layers.Input(shape=(SIDE, SIDE, 3))

@@ -2,7 +2,7 @@
 
 
 def prepare(source, config):
-    """``digits.npz`` as it is: x (samples, 8, 8) float32 in 0–1, y (samples,) int64."""
+    """``digits.npz`` unchanged: x (samples, 8, 8) float32 in 0–1, y (samples,) int64."""
     return source
 
 

@@ -5,11 +5,11 @@ from rnnworker.readers import imdb
 
 def prepare(source, config):
     """x (samples, sequence) int32 word indices, y (samples, 1) float32."""
-    return imdb.indices(source, config)
+    return imdb.word_indices(source, config)
 
 
 def build(keras, recurrent, config):
-    """Embedding → RNN in both directions, last outputs side by side → dropout → sigmoid."""
+    """Embedding → bidirectional RNN, last outputs side by side → dropout → sigmoid."""
     layers, model = keras.layers, config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     vectors = layers.Embedding(model["words"], model["embedding"])(inputs)

@@ -1,8 +1,8 @@
 """A bag of words and word pairs on film reviews (Joulin et al. 2016, arXiv:1607.01759).
 Source: Keras's example ``imdb_fasttext.py`` with ``ngram_range = 2``.
 
-The example gives every pair of the training reviews an index. Here ``model.bigrams`` says how
-many pairs have one, the most frequent ones, so that the model's size is known without the data.
+The example gives an index to every pair in the training reviews. Here only the ``model.bigrams``
+most frequent pairs have an index, so that the size of the model is known without the data.
 """
 
 import numpy
@@ -11,28 +11,28 @@ from rnnworker.readers import imdb
 
 
 def prepare(source, config):
-    """x (samples, sequence) int32: a review's words, then those of its pairs that have an
-    index; of all that, the last ``sequence``. y (samples, 1) float32."""
+    """x (samples, sequence) int32: the words of a review, then its pairs that have an index; the
+    last ``sequence`` of these. y (samples, 1) float32."""
     model = config["model"]
     arrays = imdb.reviews(source, model["words"], (model["train_samples"], model["val_samples"]))
     known = _frequent(arrays["x_train"], model["words"], model["bigrams"])
     for name in ("x_train", "x_val"):
-        longer = [with_pairs(review, known, model["words"]) for review in arrays[name]]
-        arrays[name] = imdb.padded(longer, model["sequence"])
+        extended = [append_pairs(review, known, model["words"]) for review in arrays[name]]
+        arrays[name] = imdb.pad(extended, model["sequence"])
     return arrays
 
 
-def with_pairs(review, known, words):
-    """`review` with the indices of its known pairs behind it, in the order of the text.
+def append_pairs(review, known, words):
+    """`review`, followed by the indices of its known pairs in the order of the text.
 
-    `known` holds pairs as ``first · words + second``, ascending; the pair at place k has the
-    index ``words + k``."""
+    `known` contains pairs as ``first · words + second``, in ascending order; the pair at position
+    k has the index ``words + k``."""
     pairs = _pairs(review, words)
     if not len(known):
         return review
-    places = numpy.minimum(numpy.searchsorted(known, pairs), len(known) - 1)
-    found = places[known[places] == pairs]
-    return numpy.concatenate([review, words + found.astype("int32")])
+    positions = numpy.minimum(numpy.searchsorted(known, pairs), len(known) - 1)
+    matches = positions[known[positions] == pairs]
+    return numpy.concatenate([review, words + matches.astype("int32")])
 
 
 def build(keras, recurrent, config):
@@ -45,11 +45,11 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, outputs)
 
 
-def _frequent(reviews, words, most):
+def _frequent(reviews, words, limit):
     pairs = numpy.concatenate([_pairs(review, words) for review in reviews])
-    found, counts = numpy.unique(pairs, return_counts=True)
-    order = numpy.argsort(-counts, kind="mergesort")[:most]
-    return numpy.sort(found[order])
+    distinct, counts = numpy.unique(pairs, return_counts=True)
+    order = numpy.argsort(-counts, kind="mergesort")[:limit]
+    return numpy.sort(distinct[order])
 
 
 def _pairs(review, words):

@@ -1,11 +1,11 @@
-"""An RNN with dropout inside its cell on film reviews. Source: Keras's example ``imdb_lstm.py``."""
+"""An RNN with dropout inside the cell on film reviews. Source: Keras's example ``imdb_lstm.py``."""
 
 from rnnworker.readers import imdb
 
 
 def prepare(source, config):
     """x (samples, sequence) int32 word indices, y (samples, 1) float32."""
-    return imdb.indices(source, config)
+    return imdb.word_indices(source, config)
 
 
 def build(keras, recurrent, config):

@@ -6,12 +6,11 @@ from rnnworker import data
 
 
 def prepare(source, config):
-    """Windows of ``model.sequence`` characters, one every ``model.step``, each with the
-    character that follows.
+    """Windows of ``model.sequence`` characters that begin every ``model.step`` characters, each
+    with the character that follows.
 
-    The example trains on all of the text and validates nothing. Here the last
-    ``model.held_out`` of the text is for validation, so no window shares a character with one
-    of the other part.
+    The example trains on the whole text and does not validate. Here the last ``model.held_out``
+    of the text is for validation, so that training and validation windows share no character.
 
     **Returns:** x (windows, sequence, characters) bool, one-hot; y (windows,) int64.
     """
@@ -20,12 +19,12 @@ def prepare(source, config):
     alphabet = sorted(set(text))
     if len(alphabet) != model["characters"]:
         raise ValueError(
-            "the text has {} different characters: write model.characters={}".format(
-                len(alphabet), len(alphabet)
+            "the text has {0} different characters: write model.characters={0}".format(
+                len(alphabet)
             )
         )
-    place = {character: index for index, character in enumerate(alphabet)}
-    codes = numpy.array([place[character] for character in text])
+    code = {character: index for index, character in enumerate(alphabet)}
+    codes = numpy.array([code[character] for character in text])
     cut = round(len(codes) * (1.0 - model["held_out"]))
     x_train, y_train = _windows(codes[:cut], model, model["train_samples"])
     x_val, y_val = _windows(codes[cut:], model, model["val_samples"])
@@ -41,8 +40,8 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, outputs)
 
 
-def _windows(codes, model, most):
-    starts = numpy.arange(0, len(codes) - model["sequence"], model["step"])[:most]
-    places = starts[:, None] + numpy.arange(model["sequence"])
+def _windows(codes, model, limit):
+    starts = numpy.arange(0, len(codes) - model["sequence"], model["step"])[:limit]
+    positions = starts[:, None] + numpy.arange(model["sequence"])
     one_hot = numpy.eye(model["characters"], dtype=bool)
-    return one_hot[codes[places]], codes[starts + model["sequence"]].astype("int64")
+    return one_hot[codes[positions]], codes[starts + model["sequence"]].astype("int64")

@@ -1,12 +1,12 @@
 """Two recurrent layers over the rows of MNIST's images.
-Source: github.com/ASH1998/mnist-CuDNNLSTM, the K80 and P100 comparison."""
+Source: github.com/ASH1998/mnist-CuDNNLSTM, the comparison of K80 and P100."""
 
 from rnnworker.readers import mnist
 
 
 def prepare(source, config):
-    """An image as ``model.sequence`` steps: x (samples, sequence, 784 / sequence) float32 in
-    0–1, y (samples,) int64. 28 steps are its rows."""
+    """Images as ``model.sequence`` time steps: x (samples, sequence, 784 / sequence) float32 in
+    0–1, y (samples,) int64. With 28 steps, each row of an image is one step."""
     arrays = mnist.images(source)
     for name in ("x_train", "x_val"):
         arrays[name] = arrays[name].reshape((len(arrays[name]),) + _shape(config))
@@ -16,8 +16,8 @@ def prepare(source, config):
 def build(keras, recurrent, config):
     """RNN over all steps, dropout, RNN, dropout, dense, dropout, softmax over 10 classes.
 
-    The published LSTM had relu in place of tanh, and its cuDNN one had not; here both are the
-    cell that ``cell`` names."""
+    The published LSTM had relu in place of tanh, but its cuDNN version had tanh; here both are
+    the cell that ``cell`` names."""
     layers, model = keras.layers, config["model"]
     first, second, third = model["dropout"]
     inner = {"recurrent_dropout": model["recurrent_dropout"]}

@@ -1,9 +1,9 @@
-"""One recurrent layer of a standard shape over made-up features, for time alone.
+"""One recurrent layer of a standard shape over synthetic features, for timing only.
 Source of the shape: Braun 2018, "LSTM Benchmarks for Deep Learning Frameworks",
 arXiv:1806.01818: 1 × 320 units, 123 features, 10 classes.
 
-The paper's inputs are noise. Here a faint pattern for each class is added, so that a run
-whose loss does not fall can be told from one that trains; the arithmetic is the same.
+The paper's inputs are noise. Here each class adds a weak pattern, so that the loss of a run shows
+whether it trains; the arithmetic is the same.
 """
 
 import numpy
@@ -13,9 +13,9 @@ PATTERN = 0.1
 
 
 def prepare(source, config):
-    """x (samples, sequence, features) float32, standard normal noise plus 0.1 times the
-    pattern of its class at every step; y (samples,) int64, classes equally likely. Made of
-    ``model.data_seed``: runs of all seeds see the same samples."""
+    """x (samples, sequence, features) float32, standard normal noise plus 0.1 times the pattern of
+    the class at every step; y (samples,) int64, classes equally likely. They depend on
+    ``model.data_seed`` only: runs of all seeds see the same samples."""
     model = config["model"]
     stream = numpy.random.RandomState(model["data_seed"])
     patterns = stream.standard_normal((CLASSES, model["features"])).astype("float32")

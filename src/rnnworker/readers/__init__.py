@@ -1,1 +1,1 @@
-"""One module per dataset format: what a file holds → arrays that several models share."""
+"""One module per dataset format, which converts a file to arrays for several models."""

@@ -1,6 +1,6 @@
 """CIFAR-10 in its authors' archive, ``cifar-10-python.tar.gz`` (Krizhevsky 2009).
 
-The archive holds pickles: `rnnworker.data` opens it only where the file's md5 is pinned.
+The archive contains pickles: `rnnworker.data` opens it only if the file's md5 is pinned.
 Each batch is a dict with ``data``, (10,000, 3072) bytes in the order channel, row, column,
 and ``labels``; batches 1 to 5 are for training, ``test_batch`` is for validation.
 Source: https://www.cs.toronto.edu/~kriz/cifar.html

@@ -1,14 +1,15 @@
 """Film reviews as word ranks, in the format of Keras's ``imdb.npz`` (Maas et al. 2011).
 
-The file holds lists of different lengths: either as NumPy object arrays (pickles, read only
-where the file's md5 is pinned) or, after ``rnnbench convert``, as ``x_train_values`` and
+The file contains lists of different lengths, either as NumPy object arrays (pickles, which are
+read only if the file's md5 is pinned) or, after ``rnnbench convert``, as ``x_train_values`` and
 ``x_train_offsets``: review i is ``values[offsets[i]:offsets[i + 1]]``.
 
-What is done with them is what ``imdb.load_data`` and ``pad_sequences`` of Keras 2.0.6 do, with
-their defaults: training samples shuffled with seed 113 and test samples with 226, ranks moved up
-by 3, 1 put in front as the start, 2 for words of rank `words` and more; 0 fills up short reviews
-in front, long ones lose their beginning. Later versions (``tf.keras`` of TensorFlow 1.15 to
-Keras 3) differ in the order of the test samples alone: they go on with the stream of 113.
+The functions do the same as ``imdb.load_data`` and ``pad_sequences`` of Keras 2.0.6 with their
+defaults: they shuffle training samples with seed 113 and test samples with 226, add 3 to the
+ranks, replace indices of `words` or more by 2, put 1 at the start of each review, pad short
+reviews with 0 at the beginning, and cut the beginning of long ones. Later versions (``tf.keras`` of
+TensorFlow 1.15 to Keras 3) differ only in the order of the test samples: they continue the random
+stream of seed 113.
 Source: keras/datasets/imdb.py and keras/preprocessing/sequence.py of 2.0.6.
 """
 
@@ -19,13 +20,13 @@ START, UNKNOWN, FIRST_RANK = 1, 2, 3
 
 
 def reviews(source, words, limits):
-    """Reviews as lists of int32 arrays and labels as (samples, 1) float32 arrays.
+    """The reviews as lists of int32 arrays, the labels as (samples, 1) float32 arrays.
 
     **Arguments:**
 
     - `source`: the file's arrays.
-    - `words`: how many word indices there are, the reserved ones included.
-    - `limits`: samples to keep as (training, validation), None for all.
+    - `words`: the number of word indices, including the reserved ones.
+    - `limits`: (training, validation) samples to keep, None for all.
 
     **Returns:** a dict ``x_train, y_train, x_val, y_val``.
     """
@@ -45,22 +46,22 @@ def reviews(source, words, limits):
     return result
 
 
-def padded(sequences, length):
-    """(samples, length) int32: the last `length` indices of each sequence, zeros in front."""
+def pad(sequences, length):
+    """(samples, length) int32: the last `length` indices of each sequence after zeros."""
     result = numpy.zeros((len(sequences), length), "int32")
     for row, sequence in zip(result, sequences):
-        kept = sequence[-length:]
-        row[length - len(kept) :] = kept
+        end = sequence[-length:]
+        row[length - len(end) :] = end
     return result
 
 
-def indices(source, config):
-    """What the two recurrent models train on: ``model.words`` word indices, the last
-    ``model.sequence`` words of each review."""
+def word_indices(source, config):
+    """The arrays of the recurrent models: the last ``model.sequence`` words of each review, with
+    ``model.words`` different word indices."""
     model = config["model"]
     arrays = reviews(source, model["words"], (model["train_samples"], model["val_samples"]))
     for name in ("x_train", "x_val"):
-        arrays[name] = padded(arrays[name], model["sequence"])
+        arrays[name] = pad(arrays[name], model["sequence"])
     return arrays
 
 

@@ -4,8 +4,8 @@ SIDE = 28
 
 
 def images(source):
-    """Images (samples, 28, 28) float32 in 0–1 and labels (samples,) int64 0–9; the file's
-    ``x_test`` is what is validated on, as in the published examples."""
+    """Images (samples, 28, 28) float32 in 0–1 and labels (samples,) int64 0–9. The file's
+    ``x_test`` is the validation set, as in the published examples."""
     return {
         "x_train": _scaled(source["x_train"]),
         "y_train": source["y_train"].astype("int64"),

@@ -1,6 +1,6 @@
-"""One module per RNN implementation, each with ``make``, ``to_canonical`` and ``from_canonical``;
-``gradients_to_canonical`` where gradients travel otherwise than weights. ``docs/own_kernel.md`` has
-this contract, which a file of the user's own fulfils too.
+"""One module per RNN implementation, each with ``make``, ``to_canonical`` and ``from_canonical``,
+and with ``gradients_to_canonical`` if gradients are arranged differently from weights. Kernels in
+user-supplied files fulfil the same contract, which is in ``docs/own_kernel.md``.
 """
 
 import importlib
@@ -12,21 +12,21 @@ IMPLEMENTATIONS = tuple(HONOURED)
 
 
 def implementation(name):
-    """The functions of the implementation that ``rnn.implementation`` names."""
+    """The module, or the object with the same functions, that ``rnn.implementation`` names."""
     if is_own(name):
         return own_file.Implementation(name)
     if name not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
-        raise ValueError("rnn.implementation {!r} is none of {}".format(name, known))
+        raise ValueError("rnn.implementation {!r} must be one of {}".format(name, known))
     return importlib.import_module("rnnworker.recurrent." + name)
 
 
 class Recurrent:
-    """What a model calls to get a recurrent layer: ``recurrent(units, **options)``, or
+    """Makes the recurrent layers of a model: ``recurrent(units, **options)``, or
     ``recurrent.bidirectional(units, **options)`` for both directions side by side.
 
-    Remembers the layers it made, so that their weights can be moved in canonical form. With
-    ``certifying`` in the config its layers have no dropout.
+    `layers` lists the layers made so far, whose weights can be read and set in canonical form.
+    With ``certifying`` in the config the layers have no dropout.
     """
 
     def __init__(self, keras, config):
@@ -64,31 +64,30 @@ class Recurrent:
         return self._cell
 
     def to_canonical(self, layer):
-        """The canonical arrays of one of `layers`."""
-        return self._each_way(layer, self.module.to_canonical)
+        """The canonical arrays of a layer in `layers`."""
+        convert = self.module.to_canonical
+        if not hasattr(layer, "forward_layer"):
+            return convert(layer)
+        return both_directions.join(convert(layer.forward_layer), convert(layer.backward_layer))
 
     def from_canonical(self, layer, arrays):
         if not hasattr(layer, "forward_layer"):
             self.module.from_canonical(layer, arrays)
             return
-        forward, backward = both_directions.parted(arrays)
+        forward, backward = both_directions.split(arrays)
         self.module.from_canonical(layer.forward_layer, forward)
         self.module.from_canonical(layer.backward_layer, backward)
 
     def gradients_to_canonical(self, layer, values):
-        """Gradients of the layer's trainable weights, in their order, as canonical arrays."""
+        """The gradients of the layer's trainable weights, in their order, as canonical arrays."""
         convert = getattr(self.module, "gradients_to_canonical", self.module.to_canonical)
         if not hasattr(layer, "forward_layer"):
             return convert(layer, values)
-        forward, backward = both_directions.split(values)
-        return both_directions.joined(
-            convert(layer.forward_layer, forward), convert(layer.backward_layer, backward)
+        half = len(values) // 2  # the forward layer's come first
+        return both_directions.join(
+            convert(layer.forward_layer, values[:half]),
+            convert(layer.backward_layer, values[half:]),
         )
-
-    def _each_way(self, layer, convert):
-        if not hasattr(layer, "forward_layer"):
-            return convert(layer)
-        return both_directions.joined(convert(layer.forward_layer), convert(layer.backward_layer))
 
     def _make(self, units, options):
         options = dict(self._rnn.get("options") or {}, **options)

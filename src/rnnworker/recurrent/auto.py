@@ -1,4 +1,4 @@
-"""What a user gets who says nothing: ``LSTM(units)``, cuDNN where Keras finds it can be used."""
+"""The default of a user: ``LSTM(units)``, which runs on cuDNN whenever Keras can use it."""
 
 from rnnworker.recurrent import keras as generic
 from rnnworker.recurrent import torch_cudnn
@@ -8,6 +8,6 @@ __all__ = ["from_canonical", "make", "to_canonical"]
 
 
 def make(keras, cell, units, options):
-    # A certificate makes layers that promise cuDNN in the same process.
-    torch_cudnn.promise(keras, kept=False)
+    # A certificate makes layers that must run on cuDNN in the same process.
+    torch_cudnn.set_fallback(keras, allowed=True)
     return generic.make(keras, cell, units, options, use_cudnn="auto")

@@ -1,17 +1,17 @@
 """``BlockLSTMV2``: the whole sequence in one fused CPU op, forward and backward.
 
 Source: TensorFlow's op definition ``BlockLSTMV2`` (rnn_ops.cc): inputs time-major, gates in
-the order i, f, c, o (``ifco``, Keras's too), one matrix of (inputs + units) × 4·units, no
-forget bias of its own. Peepholes are off, the cell state is not clipped (`cell_clip` 0).
+the order i, f, c, o (``ifco``, as in Keras), one matrix of (inputs + units) × 4·units, no
+additional forget bias. Peepholes are off, the cell state is not clipped (`cell_clip` 0).
 
-The gradient that TensorFlow registers for this op is wrong: ``rnn_grad.py`` (2.21 too) calls
+The gradient that TensorFlow registers for this op is wrong: ``rnn_grad.py`` (in 2.21 too) calls
 ``BlockLSTMGrad``, whose gate order is i, c, f, o, for both versions of the op, and a network
-with it does not learn. Here ``BlockLSTMGradV2`` is called, which has the right order.
+with this gradient does not learn. This module calls ``BlockLSTMGradV2``, whose order is right.
 """
 
 import numpy
 
-from rnnworker.recurrent.cells import refuse
+from rnnworker.recurrent.cells import check_supported
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
 GATES = 4
@@ -20,7 +20,7 @@ GATES = 4
 def make(keras, cell, units, options):
     import tensorflow
 
-    refuse("BlockLSTMV2", cell, ("lstm",), options)
+    check_supported("BlockLSTMV2", cell, ("lstm",), options)
     return _layer_class(keras, tensorflow)(units, **layer_settings(options))
 
 
@@ -38,12 +38,12 @@ def from_canonical(layer, arrays):
 def _layer_class(keras, tensorflow):
     class BlockLSTM(sequence_layer(keras, tensorflow)):
         def make_weights(self, inputs):
-            self.both = self.zeros("kernel", inputs + self.units, GATES * self.units)
+            self.matrix = self.zeros("kernel", inputs + self.units, GATES * self.units)
             self.bias = self.zeros("bias", GATES * self.units)
 
         def hidden_states(self, sequence):
-            both, bias = (tensorflow.convert_to_tensor(v) for v in (self.both, self.bias))
-            return _block_lstm(tensorflow)(sequence, both, bias)
+            matrix, bias = (tensorflow.convert_to_tensor(v) for v in (self.matrix, self.bias))
+            return _block_lstm(tensorflow)(sequence, matrix, bias)
 
     return BlockLSTM
 
@@ -54,7 +54,7 @@ def _block_lstm(tensorflow):
     @tensorflow.custom_gradient
     def block_lstm(sequence, weights, bias):
         """sequence (time, batch, inputs), weights (inputs + units, 4·units), bias (4·units,)
-        → hidden states (time, batch, units), both initial states zero."""
+        → hidden states (time, batch, units). Both initial states are zero."""
         units = bias.shape[0] // GATES
         shape = tensorflow.shape(sequence)
         zeros = tensorflow.zeros([shape[1], units], sequence.dtype)

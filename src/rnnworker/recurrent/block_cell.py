@@ -1,28 +1,29 @@
 """``LSTMBlockCell`` and ``GRUBlockCell``: one fused op per time step, in a loop.
 
 Source: TensorFlow's op definitions (rnn_ops.cc) and the gradients that tf.contrib registered for
-them (tensorflow/contrib/rnn/python/ops/lstm_ops.py and gru_ops.py, 1.15): TensorFlow 2 has the
-gradient ops and registers none, so they are called here in a custom gradient.
+them (tensorflow/contrib/rnn/python/ops/lstm_ops.py and gru_ops.py, 1.15). TensorFlow 2 has the
+gradient ops but does not register them, so a custom gradient calls them here.
 
 - LSTM: one matrix of (inputs + units) × 4·units, gates i, c, f, o. The op's defaults add 1 to the
-  forget gate and clip the state at 3; here 0 and off (a clip of 0 or less is none).
+  forget gate and clip the state at 3; here the bias is 0 and the clip is off (0 or less).
 - GRU: gates r, u in one matrix, the candidate in another; u is Keras's z. The reset gate multiplies
-  the state before the product, so this is the cell ``gru_reset_before`` and not cuDNN's ``gru``.
+  the state before the product, so this is the cell ``gru_reset_before``, not cuDNN's ``gru``.
 """
 
 import numpy
 
-from rnnworker.recurrent.cells import refuse
+from rnnworker.recurrent.cells import check_supported
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
 FORGET_BIAS = 0.0
 CELL_CLIP = -1.0
+ICFO = (0, 2, 1, 3)  # between the gate orders i, f, c, o and i, c, f, o; its own inverse
 
 
 def make(keras, cell, units, options):
     import tensorflow
 
-    refuse("a block cell", cell, ("lstm", "gru_reset_before"), options)
+    check_supported("a block cell", cell, ("lstm", "gru_reset_before"), options)
     layers = {"lstm": _lstm_layer, "gru_reset_before": _gru_layer}
     return layers[cell](keras, tensorflow)(units, **layer_settings(options))
 
@@ -30,46 +31,46 @@ def make(keras, cell, units, options):
 def to_canonical(layer, values=None):
     values = layer.get_weights() if values is None else values
     if len(values) == 2:
-        both, bias = (_swapped(value, 4, (0, 2, 1, 3)) for value in values)
+        matrix, bias = (reorder_gates(value, ICFO) for value in values)
     else:
         gates, candidate, gates_bias, candidate_bias = values
-        both = numpy.concatenate([_swapped(gates, 2, (1, 0)), candidate], axis=1)
-        bias = numpy.concatenate([_swapped(gates_bias, 2, (1, 0)), candidate_bias])
-    inputs = both.shape[0] - layer.units
-    return {"kernel": both[:inputs], "recurrent": both[inputs:], "bias": bias}
+        matrix = numpy.concatenate([reorder_gates(gates, (1, 0)), candidate], axis=1)
+        bias = numpy.concatenate([reorder_gates(gates_bias, (1, 0)), candidate_bias])
+    inputs = matrix.shape[0] - layer.units
+    return {"kernel": matrix[:inputs], "recurrent": matrix[inputs:], "bias": bias}
 
 
 def from_canonical(layer, arrays):
-    both = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
+    matrix = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
     bias, edge = arrays["bias"], 2 * layer.units
-    if both.shape[1] == 4 * layer.units:
-        layer.set_weights([_swapped(value, 4, (0, 2, 1, 3)) for value in (both, bias)])
+    if matrix.shape[1] == 4 * layer.units:
+        layer.set_weights([reorder_gates(value, ICFO) for value in (matrix, bias)])
         return
-    gates, gates_bias = (_swapped(value[..., :edge], 2, (1, 0)) for value in (both, bias))
-    layer.set_weights([gates, both[:, edge:], gates_bias, bias[edge:]])
+    gates, gates_bias = (reorder_gates(value[..., :edge], (1, 0)) for value in (matrix, bias))
+    layer.set_weights([gates, matrix[:, edge:], gates_bias, bias[edge:]])
 
 
-def _swapped(value, gates, order):
-    """`value` with its gates, side by side on the last axis, in another order."""
-    parts = numpy.split(value, gates, axis=-1)
+def reorder_gates(value, order):
+    """`value`, whose gates are side by side on the last axis, with its gates in another order."""
+    parts = numpy.split(value, len(order), axis=-1)
     return numpy.concatenate([parts[index] for index in order], axis=-1)
 
 
 def _lstm_layer(keras, tensorflow):
     class BlockCellLSTM(sequence_layer(keras, tensorflow)):
         def make_weights(self, inputs):
-            self.both = self.zeros("kernel", inputs + self.units, 4 * self.units)
+            self.matrix = self.zeros("kernel", inputs + self.units, 4 * self.units)
             self.bias = self.zeros("bias", 4 * self.units)
 
         def hidden_states(self, sequence):
-            both, bias = (tensorflow.convert_to_tensor(v) for v in (self.both, self.bias))
+            matrix, bias = (tensorflow.convert_to_tensor(v) for v in (self.matrix, self.bias))
             cell = _lstm_cell(tensorflow)
 
             def step(states, x):
-                memory, hidden = cell(x, states[0], states[1], both, bias)
+                memory, hidden = cell(x, states[0], states[1], matrix, bias)
                 return memory, hidden
 
-            return _looped(tensorflow, step, sequence, self.units, 2)
+            return _loop(tensorflow, step, sequence, self.units, 2)
 
     return BlockCellLSTM
 
@@ -91,14 +92,14 @@ def _gru_layer(keras, tensorflow):
             def step(states, x):
                 return (cell(x, states[0], *weights),)
 
-            return _looped(tensorflow, step, sequence, self.units, 1)
+            return _loop(tensorflow, step, sequence, self.units, 1)
 
     return BlockCellGRU
 
 
-def _looped(tensorflow, step, sequence, units, states):
-    """`step` over a (time, batch, features) sequence in a while loop, from zero states; the last
-    of its states is the output. → (time, batch, units)"""
+def _loop(tensorflow, step, sequence, units, states):
+    """Runs `step` over a (time, batch, features) sequence in a while loop, from zero states. The
+    last of its `states` is the output. Returns (time, batch, units)."""
     shape = tensorflow.shape(sequence)
     arrays = tensorflow.TensorArray
     inputs = arrays(sequence.dtype, size=shape[0]).unstack(sequence)
@@ -111,37 +112,37 @@ def _looped(tensorflow, step, sequence, units, states):
         return (time + 1, outputs.write(time, after[-1])) + tuple(after)
 
     start = (tensorflow.constant(0), outputs) + (zeros,) * states
-    found = tensorflow.while_loop(
+    end = tensorflow.while_loop(
         lambda time, *_: time < shape[0], body, start, maximum_iterations=shape[0]
     )
-    return found[1].stack()
+    return end[1].stack()
 
 
 def _lstm_cell(tensorflow):
     ops = tensorflow.raw_ops
 
     @tensorflow.custom_gradient
-    def cell(x, memory, hidden, both, bias):
+    def cell(x, memory, hidden, matrix, bias):
         """One step: (batch, inputs), two (batch, units) → new memory and hidden state."""
         peephole = tensorflow.zeros([bias.shape[0] // 4], x.dtype)
-        given = {"x": x, "cs_prev": memory, "h_prev": hidden, "w": both, "b": bias}
-        given.update(wci=peephole, wcf=peephole, wco=peephole, use_peephole=False)
-        new = ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=CELL_CLIP, **given)
+        arguments = {"x": x, "cs_prev": memory, "h_prev": hidden, "w": matrix, "b": bias}
+        arguments.update(wci=peephole, wcf=peephole, wco=peephole, use_peephole=False)
+        new = ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=CELL_CLIP, **arguments)
 
-        def gradient(back_memory, back_hidden):
-            kept = {name: getattr(new, name) for name in ("i", "cs", "f", "o", "ci", "co")}
-            kept.update(cs_grad=back_memory, h_grad=back_hidden)
-            back = ops.LSTMBlockCellGrad(**dict(given, **kept))
+        def gradient(memory_gradient, hidden_gradient):
+            results = {name: getattr(new, name) for name in ("i", "cs", "f", "o", "ci", "co")}
+            results.update(cs_grad=memory_gradient, h_grad=hidden_gradient)
+            back = ops.LSTMBlockCellGrad(**dict(arguments, **results))
             gates = back.dicfo
-            both_inputs = tensorflow.concat([x, hidden], 1)
-            back_inputs = tensorflow.matmul(gates, both, transpose_b=True)
-            inputs = int(both.shape[0]) - int(bias.shape[0]) // 4
-            back_both = tensorflow.matmul(both_inputs, gates, transpose_a=True)
+            x_and_hidden = tensorflow.concat([x, hidden], 1)
+            input_gradients = tensorflow.matmul(gates, matrix, transpose_b=True)
+            inputs = int(matrix.shape[0]) - int(bias.shape[0]) // 4
+            matrix_gradient = tensorflow.matmul(x_and_hidden, gates, transpose_a=True)
             return (
-                back_inputs[:, :inputs],
+                input_gradients[:, :inputs],
                 back.cs_prev_grad,
-                back_inputs[:, inputs:],
-                back_both,
+                input_gradients[:, inputs:],
+                matrix_gradient,
                 tensorflow.reduce_sum(gates, 0),
             )
 
@@ -156,19 +157,19 @@ def _gru_cell(tensorflow):
     @tensorflow.custom_gradient
     def cell(x, hidden, gates, candidate, gates_bias, candidate_bias):
         """One step: (batch, inputs), (batch, units) → the new hidden state."""
-        given = {"x": x, "h_prev": hidden, "w_ru": gates, "w_c": candidate}
-        given.update(b_ru=gates_bias, b_c=candidate_bias)
-        new = ops.GRUBlockCell(**given)
+        arguments = {"x": x, "h_prev": hidden, "w_ru": gates, "w_c": candidate}
+        arguments.update(b_ru=gates_bias, b_c=candidate_bias)
+        new = ops.GRUBlockCell(**arguments)
 
-        def gradient(back_hidden):
-            back = ops.GRUBlockCellGrad(d_h=back_hidden, r=new.r, u=new.u, c=new.c, **given)
-            both = tensorflow.concat([x, hidden], 1)
-            reset = tensorflow.concat([x, hidden * new.r], 1)
+        def gradient(hidden_gradient):
+            back = ops.GRUBlockCellGrad(d_h=hidden_gradient, r=new.r, u=new.u, c=new.c, **arguments)
+            x_and_hidden = tensorflow.concat([x, hidden], 1)
+            x_and_reset = tensorflow.concat([x, hidden * new.r], 1)
             return (
                 back.d_x,
                 back.d_h_prev,
-                tensorflow.matmul(both, back.d_r_bar_u_bar, transpose_a=True),
-                tensorflow.matmul(reset, back.d_c_bar, transpose_a=True),
+                tensorflow.matmul(x_and_hidden, back.d_r_bar_u_bar, transpose_a=True),
+                tensorflow.matmul(x_and_reset, back.d_c_bar, transpose_a=True),
                 tensorflow.reduce_sum(back.d_r_bar_u_bar, 0),
                 tensorflow.reduce_sum(back.d_c_bar, 0),
             )

@@ -1,70 +1,64 @@
 """A recurrent layer in both directions, and its weights in canonical form.
 
-Keras's ``Bidirectional`` makes its inner layers anew from their configs, which leaves out
-``use_cudnn`` (Keras 3) and needs a registered class. Its layers get the setting back here, and
-layers that Keras cannot make anew stand side by side in a layer of ours that does the same.
+Keras's ``Bidirectional`` recreates its inner layers from their configs, which lack ``use_cudnn``
+(Keras 3), and needs a registered class. This module sets ``use_cudnn`` again in Keras's layers, and
+puts layers that Keras cannot recreate side by side in a layer that does the same.
 """
 
 from rnnworker.recurrent.cells import accepts
 from rnnworker.user_functions import OWN
 
-WAYS = ("forward_", "backward_")
-KEPT = ("use_cudnn", "_could_use_gpu_kernel")
-# Where classes that Keras cannot make anew are defined.
-OURS = ("rnnworker", OWN)
+PREFIXES = ("forward_", "backward_")
+RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
+# The beginnings of the names of modules whose classes Keras cannot recreate.
+UNREGISTERED = ("rnnworker", OWN)
 
 
 def make(keras, forward, backward, name=None):
-    """A layer of two: outputs side by side on the last axis, forward first.
+    """A layer of both: outputs side by side on the last axis, forward first.
 
     **Arguments:**
 
-    - `forward`, `backward`: layers alike, the second one with ``go_backwards``.
+    - `forward`, `backward`: equal layers, except that the second has ``go_backwards``.
     """
     settings = {"name": name} if name else {}
-    if not type(forward).__module__.startswith(OURS) and not _holds_ours(forward):
-        if accepts(keras.layers.Bidirectional, "backward_layer"):
-            settings["backward_layer"] = backward
-        # Keras 2.0.6 has no such argument: it makes the backward layer from the forward one itself.
-        layer = keras.layers.Bidirectional(forward, **settings)
-        for inner, meant in ((layer.forward_layer, forward), (layer.backward_layer, backward)):
-            for setting in KEPT:
-                if hasattr(meant, setting):
-                    setattr(inner, setting, getattr(meant, setting))
-        return layer
-    return _pair_class(keras)(forward, backward, **settings)
+    if _is_unregistered(forward) or _is_unregistered(getattr(forward, "cell", None)):
+        return _pair_class(keras)(forward, backward, **settings)
+    # Keras 2.0.6 has no such argument: it makes the backward layer from the forward layer.
+    if accepts(keras.layers.Bidirectional, "backward_layer"):
+        settings["backward_layer"] = backward
+    layer = keras.layers.Bidirectional(forward, **settings)
+    for inner, original in ((layer.forward_layer, forward), (layer.backward_layer, backward)):
+        for setting in RESTORED:
+            if hasattr(original, setting):
+                setattr(inner, setting, getattr(original, setting))
+    return layer
 
 
-def split(values):
-    """The values of both layers, forward first → one list for each direction."""
-    half = len(values) // 2
-    return values[:half], values[half:]
-
-
-def joined(forward, backward):
-    """Two sets of canonical arrays → one, each name with its way in front."""
+def join(forward, backward):
+    """Two sets of canonical arrays → one, whose names begin with the direction."""
     return {
-        way + name: array
-        for way, arrays in zip(WAYS, (forward, backward))
+        prefix + name: array
+        for prefix, arrays in zip(PREFIXES, (forward, backward))
         for name, array in arrays.items()
     }
 
 
-def parted(arrays):
-    """One set of canonical arrays → those of the forward and of the backward layer."""
+def split(arrays):
+    """The reverse of `join`: one set of canonical arrays → [forward, backward]."""
     return [
-        {name[len(way) :]: array for name, array in arrays.items() if name.startswith(way)}
-        for way in WAYS
+        {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+        for prefix in PREFIXES
     ]
 
 
-def _holds_ours(layer):
-    return type(getattr(layer, "cell", None)).__module__.startswith(OURS)
+def _is_unregistered(instance):
+    return type(instance).__module__.startswith(UNREGISTERED)
 
 
 def _pair_class(keras):
     class BothDirections(keras.layers.Layer):
-        """inputs (batch, time, features) → (batch, 2·units), or all steps of it."""
+        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
 
         def __init__(self, forward, backward, **settings):
             super().__init__(**settings)
@@ -82,7 +76,8 @@ def _pair_class(keras):
 
         def call(self, inputs, mask=None, training=None):
             if mask is not None:
-                raise ValueError("{} takes no mask".format(type(self.forward_layer).__name__))
+                kind = type(self.forward_layer).__name__
+                raise ValueError("{} does not support a mask".format(kind))
             forward, backward = self.forward_layer(inputs), self.backward_layer(inputs)
             return _side_by_side(keras, forward, backward, self.return_sequences)
 
@@ -90,7 +85,7 @@ def _pair_class(keras):
 
 
 def _side_by_side(keras, forward, backward, sequences):
-    """Both outputs on the last axis, the steps of `backward` turned into `forward`'s order."""
+    """Both outputs on the last axis, the time steps of `backward` in the order of `forward`'s."""
     if hasattr(keras, "ops"):  # Keras 3, on any framework
         backward = keras.ops.flip(backward, 1) if sequences else backward
         return keras.ops.concatenate([forward, backward], -1)

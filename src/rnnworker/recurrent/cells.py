@@ -1,11 +1,11 @@
-"""Keras's own cells: which class is which cell, and its weights in canonical form.
+"""Keras's own cells: the class of each cell, and its weights in canonical form.
 
-Keras stores exactly the canonical arrays and gate orders, so moving them copies them.
+Keras stores exactly the canonical arrays and gate orders, so the conversions only copy.
 """
 
 import inspect
 
-# Stated in full: in Keras 2.0.6 and in TensorFlow 1 a gate's default is hard_sigmoid.
+# Explicit, because the default of a gate is hard_sigmoid in Keras 2.0.6 and TensorFlow 1.
 GATED = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 LAYERS = {
     "lstm": ("LSTM", GATED),
@@ -19,32 +19,31 @@ WITH_CUDNN = ("lstm", "gru")
 
 
 def layer_class(cell):
-    """(name in ``keras.layers``, its settings) of the layer for `cell`."""
+    """(name in ``keras.layers``, settings) of the layer for `cell`."""
     return LAYERS[cell]
 
 
 def cell_class(cell):
-    """(name in ``keras.layers``, its settings) of the cell class for `cell`."""
+    """(name in ``keras.layers``, settings) of the cell class for `cell`."""
     name, settings = LAYERS[cell]
     return name + "Cell", settings
 
 
 def accepts(layer, setting):
-    """Whether the class `layer` of this Keras has the argument `setting`."""
+    """Whether the constructor of the class `layer` has the argument `setting`."""
     return setting in inspect.signature(layer.__init__).parameters
 
 
-def refuse(name, cell, cells, options):
-    """Raises a ValueError for a cell or an option that the op behind `name` does not have."""
+def check_supported(name, cell, cells, options):
+    """Raises a ValueError if the op called `name` does not have this cell or these options."""
     if cell not in cells:
-        raise ValueError("{} is {}; it has no {}".format(name, " or ".join(cells), cell))
+        raise ValueError("{} supports {}, not {}".format(name, " and ".join(cells), cell))
     if options.get("dropout") or options.get("recurrent_dropout"):
         raise ValueError("{} has no dropout inside the cell".format(name))
 
 
 def to_canonical(layer, values=None):
-    """The layer's weights as canonical arrays; `values` are other arrays in their place, such
-    as their gradients."""
+    """The layer's weights as canonical arrays, or `values` in their place, such as gradients."""
     return dict(zip(ARRAYS, layer.get_weights() if values is None else values))
 
 

@@ -1,8 +1,8 @@
-"""Keras's layer on cuDNN, or an error: it never falls back without a word.
+"""Keras's layer on cuDNN, or an error: it never falls back silently.
 
-Keras 3 has ``use_cudnn=True`` for it, which Keras on torch forgets where cuDNN raises
-(`torch_cudnn`); Keras 2 takes cuDNN by itself where the layer's arguments allow it, which the
-attested kernel of the run then shows.
+Keras 3 has the argument ``use_cudnn=True``, which Keras on torch ignores if cuDNN raises
+(`torch_cudnn`). Keras 2 uses cuDNN if the arguments of the layer permit it; the attested kernel of
+the run shows whether it did.
 """
 
 from rnnworker.recurrent import keras as generic
@@ -14,11 +14,11 @@ __all__ = ["from_canonical", "make", "to_canonical"]
 
 def make(keras, cell, units, options):
     if cell not in WITH_CUDNN:
-        raise ValueError("Keras takes cuDNN for lstm and gru only, not for {}".format(cell))
+        raise ValueError("Keras uses cuDNN for lstm and gru only, not for {}".format(cell))
     if options.get("recurrent_dropout"):
         raise ValueError("cuDNN has no recurrent dropout")
     layer = generic.make(keras, cell, units, options, use_cudnn=True)
-    torch_cudnn.promise(keras, kept=True)
+    torch_cudnn.set_fallback(keras, allowed=False)
     if getattr(layer, "_could_use_gpu_kernel", True) is False:
-        raise ValueError("Keras would not take cuDNN for this layer")
+        raise ValueError("Keras would not use cuDNN for this layer")
     return layer

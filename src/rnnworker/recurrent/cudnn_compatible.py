@@ -1,26 +1,22 @@
-"""The platform-independent cells that load what cuDNN has trained, in TensorFlow's plain ops.
+"""Platform-independent cells, made of TensorFlow's plain ops, for weights trained by cuDNN.
 
 Source: tf.contrib.cudnn_rnn's CudnnCompatibleLSTMCell and CudnnCompatibleGRUCell (1.15). The LSTM
-cell keeps one matrix of (inputs + units) × 4·units, gates i, c, f, o, with no forget bias of its
-own. The GRU cell resets after the product and projects inputs and state apart. contrib's GRU adds
-cuDNN's two gate biases up; here both are kept, for with one of them the gates' biases learn at half
-the speed and the network is another one after the first step.
+cell has one matrix of (inputs + units) × 4·units, gates i, c, f, o, and no additional forget bias.
+The GRU cell resets after the product and projects inputs and state separately. contrib's GRU adds
+cuDNN's two gate biases to one variable; here both are variables, since the biases of the gates
+would otherwise learn at half the speed and the networks would differ after the first step.
 """
 
 import numpy
 
-from rnnworker.recurrent.block_cell import _swapped
-from rnnworker.recurrent.cells import from_canonical as plain_from_canonical
-from rnnworker.recurrent.cells import refuse
-from rnnworker.recurrent.cells import to_canonical as plain_to_canonical
-
-ICFO = (0, 2, 1, 3)
+from rnnworker.recurrent import cells
+from rnnworker.recurrent.block_cell import ICFO, reorder_gates
 
 
 def make(keras, cell, units, options):
     import tensorflow
 
-    refuse("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
+    cells.check_supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
     options = {n: v for n, v in options.items() if n not in ("dropout", "recurrent_dropout")}
     classes = {"lstm": _lstm_cell, "gru": _gru_cell}
     return keras.layers.RNN(classes[cell](keras, tensorflow)(units), **options)
@@ -29,18 +25,18 @@ def make(keras, cell, units, options):
 def to_canonical(layer, values=None):
     values = layer.get_weights() if values is None else values
     if len(values) == 3:
-        return plain_to_canonical(layer, values)
-    both, bias = (_swapped(value, 4, ICFO) for value in values)
-    inputs = both.shape[0] - bias.shape[0] // 4
-    return {"kernel": both[:inputs], "recurrent": both[inputs:], "bias": bias}
+        return cells.to_canonical(layer, values)
+    matrix, bias = (reorder_gates(value, ICFO) for value in values)
+    inputs = matrix.shape[0] - bias.shape[0] // 4
+    return {"kernel": matrix[:inputs], "recurrent": matrix[inputs:], "bias": bias}
 
 
 def from_canonical(layer, arrays):
     if len(layer.get_weights()) == 3:
-        plain_from_canonical(layer, arrays)
+        cells.from_canonical(layer, arrays)
         return
-    both = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
-    layer.set_weights([_swapped(value, 4, ICFO) for value in (both, arrays["bias"])])
+    matrix = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
+    layer.set_weights([reorder_gates(value, ICFO) for value in (matrix, arrays["bias"])])
 
 
 def _lstm_cell(keras, tensorflow):
@@ -54,15 +50,15 @@ def _lstm_cell(keras, tensorflow):
 
         def build(self, shape):
             rows, columns = int(shape[-1]) + self.units, 4 * self.units
-            self.both = self.add_weight(shape=(rows, columns), initializer="zeros", name="kernel")
+            self.matrix = self.add_weight(shape=(rows, columns), initializer="zeros", name="kernel")
             self.bias = self.add_weight(shape=(columns,), initializer="zeros", name="bias")
             self.built = True
 
         def call(self, x, states):
             hidden, memory = states
             inputs = tensorflow.concat([x, hidden], 1)
-            both, bias = (tensorflow.convert_to_tensor(v) for v in (self.both, self.bias))
-            gates = tensorflow.nn.bias_add(tensorflow.matmul(inputs, both), bias)
+            matrix, bias = (tensorflow.convert_to_tensor(v) for v in (self.matrix, self.bias))
+            gates = tensorflow.nn.bias_add(tensorflow.matmul(inputs, matrix), bias)
             i, c, f, o = tensorflow.split(gates, 4, axis=1)
             memory = tensorflow.sigmoid(f) * memory + tensorflow.sigmoid(i) * tensorflow.tanh(c)
             hidden = tensorflow.sigmoid(o) * tensorflow.tanh(memory)

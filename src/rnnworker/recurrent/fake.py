@@ -1,4 +1,4 @@
-"""No layer at all: the fake framework only sleeps."""
+"""The implementation of the fake framework, which has no layers."""
 
 
 def make(keras, cell, units, options):

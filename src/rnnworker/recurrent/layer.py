@@ -1,13 +1,13 @@
-"""What the layers made here share: shapes, direction, and that they take no mask."""
+"""Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
 
 
 def recurrent_layer(keras):
-    """The base class of layers over (batch, time, features), made late because it is a class of
-    the Keras that is given. Subclasses make their weights in ``make_weights(inputs)`` and provide
-    ``outputs(inputs)``: (batch, time, features) → (batch, units), or (batch, time, units)."""
+    """The base class of layers over (batch, time, features), a class of the given Keras. Subclasses
+    make their weights in ``make_weights(inputs)`` and provide ``outputs(inputs)``: (batch, time,
+    features) → (batch, units), or (batch, time, units) with ``return_sequences``."""
 
     class RecurrentLayer(keras.layers.Layer):
-        """inputs (batch, time, features) → last output (batch, units), or all of them."""
+        """inputs (batch, time, features) → last output (batch, units), or all outputs."""
 
         def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
             super().__init__(**settings)
@@ -30,14 +30,14 @@ def recurrent_layer(keras):
 
         def call(self, inputs, mask=None, training=None):
             if mask is not None:
-                raise ValueError("{} takes no mask".format(type(self).__name__))
+                raise ValueError("{} does not support a mask".format(type(self).__name__))
             return self.outputs(inputs)
 
     return RecurrentLayer
 
 
 def sequence_layer(keras, tensorflow):
-    """A `recurrent_layer` made of TensorFlow's ops. Subclasses provide, beside their weights,
+    """A `recurrent_layer` made of TensorFlow's ops. Besides ``make_weights``, subclasses provide
     ``hidden_states(sequence)``: (time, batch, features) → (time, batch, units)."""
 
     class SequenceLayer(recurrent_layer(keras)):
@@ -55,6 +55,6 @@ def sequence_layer(keras, tensorflow):
 
 
 def layer_settings(options):
-    """The options that `recurrent_layer` takes."""
-    wanted = ("return_sequences", "go_backwards", "name")
-    return {name: options[name] for name in wanted if name in options}
+    """The `options` that a `recurrent_layer` has as arguments."""
+    names = ("return_sequences", "go_backwards", "name")
+    return {name: options[name] for name in names if name in options}

@@ -1,30 +1,30 @@
 """Keras 2's ``CuDNNLSTM`` and ``CuDNNGRU`` layers. GPU only.
 
-Source of the weights' form: Keras 2's converter (``preprocess_weights_for_loading``, 2.2 to 2.x):
-input matrices are kept such that their rows, read in order, are cuDNN's; recurrent matrices are
-transposed gate by gate; biases lie in one row, the input's before the state's.
+Source of the format of the weights: Keras 2's converter (``preprocess_weights_for_loading``, 2.2 to
+2.x): the rows of input matrices, read in order, are cuDNN's; recurrent matrices are transposed gate
+by gate; the biases are in one row, the input's before the state's.
 
-Keras trains both halves of an LSTM's row, so that their sum learns twice as fast as its own LSTM's
-one bias and the loss curve parts from that one's after the first step. Here the state's half is
-zero and not trained. Both halves of a GRU are trained, in Keras's own GRU too.
+Keras trains both halves of an LSTM's row. Their sum learns twice as fast as the single bias of
+Keras's own LSTM, and the loss curves differ after the first step. Here the state's half is zero and
+not trained. Both halves of a GRU are trained, as in Keras's own GRU.
 """
 
 import numpy
 
 from rnnworker.frameworks.tensorflow_facts import keras_version
-from rnnworker.recurrent.cells import WITH_CUDNN, refuse
+from rnnworker.recurrent.cells import WITH_CUDNN, check_supported
 
 LAYERS = {"lstm": "CuDNNLSTM", "gru": "CuDNNGRU"}
 GATES = {"CuDNNLSTM": 4, "CuDNNGRU": 3}
 
 
 def make(keras, cell, units, options):
-    refuse("a CuDNN layer", cell, WITH_CUDNN, options)
+    check_supported("a CuDNN layer", cell, WITH_CUDNN, options)
     options = {n: v for n, v in options.items() if n not in ("dropout", "recurrent_dropout")}
-    made = _class(keras, LAYERS[cell])
+    layer_class = _layer_class(keras, LAYERS[cell])
     if cell == "lstm":
-        return _with_one_bias(made)(units, unit_forget_bias=False, **options)
-    return made(units, **options)
+        return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
+    return layer_class(units, **options)
 
 
 def to_canonical(layer, values=None):
@@ -36,32 +36,32 @@ def from_canonical(layer, arrays):
 
 
 def pack(name, arrays):
-    """Canonical arrays → what is trained of the layer class `name`: [kernel, recurrent, bias]."""
+    """Canonical arrays → [kernel, recurrent, bias], the trained weights of the class `name`."""
     gates = GATES[name]
     return [
-        _each(arrays["kernel"], gates, lambda one: one.T.reshape(one.shape)),
-        _each(arrays["recurrent"], gates, lambda one: one.T),
+        _map_gates(arrays["kernel"], gates, lambda gate: gate.T.reshape(gate.shape)),
+        _map_gates(arrays["recurrent"], gates, lambda gate: gate.T),
         arrays["bias"].ravel(),
     ]
 
 
 def unpack(name, values):
-    """The reverse of `pack`; gradients travel as weights do."""
+    """The reverse of `pack`, for weights and for gradients."""
     gates = GATES[name]
     kernel, recurrent, bias = values
     return {
-        "kernel": _each(kernel, gates, lambda one: one.reshape(one.shape[::-1]).T),
-        "recurrent": _each(recurrent, gates, lambda one: one.T),
+        "kernel": _map_gates(kernel, gates, lambda gate: gate.reshape(gate.shape[::-1]).T),
+        "recurrent": _map_gates(recurrent, gates, lambda gate: gate.T),
         "bias": bias if name == "CuDNNLSTM" else numpy.reshape(bias, (2, -1)),
     }
 
 
-def _each(matrix, gates, change):
-    return numpy.concatenate([change(one) for one in numpy.split(matrix, gates, axis=1)], axis=1)
+def _map_gates(matrix, gates, change):
+    return numpy.concatenate([change(gate) for gate in numpy.split(matrix, gates, axis=1)], axis=1)
 
 
 def _with_one_bias(layer_class):
-    """`layer_class` (CuDNNLSTM), of whose row of biases the first half is trained alone."""
+    """`layer_class` (CuDNNLSTM) with only the first half of its row of biases trained."""
 
     class CuDNNLSTM(layer_class):
         def add_weight(self, *arguments, **settings):
@@ -80,7 +80,7 @@ def _with_one_bias(layer_class):
 
         @property
         def bias(self):
-            """Both halves where the layer gives them to cuDNN, elsewhere the variable."""
+            """Both halves while the layer passes them to cuDNN, else the variable."""
             if not self.calling:
                 return self.trained_bias
             import tensorflow
@@ -95,8 +95,8 @@ def _with_one_bias(layer_class):
     return CuDNNLSTM
 
 
-def _class(keras, name):
-    """Where this Keras keeps the class: among its layers, or among those of version 1."""
+def _layer_class(keras, name):
+    """The class `name` among the layers of this Keras, or among the layers of version 1."""
     if hasattr(keras.layers, name):
         return getattr(keras.layers, name)
     version = keras_version(keras)

@@ -1,19 +1,19 @@
-"""What a framework has for itself, with no loop of Keras's: ``torch.nn.LSTM``, ``GRU`` and ``RNN``
-in Keras 3 on torch, a cell of our own in ``jax.lax.scan`` in Keras 3 on jax. Neither has dropout
-inside the cell, nor masks."""
+"""The framework's own recurrent layer without Keras's loop: ``torch.nn.LSTM``, ``GRU`` and ``RNN``
+in Keras 3 on torch, rnnbench's cells in ``jax.lax.scan`` in Keras 3 on jax. Neither supports
+dropout inside the cell or masks."""
 
-from rnnworker.recurrent.cells import refuse
+from rnnworker.recurrent.cells import check_supported
 from rnnworker.recurrent.layer import layer_settings
 
 
 def make(keras, cell, units, options):
-    module = _of(keras)
-    refuse(module.NAME, cell, module.CELLS, options)
+    module = _framework_module(keras)
+    check_supported(module.NAME, cell, module.CELLS, options)
     return module.layer_class(keras, cell)(units, **layer_settings(options))
 
 
 def to_canonical(layer, values=None):
-    """Of all weights, or of `values` in the place of those that are trained."""
+    """The canonical arrays of all weights, or of `values` in place of the trained weights."""
     return layer.unpack(layer.get_weights() if values is None else values)
 
 
@@ -21,8 +21,8 @@ def from_canonical(layer, arrays):
     layer.set_weights(layer.pack(arrays))
 
 
-def _of(keras):
-    """The module for the framework below this Keras."""
+def _framework_module(keras):
+    """The module for the framework on which this Keras runs."""
     backend = keras.backend.backend()
     if backend == "torch":
         from rnnworker.recurrent import native_torch
@@ -32,4 +32,4 @@ def _of(keras):
         from rnnworker.recurrent import native_jax
 
         return native_jax
-    raise ValueError("rnn=native is for Keras 3 on torch or jax, this one is on " + backend)
+    raise ValueError("rnn=native needs Keras 3 on torch or jax; this Keras is on " + backend)

@@ -1,7 +1,8 @@
-"""Cells written by hand, in ``jax.lax.scan``: what somebody writes who uses jax without Keras.
+"""Cells written by hand in ``jax.lax.scan``, as in programs that use jax without Keras.
 
 The inputs of all time steps are multiplied at once before the loop; Keras's own layer multiplies
-them inside, step by step. Equations as in ``reference``; initial states are zero.
+them inside the loop, step by step. The equations are those of ``reference``; initial states are
+zero.
 """
 
 from rnnworker.canonical_weights import GATES
@@ -12,14 +13,14 @@ NAME = "the scan"
 CELLS = tuple(sorted(GATES))
 
 
-def scanned(cell, x, arrays, sequences):
+def scan_cell(cell, x, arrays, sequences):
     """The layer as a function.
 
     **Arguments:**
 
     - `x`: (batch, time, inputs).
     - `arrays`: canonical.
-    - `sequences`: whether all steps' outputs are wanted.
+    - `sequences`: whether to return the outputs of all steps.
 
     **Returns** (batch, time, units), or the last step's (batch, units).
     """
@@ -41,11 +42,11 @@ def scanned(cell, x, arrays, sequences):
 
 
 def layer_class(keras, cell):
-    """A class of Keras layers that are `scanned` for `cell`."""
+    """The class of Keras layers that run `scan_cell` for `cell`."""
     import jax
 
     class JaxNative(recurrent_layer(keras)):
-        use_cudnn = False  # for `attest`, where there is a GPU
+        use_cudnn = False  # for `attest` on a GPU
 
         def make_weights(self, inputs):
             columns = GATES[cell] * self.units
@@ -57,7 +58,7 @@ def layer_class(keras, cell):
             if self.go_backwards:
                 inputs = jax.numpy.flip(inputs, 1)
             values = self.unpack([variable.value for variable in self.arrays])
-            return scanned(cell, inputs, values, self.return_sequences)
+            return scan_cell(cell, inputs, values, self.return_sequences)
 
         def pack(self, arrays):
             return [arrays[name] for name in ARRAYS]
@@ -69,7 +70,8 @@ def layer_class(keras, cell):
 
 
 def _steps(jax):
-    """Cell → (state, x·W + b, R, second bias) → the next state, its output first."""
+    """Cell → function of (state, x·W + b, R, second bias) that returns the next state, whose first
+    part is the output."""
     numpy, sigmoid = jax.numpy, jax.nn.sigmoid
 
     def lstm(state, projected, recurrent, _):

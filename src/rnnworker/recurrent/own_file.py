@@ -1,5 +1,5 @@
-"""A recurrent kernel in a file of the user's own, held to the contract in ``docs/own_kernel.md``:
-what breaks it is a ValueError of one line that names the file."""
+"""User-supplied recurrent kernels. A violation of the contract in ``docs/own_kernel.md`` is a
+ValueError of one line that names the file."""
 
 import numpy
 
@@ -11,7 +11,7 @@ DROPOUTS = ("dropout", "recurrent_dropout")
 
 
 class Implementation:
-    """Has the functions of a module of this folder."""
+    """A user-supplied file, with the functions of a module in this package."""
 
     def __init__(self, path):
         self.path = path
@@ -27,7 +27,7 @@ class Implementation:
         layer = self._module.make(keras, cell, units, options)
         if not isinstance(layer, keras.layers.Layer):
             kind = type(layer).__name__
-            raise self._error("make returns a {}: it has to return a Keras layer".format(kind))
+            raise self._error("make returns a {}: it must return a Keras layer".format(kind))
         return layer
 
     def to_canonical(self, layer, values=None):
@@ -39,49 +39,51 @@ class Implementation:
 
     def from_canonical(self, layer, arrays):
         self._module.from_canonical(layer, arrays)
-        back = self.to_canonical(layer)
+        result = self.to_canonical(layer)
         for name in sorted(arrays):
-            if not numpy.array_equal(back[name], arrays[name]):
-                words = "to_canonical gives another {} than from_canonical was given: each has to "
-                raise self._error((words + "undo the other").format(name))
+            if not numpy.array_equal(result[name], arrays[name]):
+                message = "to_canonical returns another {} than from_canonical received: each must "
+                raise self._error((message + "undo the other").format(name))
 
     def _checked(self, function, arrays):
-        why = wrong(self._cell, self._units, arrays)
-        if why:
-            raise self._error("{} {} (docs/own_kernel.md)".format(function, why))
+        reason = violation(self._cell, self._units, arrays)
+        if reason:
+            raise self._error("{} {} (docs/own_kernel.md)".format(function, reason))
         return arrays
 
-    def _error(self, words):
-        return ValueError("{}: {}".format(self.path, words))
+    def _error(self, message):
+        return ValueError("{}: {}".format(self.path, message))
 
 
 def check_dropout(rnn, options):
-    """Raises a ValueError where a model asks for a dropout that the choice `rnn` does not list.
-    Certificates are made without dropout: they would not tell that a kernel ignores it."""
+    """Raises a ValueError if a model requests a dropout that the choice `rnn` does not list.
+    Certificates are made without dropout, so they cannot show that a kernel ignores it."""
     for name in DROPOUTS:
         if options.get(name) and name not in (rnn.get("options") or {}):
-            words = "{}: the model asks for {}={}; if make honours it, list it in options of rnn={}"
-            given = rnn["implementation"], name, options[name], rnn.get("name")
-            raise ValueError(words.format(*given))
+            message = (
+                "{}: the model asks for {}={}; if make honours it, list it in options of rnn={}"
+            )
+            values = rnn["implementation"], name, options[name], rnn.get("name")
+            raise ValueError(message.format(*values))
 
 
-def wrong(cell, units, arrays):
-    """What is wrong with canonical `arrays` of a layer, in words, or None. `units`: of the layers
-    that were made."""
+def violation(cell, units, arrays):
+    """A message if `arrays` are not canonical arrays of a layer with one of these `units`, else
+    None."""
     names = {"kernel", "recurrent", "bias"}
     if not isinstance(arrays, dict) or set(arrays) not in (names, names - {"bias"}):
-        found = sorted(arrays) if isinstance(arrays, dict) else type(arrays).__name__
-        return "gives {}, not a dict of kernel, recurrent and bias".format(found)
+        returned = sorted(arrays) if isinstance(arrays, dict) else type(arrays).__name__
+        return "returns {}, not a dict of kernel, recurrent and bias".format(returned)
     shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
     size = shapes["recurrent"][0] if shapes["recurrent"] else 0
     if size not in units:
         size = max(units)
     columns = GATES[cell] * size
     inputs = shapes["kernel"][0] if shapes["kernel"] else "inputs"
-    wanted = {"kernel": (inputs, columns), "recurrent": (size, columns)}
-    wanted["bias"] = (2, columns) if cell == "gru" else (columns,)
+    expected = {"kernel": (inputs, columns), "recurrent": (size, columns)}
+    expected["bias"] = (2, columns) if cell == "gru" else (columns,)
     for name in sorted(shapes):
-        if shapes[name] != wanted[name]:
-            words = "gives {} of shape {}: of cell={} with {} units it has {}"
-            return words.format(name, shapes[name], cell, size, wanted[name])
+        if shapes[name] != expected[name]:
+            message = "returns {} of shape {}: for cell={} with {} units it must be {}"
+            return message.format(name, shapes[name], cell, size, expected[name])
     return None

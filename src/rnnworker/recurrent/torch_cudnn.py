@@ -1,8 +1,9 @@
-"""Keras on torch takes cuDNN or, where cuDNN raises, its own loop, without a word: also with
-``use_cudnn=True``, and in the midst of a training.
+"""Prevents the silent fallback of Keras on torch: if cuDNN raises, Keras runs its own loop, even
+with ``use_cudnn=True`` and in the middle of a training.
 
 Source: Keras 3.15, keras/src/backend/torch/rnn.py, ``lstm`` and ``gru``: ``except Exception: pass``
-before ``_fallback_lstm`` and ``_fallback_gru``. These are replaced, which costs a step nothing.
+before ``_fallback_lstm`` and ``_fallback_gru``. This module replaces the latter two, which costs no
+time in a step.
 """
 
 import functools
@@ -13,8 +14,8 @@ MODULE = "keras.src.backend.torch.rnn"
 CELLS = ("lstm", "gru")
 
 
-def promise(keras, kept):
-    """From now on Keras's layers run cuDNN or raise (`kept`), or fall back as Keras has it."""
+def set_fallback(keras, allowed):
+    """Lets Keras's layers fall back to the loop if `allowed`, else makes them raise instead."""
     backend = getattr(keras, "backend", None)
     if not hasattr(backend, "backend") or backend.backend() != "torch":
         return
@@ -22,28 +23,33 @@ def promise(keras, kept):
     for cell in CELLS:
         name = "_fallback_" + cell
         loop = getattr(module, name, None)
-        if loop is None:  # this Keras falls back elsewhere, or not at all
+        if loop is None:  # this Keras has another fallback, or none
             continue
         loop = getattr(loop, "loop", loop)
-        setattr(module, name, _refusal(loop, getattr(module, "_cudnn_" + cell)) if kept else loop)
+        setattr(
+            module,
+            name,
+            loop if allowed else _raise_instead(loop, getattr(module, "_cudnn_" + cell)),
+        )
 
 
-def _refusal(loop, cudnn):
-    """In the place of `loop`: calls `cudnn` once more, which says why it cannot."""
+def _raise_instead(loop, cudnn):
+    """A replacement of `loop` that calls `cudnn` again, which raises its error, and never runs the
+    loop on data."""
 
     @functools.wraps(loop)
-    def refuse(*arguments, **settings):
-        given = inspect.signature(loop).bind(*arguments, **settings).arguments
-        device = given["inputs"].device
-        if device.type == "meta":  # Keras looks which shapes come out
+    def raise_error(*arguments, **settings):
+        values = inspect.signature(loop).bind(*arguments, **settings).arguments
+        device = values["inputs"].device
+        if device.type == "meta":  # Keras infers the output shapes
             return loop(*arguments, **settings)
         if device.type == "cuda":
-            wanted = inspect.signature(cudnn).parameters
-            cudnn(device=device, **{name: given[name] for name in wanted if name in given})
+            names = inspect.signature(cudnn).parameters
+            cudnn(device=device, **{name: values[name] for name in names if name in values})
         raise RuntimeError(
             "Keras would run its loop in place of cuDNN: the inputs are on {}, or cuDNN failed "
             "once".format(device)
         )
 
-    refuse.loop = loop
-    return refuse
+    raise_error.loop = loop
+    return raise_error
