@@ -76,7 +76,9 @@ def _is_columns(value: Any) -> bool:
 
 
 RECORD: Mapping[str, tuple[Check, str]] = {
-    **dict.fromkeys(("name", "machine", "site", "experiment"), (is_path_component, "a path component")),
+    **dict.fromkeys(
+        ("name", "machine", "site", "experiment"), (is_path_component, "a path component")
+    ),
     **dict.fromkeys(
         ("started", "finished"), (_is_timestamp, "a timestamp such as 20261121T075000_123456Z")
     ),
