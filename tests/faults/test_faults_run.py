@@ -102,11 +102,11 @@ def test_disk_full(place: Place, small_disk: Path) -> None:
     content = first.read_bytes()
     ballast = small_disk / "ballast"
     size = 96 * 1024
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         for number in range(40):  # less and less is free, until the record does not fit
             ballast.write_bytes(b"x" * max(0, size - 8192 - used(small_disk, ballast)))
             train(planned(f"other-s0-r{number}"), place, label="[2/2]")
-    assert "No space left" in str(told.value) and "free" in told.value.remedy
+    assert "No space left" in str(caught.value) and "free" in caught.value.remedy
     assert first.read_bytes() == content
     other = place.pointer(f"other-s0-r{number}")
     assert not other.exists() and not list(small_disk.rglob(".*.json.*"))

@@ -120,4 +120,4 @@ def test_a_probe_of_another_device_is_none() -> None:
     finished = {"event": "finished", "t": 9.0}
     events = [told(peak_gflops=3.0), measured, finished]
     found = assembled(planned(), 1, HARDWARE, Outcome(events))
-    assert "intra_op says 2" in found["error"] and found["peak_gflops"] is None
+    assert "intra_op is 2" in found["error"] and found["peak_gflops"] is None

@@ -266,10 +266,10 @@ def test_a_command_that_stays_between_conductor_and_worker(place: Place, tmp_pat
 
 def test_a_results_folder_that_cannot_be_written_is_told(place: Place) -> None:
     place.results.write_text("a file is in the way")
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         train(planned(), place, label="")
-    assert told.value.where == str(place.results)
-    assert "\n" not in str(told.value)
+    assert caught.value.where == str(place.results)
+    assert "\n" not in str(caught.value)
 
 
 def test_more_threads_than_there_are_leave_no_record(place: Place) -> None:
