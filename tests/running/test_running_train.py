@@ -160,8 +160,8 @@ def test_an_unreadable_record_is_set_aside_and_reported(place: Place, capsys) ->
 
 @pytest.mark.fault(
     "the clock is set back",
-    "names still sort in the order of measuring",
-    "none",
+    "file names still sort in the order of measurement",
+    "nothing",
 )
 def test_starts_are_unique_and_in_order_if_the_clock_is_set_back(place: Place, monkeypatch) -> None:
     first = train(planned(), place, label="")
