@@ -105,14 +105,14 @@ class Project:
 
 def turns(project: Project) -> list[tuple[float, float, str]]:
     """All turns of all workers: begin and end (monotonic seconds) and the run's name."""
-    found = []
+    all_turns = []
     for path in (project.folder / "results").glob("records/*/*/*.events.jsonl"):
         for line in path.read_text().splitlines():
             with contextlib.suppress(ValueError):  # truncated by a kill
                 event = json.loads(line)
                 if event["event"] == "turn":
-                    found.append((event["begin"], event["t"], path.parent.name))
-    return sorted(found)
+                    all_turns.append((event["begin"], event["t"], path.parent.name))
+    return sorted(all_turns)
 
 
 @pytest.fixture

@@ -107,10 +107,10 @@ def intact(project: Project, before: dict[Path, bytes]) -> dict[Path, bytes]:
     """All records; asserts that they are readable and that those of `before` are unchanged."""
     for path, content in before.items():
         assert path.read_bytes() == content, path
-    found = {path: path.read_bytes() for path in project.records()}
-    for path in found:
+    contents = {path: path.read_bytes() for path in project.records()}
+    for path in contents:
         read_record(path)
-    return found
+    return contents
 
 
 MANY = 2000

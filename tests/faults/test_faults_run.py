@@ -42,9 +42,9 @@ def reasons(place: Place, run: dict) -> dict[str, str]:
     "a worker hangs", "terminated at the phase's limit; void: names the last event", LOG
 )
 def test_a_worker_that_hangs(place: Place) -> None:
-    found = reasons(place, limited(planned(fault="hang"), train=5))
-    assert "phase train exceeded its time limit" in found["over_limit"]
-    assert found["over_limit"].endswith("its last event was epoch 1")
+    texts = reasons(place, limited(planned(fault="hang"), train=5))
+    assert "phase train exceeded its time limit" in texts["over_limit"]
+    assert texts["over_limit"].endswith("its last event was epoch 1")
 
 
 @pytest.mark.fault("a worker prints garbage", "ignored and counted; the run is valid", "nothing")

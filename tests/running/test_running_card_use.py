@@ -43,12 +43,12 @@ def epochs(samples: int):
 
 
 def test_energy_per_sample_and_the_state_of_the_card() -> None:
-    found = card_use(
+    measured = card_use(
         [turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500), {"slice": False}
     )
-    assert found["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
-    assert found["card_watts"] == 300.0
-    use = found["card_use"]
+    assert measured["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
+    assert measured["card_watts"] == 300.0
+    use = measured["card_use"]
     assert use["heat"] == pytest.approx(0.005)
     assert use["power_limit"] == pytest.approx(0.2)
     assert (use["seconds"], use["joules"], use["ecc"], use["others"]) == (10.0, 3000.0, 0, 0)
@@ -59,8 +59,13 @@ def test_energy_per_sample_and_the_state_of_the_card() -> None:
 
 
 def test_a_slice_has_no_energy() -> None:
-    found = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
-    assert found["joules_per_sample"] is found["card_watts"] is found["card_use"]["joules"] is None
+    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
+    assert (
+        measured["joules_per_sample"]
+        is measured["card_watts"]
+        is measured["card_use"]["joules"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,14 +84,14 @@ def test_without_two_samples_there_are_no_facts(events: list) -> None:
 
 def test_values_that_a_card_does_not_report_are_none() -> None:
     nothing = {**dict.fromkeys(BEFORE), "slowed": None}
-    found = card_use(
+    measured = card_use(
         [turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500), {"slice": False}
     )
-    assert found["joules_per_sample"] is None
-    assert found["card_use"]["heat"] is found["card_use"]["others"] is None
+    assert measured["joules_per_sample"] is None
+    assert measured["card_use"]["heat"] is measured["card_use"]["others"] is None
     # A counter that decreased was reset.
-    found = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
-    assert found["card_use"]["joules"] is None
+    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
+    assert measured["card_use"]["joules"] is None
 
 
 @pytest.mark.parametrize(

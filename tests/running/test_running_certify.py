@@ -17,14 +17,14 @@ from rnnbench.running import worker
 from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 
-FOUND = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
-FOUND |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}
+ENTRY = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
+ENTRY |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
-FOUND["applied"] = {"cpu_1": STEPS}
+ENTRY["applied"] = {"cpu_1": STEPS}
 REPORTED = {
     "precision": "float32",
     "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
-    "implementations": {"keras": FOUND},
+    "implementations": {"keras": ENTRY},
     "pairs": [],
     "portability": [],
 }
@@ -55,10 +55,10 @@ def test_it_has_the_format_that_the_report_reads() -> None:
     assert made["overrides"] == {"model.units": 8}
     assert made["tolerance"] == REPORTED["tolerance"]
     assert list(made["implementations"]) == ["cudnn", "keras"]
-    assert made["implementations"]["keras"] == {**FOUND, "function_why": None}
+    assert made["implementations"]["keras"] == {**ENTRY, "function_why": None}
     cudnn = made["implementations"]["cudnn"]
     assert (cudnn["status"], cudnn["why"]) == ("not_run", "cuDNN runs on NVIDIA GPUs only")
-    assert set(cudnn) == {*FOUND, "function_why"}
+    assert set(cudnn) == {*ENTRY, "function_why"}
     json.dumps(made, allow_nan=False)
 
 
@@ -71,7 +71,7 @@ ON_TWO = {
 
 def on_two_devices(applied: dict | None) -> dict:
     """A certificate of `block` and `keras`; `applied`: the steps of `keras` on a second device."""
-    first = {**REPORTED, "implementations": {"block": FOUND, "keras": FOUND}}
+    first = {**REPORTED, "implementations": {"block": ENTRY, "keras": ENTRY}}
     second = {"implementations": {"keras": {"applied": {"cpu_2": applied}}}} if applied else {}
     outcome = Outcome(events=[{**FACTS, "certificate": first}])
     others = {"cpu_2": Outcome(events=[{**FACTS, "certificate": second}])}
@@ -80,17 +80,18 @@ def on_two_devices(applied: dict | None) -> dict:
 
 def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None:
     off = {"threads": 2, "steps": 30, "off": 13, "worst": 0.873, "why": None}
-    found = on_two_devices(off)["implementations"]
-    assert found["keras"]["applied"] == {"cpu_1": STEPS, "cpu_2": off}
-    assert found["keras"]["status"] == "failed"
-    assert found["keras"]["why"] == (
+    entries = on_two_devices(off)["implementations"]
+    assert entries["keras"]["applied"] == {"cpu_1": STEPS, "cpu_2": off}
+    assert entries["keras"]["status"] == "failed"
+    assert entries["keras"]["why"] == (
         "on cpu_2 it does not learn what it computes: 13 of 30 training steps applied another "
         "gradient (worst 87 %)"
     )
     # The function itself is right.
-    assert found["keras"]["function_why"] is None
-    assert (found["block"]["status"], found["block"]["applied"]) == ("certified", {"cpu_1": STEPS})
-    json.dumps(found, allow_nan=False)
+    assert entries["keras"]["function_why"] is None
+    block = entries["block"]
+    assert (block["status"], block["applied"]) == ("certified", {"cpu_1": STEPS})
+    json.dumps(entries, allow_nan=False)
 
 
 def test_steps_that_were_not_reported_are_named() -> None:
@@ -116,7 +117,7 @@ def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
         events=[FACTS], exit_code=-15, phase="certify_slow", over_limit="certify_slow"
     )
     made = certifying.assembled({**PLANNED, "implementations": entries}, outcome)
-    statuses = {name: found["status"] for name, found in made["implementations"].items()}
+    statuses = {name: entry["status"] for name, entry in made["implementations"].items()}
     assert statuses == {"keras": "certified", "slow": "failed", "untried": "not_run"}
     assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
 
@@ -168,22 +169,22 @@ import json, os, sys
 job = json.load(open(sys.argv[2]))
 names = [entry["name"] for entry in job["implementations"]]
 applied = {{job["device"]: dict({steps!r}, threads=job["threads"])}}
-found = {{name: dict({found!r}, applied=applied) for name in names}}
+entries = {{name: dict({entry!r}, applied=applied) for name in names}}
 if job.get("applied_only"):
-    found = {{name: {{"applied": applied}} for name in names}}
-event = {{"event": "facts", "t": 1.0, "certificate": {{"implementations": found}}}}
+    entries = {{name: {{"applied": applied}} for name in names}}
+event = {{"event": "facts", "t": 1.0, "certificate": {{"implementations": entries}}}}
 os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
 """
 
 
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
-    script = PER_DEVICE.format(steps=STEPS, found=FOUND)
+    script = PER_DEVICE.format(steps=STEPS, entry=ENTRY)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    found = certifying.certify(ON_TWO, place)["implementations"]
-    assert list(found["block"]["applied"]) == ["cpu_1"]
-    assert list(found["keras"]["applied"]) == ["cpu_1", "cpu_2"]
-    assert found["keras"]["applied"]["cpu_1"]["threads"] == 1
-    assert found["keras"]["outputs"] == FOUND["outputs"]
+    entries = certifying.certify(ON_TWO, place)["implementations"]
+    assert list(entries["block"]["applied"]) == ["cpu_1"]
+    assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
+    assert entries["keras"]["applied"]["cpu_1"]["threads"] == 1
+    assert entries["keras"]["outputs"] == ENTRY["outputs"]
 
 
 def test_an_external_sigkill_leaves_no_certificate(place: Place, monkeypatch) -> None:

@@ -44,34 +44,34 @@ def drifting(effect: dict[str, float], cycles: int = 40, noise: float = 0.02, se
 @pytest.mark.parametrize("seed", range(5))
 def test_drift_and_bursts_of_the_machine_cancel_out(seed: int) -> None:
     true = {"keras": 0.0, "cell": 0.01, "unrolled": -0.5, "block": -0.6}
-    found = effects(drifting(true, seed=seed))
+    result = effects(drifting(true, seed=seed))
     for name in true:
-        ratio = found[name][0] - found["keras"][0]
+        ratio = result[name][0] - result["keras"][0]
         assert ratio == pytest.approx(true[name], abs=0.02)
-        assert found[name][1] == 40
+        assert result[name][1] == 40
 
 
 def test_two_members_differ_by_the_median_of_their_cycles() -> None:
     a = {cycle: 0.01 * (1 + cycle) for cycle in range(9)}
     b = {cycle: value * (2 if cycle != 3 else 50) for cycle, value in a.items()}
-    found = effects({"a": columns(a), "b": columns(b)})
-    assert found["b"][0] - found["a"][0] == pytest.approx(math.log(2))
+    result = effects({"a": columns(a), "b": columns(b)})
+    assert result["b"][0] - result["a"][0] == pytest.approx(math.log(2))
 
 
 def test_turns_may_have_different_numbers_of_steps() -> None:
     same = dict.fromkeys(range(9), 0.01)
-    found = effects({"a": columns(same, steps=10), "b": columns(same, steps=40)})
-    assert found["b"][0] == pytest.approx(found["a"][0])
+    result = effects({"a": columns(same, steps=10), "b": columns(same, steps=40)})
+    assert result["b"][0] == pytest.approx(result["a"][0])
 
 
 def test_disturbed_turns_are_excluded_unless_too_few_would_be_left() -> None:
     same = dict.fromkeys(range(12), 0.01)
     odd = {**same, 2: 9.0, 5: 9.0}
-    found = effects({"a": columns(same), "b": columns(odd, bad=(2, 5))})
-    assert found == {"a": (0.0, 10), "b": (0.0, 10)}  # without b's bad turns, a's have no partner
+    result = effects({"a": columns(same), "b": columns(odd, bad=(2, 5))})
+    assert result == {"a": (0.0, 10), "b": (0.0, 10)}  # without b's bad turns, a's have no partner
     few = tuple(range(12 - LEAST_CYCLES + 1))
-    found = effects({"a": columns(same), "b": columns(odd, bad=few)})
-    assert found == {"a": (0.0, 12), "b": (0.0, 12)}
+    result = effects({"a": columns(same), "b": columns(odd, bad=few)})
+    assert result == {"a": (0.0, 12), "b": (0.0, 12)}
 
 
 def test_a_member_with_few_turns_has_no_effect() -> None:
@@ -84,9 +84,9 @@ def test_a_member_with_few_turns_has_no_effect() -> None:
 def test_a_member_that_ended_early_is_compared_by_its_cycles() -> None:
     long = {cycle: 0.01 * (1 + cycle) for cycle in range(30)}
     short = {cycle: 2 * long[cycle] for cycle in range(10)}
-    found = effects({"a": columns(long), "b": columns(short), "c": columns(long)})
-    assert found["b"][0] - found["a"][0] == pytest.approx(math.log(2), abs=1e-6)
-    assert (found["a"][1], found["b"][1]) == (30, 10)
+    result = effects({"a": columns(long), "b": columns(short), "c": columns(long)})
+    assert result["b"][0] - result["a"][0] == pytest.approx(math.log(2), abs=1e-6)
+    assert (result["a"][1], result["b"][1]) == (30, 10)
 
 
 def test_a_single_member_has_no_effect() -> None:
@@ -146,11 +146,11 @@ def test_cpu_time_of_a_waiting_member_is_counted() -> None:
         "quiet": [reported(0), reported(2), reported(4, "evaluate")],
         "spins": [reported(1), reported(3)],
     }
-    found = asleep(given, events)
-    assert found["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
-    assert found["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
+    result = asleep(given, events)
+    assert result["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
+    assert result["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
     for name, codes in (("spins", ["spins"]), ("quiet", [])):
-        judged = verdict.judge([], [], {"asleep": found[name]})
+        judged = verdict.judge([], [], {"asleep": result[name]})
         assert [r.code for r in judged.reasons if r.code != "no_epochs"] == codes
 
 
@@ -172,8 +172,8 @@ def test_series_of_rounds_show_real_differences_and_few_others(rounds, differenc
         for _ in range(rounds):
             true = {"a": 0.0, "b": difference, "c": -0.4}
             own = {name: value + stream.gauss(0, 0.004) for name, value in true.items()}
-            found = effects(autocorrelated(own, stream))
-            logs.append(found["b"][0] - found["a"][0])
+            result = effects(autocorrelated(own, stream))
+            logs.append(result["b"][0] - result["a"][0])
         interval = difference_interval(logs)
         shown += not interval.low <= 0 <= interval.high
     assert least <= shown / (SERIES // 4 if difference else SERIES) <= most

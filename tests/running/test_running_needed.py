@@ -68,16 +68,16 @@ def finish(place: Place, record: Record) -> None:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were opened below the results folder."""
-    found: list[Path] = []
+    files: list[Path] = []
     real = io.open
 
     def counting(file, *arguments, **options):
         if "results" in str(file):
-            found.append(Path(file))
+            files.append(Path(file))
         return real(file, *arguments, **options)
 
     monkeypatch.setattr(io, "open", counting)
-    return found
+    return files
 
 
 def test_a_grid_of_hundreds_reads_each_record_once(place: Place, opened: list[Path]) -> None:
@@ -105,10 +105,10 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
     for record in records:
         finish(place, record)
     for _ in range(2):  # the second time from the cache
-        found = measured(place)
-        assert set(found) == {record.name for record in records}
+        runs = measured(place)
+        assert set(runs) == {record.name for record in records}
         for record in records:
-            run = found[record.name]
+            run = runs[record.name]
             assert run.value == run_value([epoch.seconds for epoch in record.epochs])
             assert run.device == record.choices["device"]
             assert run.wall_seconds == record.measured["wall_seconds"]
@@ -170,10 +170,10 @@ def test_a_garbled_cache_is_ignored(place: Place, garbage: bytes) -> None:
     plan(place, records)
     for record in records:
         finish(place, record)
-    found = measured(place)
+    runs = measured(place)
     (place.folder / CACHE).write_bytes(garbage)
-    assert measured(place) == found
-    assert measured(place) == found
+    assert measured(place) == runs
+    assert measured(place) == runs
 
 
 def in_turns(units: int, repeat: int, effect: float) -> Record:
@@ -197,7 +197,7 @@ def test_runs_in_turns_are_judged_by_their_ratios(
         finish(place, record)
     rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
     last = [line for line in lines if line["repeat"] == 3]
-    found = why_not_needed(last, place, rule, reference=last[0]["name"])
-    assert set(found) == ({line["name"] for line in last} if enough else set())
+    reasons = why_not_needed(last, place, rule, reference=last[0]["name"])
+    assert set(reasons) == ({line["name"] for line in last} if enough else set())
     without_reference = why_not_needed(last, place, rule)
     assert without_reference == {}, "their absolute times are imprecise"

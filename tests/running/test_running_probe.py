@@ -52,21 +52,21 @@ def probed(statement: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:
-    found = probed('events.emit("facts", probe={"peak_gflops": 3.0})', place, monkeypatch)
+    result = probed('events.emit("facts", probe={"peak_gflops": 3.0})', place, monkeypatch)
     file = place.folder / "probes" / "cpu_1-current.json"
-    assert read_json(file) == found
+    assert read_json(file) == result
     assert list(file.parent.glob("*.json")) == [file]
-    assert found["error"] is None and found["peak_gflops"] == 3.0
+    assert result["error"] is None and result["peak_gflops"] == 3.0
 
 
 def test_the_memory_limit_applies_to_it(place: Place, monkeypatch) -> None:
-    found = probed("bytearray(2**31)", place, monkeypatch)
-    assert "MemoryError in phase large" in found["error"]
+    result = probed("bytearray(2**31)", place, monkeypatch)
+    assert "MemoryError in phase large" in result["error"]
 
 
 def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> None:
-    found = probed('os.write(2, b"std::bad_alloc"); os.abort()', place, monkeypatch)
-    assert found["error"] == "ran out of memory in native code (SIGABRT) in phase large"
+    result = probed('os.write(2, b"std::bad_alloc"); os.abort()', place, monkeypatch)
+    assert result["error"] == "ran out of memory in native code (SIGABRT) in phase large"
     # The log of the earlier attempt has been removed.
     again = probed("os.abort()", place, monkeypatch)
     assert again["error"] == "was terminated by SIGABRT in phase large"

@@ -155,8 +155,8 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     companion_record = read_record(place.results / companion)
     assert companion_record.name == lines[0]["name"] and companion_record.round["companion"]
     assert read_json(pointers[0])["record"] != companion
-    found, faults = records_of(place.results, pointers)
-    assert len(found) == 4 and not faults
+    all_records, faults = records_of(place.results, pointers)
+    assert len(all_records) == 4 and not faults
     # Once more: nothing is measured, and each pointer keeps its companion, even a deleted pointer.
     before = [pointer.read_bytes() for pointer in pointers]
     monkeypatch.setattr(measuring, "supervise", None)

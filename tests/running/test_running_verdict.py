@@ -99,8 +99,8 @@ def test_void_outranks_suspect_and_all_reasons_are_kept() -> None:
     epochs = (epoch(1, 1.0), epoch(2, None))
     verdict = judge([train(10.0, foreign=5.0)], epochs, {"closure": 0.5})
     assert verdict.status == "void"
-    found = [reason.code for reason in verdict.reasons]
-    assert found == ["loss_not_finite", "foreign_load", "closure"]
+    reason_codes = [reason.code for reason in verdict.reasons]
+    assert reason_codes == ["loss_not_finite", "foreign_load", "closure"]
 
 
 def test_a_failure_comes_first_and_explains_missing_epochs() -> None:
