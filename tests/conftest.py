@@ -17,6 +17,8 @@ import pytest
 from hypothesis import settings
 
 from rnnbench.records.store import record_files
+from rnnbench.running.train import Place
+from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -118,6 +120,13 @@ def turns(project: Project) -> list[tuple[float, float, str]]:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return make_project(tmp_path)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place for runs whose workers are killed soon after SIGTERM."""
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 
 @pytest.fixture(scope="module")

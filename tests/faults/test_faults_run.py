@@ -13,18 +13,11 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running import memory
 from rnnbench.running.train import Place
-from rnnworker import members
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned
 
 SAME = "run the same command"
 LOG = "follow the reason's fix; the log has details"
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 
 def limited(run: dict, **limits: float) -> dict:
@@ -75,7 +68,7 @@ def test_memory(place: Place, fault: str) -> None:
 )
 def test_killed_for_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter((4, 5))
-    monkeypatch.setattr(memory, "kills", lambda: next(counts))
+    monkeypatch.setattr(memory, "oom_kills", lambda: next(counts))
     run = planned()
     build = run["config"]["build"]
     build["command"] = "sh -c 'kill -9 $$' sh"

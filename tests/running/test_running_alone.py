@@ -20,8 +20,7 @@ from tests.running.test_running_train import NAME, planned
 HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
-def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> None:
     (core,) = affinity.choose(affinity.read_topology(), 1)
     hogs: list[subprocess.Popen] = []
 

@@ -128,7 +128,7 @@ def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
 
 
 def test_a_run_on_a_card_from_start_to_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the fake framework, fake cards and a fake driver library."""
     library = tmp_path / "pynvml.py"
@@ -137,7 +137,7 @@ def test_a_run_on_a_card_from_start_to_record(
     monkeypatch.setattr(worker, "nvml", lambda: str(library))
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
-    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
     (record,) = measure([line], place, label="[1/1]", name="a_round", reference=None).values()
     measured = record.measured
     assert measured["card"]["uuid"] == "GPU-a1"

@@ -45,22 +45,22 @@ def fake_proc(folder: Path, groups: str, mount: tuple[str, str, str], file: str)
 
 @pytest.mark.parametrize("group", [SLURM_2, SLURM_1, CONTAINER, BIND])
 def test_kills_in_the_own_group_count(tmp_path: Path, group) -> None:
-    assert memory.kills(fake_proc(tmp_path, *group)) == 3
+    assert memory.oom_kills(fake_proc(tmp_path, *group)) == 3
 
 
 @pytest.mark.parametrize("group", [WHOLE_HOST_2, WHOLE_HOST_1, ELSEWHERE])
 def test_kills_on_the_whole_host_do_not_count(tmp_path: Path, group) -> None:
-    assert memory.kills(fake_proc(tmp_path, *group)) is None
+    assert memory.oom_kills(fake_proc(tmp_path, *group)) is None
 
 
 def test_kills_in_groups_below_do_not_count(tmp_path: Path) -> None:
     process = fake_proc(tmp_path, *SLURM_2)
     (tmp_path / "groups/job_7/step_0/memory.events.local").write_text("oom_kill 1\n")
-    assert memory.kills(process) == 1
+    assert memory.oom_kills(process) == 1
 
 
 def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
-    assert memory.kills(tmp_path) is None
+    assert memory.oom_kills(tmp_path) is None
 
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
@@ -97,12 +97,12 @@ def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
         "import os, sys, subprocess; from pathlib import Path\n"
         "from rnnbench.running import memory\n"
         "Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))\n"
-        "before = memory.kills()\n"
+        "before = memory.oom_kills()\n"
         "eat = [sys.executable, '-c', 'bytearray(b\"x\") * 2**28']\n"
         "code = subprocess.run(eat).returncode\n"
-        "print(code, memory.kills() - before)\n"
+        "print(code, memory.oom_kills() - before)\n"
     )
-    outside = memory.kills()
+    outside = memory.oom_kills()
     done = subprocess.run(
         [sys.executable, "-c", script, str(group)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -110,4 +110,4 @@ def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
         text=True,
     )
     assert done.stdout.split() == ["-9", "1"], done.stderr
-    assert memory.kills() == outside
+    assert memory.oom_kills() == outside

@@ -15,7 +15,7 @@ import pytest
 from rnnbench.grid.repeats import Repeats
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.running.finished_runs import CACHE, measured
+from rnnbench.running.finished_runs import CACHE, finished_runs
 from rnnbench.running.repeats_needed import pointer_without_record, why_not_needed
 from rnnbench.running.train import Place
 from tests.factory import BEGINNING, VOID, make_record
@@ -105,7 +105,7 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
     for record in records:
         finish(place, record)
     for _ in range(2):  # the second time from the cache
-        runs = measured(place)
+        runs = finished_runs(place)
         assert set(runs) == {record.name for record in records}
         for record in records:
             run = runs[record.name]
@@ -153,15 +153,15 @@ def test_changed_files_are_read_again(
     plan(place, records)
     for record in records:
         finish(place, record)
-    before = measured(place)
+    before = finished_runs(place)
     change(place, records[0])
-    after = measured(place)
+    after = finished_runs(place)
     if value == 0:
         assert set(after) == set(before) - {records[0].name}
     else:
         assert after[records[0].name].value == value
     (place.folder / CACHE).unlink()
-    assert measured(place) == after
+    assert finished_runs(place) == after
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\n", b"{}\n", b"[]\n", b'{"name": "a", "schema": 1'])
@@ -170,10 +170,10 @@ def test_a_garbled_cache_is_ignored(place: Place, garbage: bytes) -> None:
     plan(place, records)
     for record in records:
         finish(place, record)
-    runs = measured(place)
+    runs = finished_runs(place)
     (place.folder / CACHE).write_bytes(garbage)
-    assert measured(place) == runs
-    assert measured(place) == runs
+    assert finished_runs(place) == runs
+    assert finished_runs(place) == runs
 
 
 def in_turns(units: int, repeat: int, effect: float) -> Record:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +19,11 @@ from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
-from rnnworker import members
 from rnnworker.rounds import GUESS_BYTES
 from tests.running.alone import slept_in_turns
 from tests.running.test_running_train import planned
 
 EPOCH = 0.1  # seconds, of 20 steps
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 
 def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, Any]:

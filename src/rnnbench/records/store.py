@@ -41,7 +41,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name must reach the disk, too
     try:
         os.fsync(folder)
     finally:

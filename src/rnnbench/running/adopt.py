@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 
-def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
+def existing_record(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
     """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
     has requested since that the run be measured again.
 
@@ -42,7 +42,7 @@ def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> R
     return None
 
 
-def companions_before(record: Record, place: Place) -> list[str]:
+def existing_companions(record: Record, place: Place) -> list[str]:
     """The companions' records (paths relative to the results folder) in the round of a record whose
     pointer, which named them, is lost."""
     round_ = record.round or {}

@@ -9,19 +9,8 @@ from typing import Any
 
 from rnnbench.records.record import Epoch, Phase
 
-_EPOCH_FIELDS = (
-    "epoch",
-    "start",
-    "seconds",
-    "samples",
-    "steps",
-    "loss",
-    "acc",
-    "val_loss",
-    "val_acc",
-    "val_seconds",
-    "took",
-)
+_REQUIRED_FIELDS = ("epoch", "start", "seconds", "samples", "steps")
+_OPTIONAL_FIELDS = ("loss", "acc", "val_loss", "val_acc", "val_seconds", "took")
 
 
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
@@ -45,10 +34,10 @@ def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
     steps = [turn["seconds"] / turn["steps"] for turn in turns_of(events)]
     step = statistics.median(steps) if steps else None
     return tuple(
-        Epoch(**{name: event.get(name) for name in _EPOCH_FIELDS})  # type: ignore[arg-type]
+        Epoch(**{name: event.get(name) for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)})  # type: ignore[arg-type]
         for event in (_with_seconds(event, step) for event in reported)
-        if _are_numbers(event, _EPOCH_FIELDS[:5])
-        and _are_numbers(event, [name for name in _EPOCH_FIELDS[5:] if event.get(name) is not None])
+        if _are_numbers(event, _REQUIRED_FIELDS)
+        and _are_numbers(event, [name for name in _OPTIONAL_FIELDS if event.get(name) is not None])
     )
 
 

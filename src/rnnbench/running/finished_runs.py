@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 CACHE = "measured.jsonl"
-SCHEMA = 3  # increase it if the meaning of `Measured.value` changes
+SCHEMA = 3  # increase it if the meaning of `FinishedRun.value` changes
 # The beginning of a line of the plan (`planning.Run`): the much longer rest need not be parsed.
 HEAD = re.compile(r'\{"name": "([^"\\]+)", "order": \d+, "block": \d+, "digest": "(\w+)"')
 
 
 @dataclass(frozen=True)
-class Measured:
+class FinishedRun:
     """A finished run: the digest of its identity, its worker's seconds, its device, its `value_of`
     (None if it is void), and the id of the round within which that value is relative."""
 
@@ -43,12 +43,12 @@ class Measured:
     round: str | None = None
 
 
-def measured(place: Place) -> dict[str, Measured]:
+def finished_runs(place: Place) -> dict[str, FinishedRun]:
     """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
     not needed are left out."""
     digests = planned_digests(place.folder / "plan.jsonl")
     cached = _cached(place.folder / CACHE)
-    finished: dict[str, Measured] = {}
+    finished: dict[str, FinishedRun] = {}
     new: list[Mapping[str, Any]] = []
     for name, stamp in _pointers(place.folder).items():
         if name not in digests:
@@ -95,7 +95,7 @@ def _pointers(folder: Path) -> dict[str, list[int]]:
     return stamps
 
 
-def _read(place: Place, name: str) -> Measured | None:
+def _read(place: Place, name: str) -> FinishedRun | None:
     """The run of a pointer and its record; None for a run that was not needed."""
     file = place.pointer(name)
     pointer = read_json(file)
@@ -103,7 +103,7 @@ def _read(place: Place, name: str) -> Measured | None:
         return None
     record = record_behind(place.results, file, pointer)
     usable = record.verdict.status != "void" and record.epochs
-    return Measured(
+    return FinishedRun(
         digest=pointer["digest"],
         wall_seconds=float(pointer.get("wall_seconds") or 0),
         device=record.choices.get("device"),
@@ -121,8 +121,8 @@ def value_of(record: Record) -> float:
     return run_value([epoch.seconds for epoch in record.epochs])
 
 
-def _cached(file: Path) -> dict[str, tuple[list[int], Measured | None]]:
-    cached: dict[str, tuple[list[int], Measured | None]] = {}
+def _cached(file: Path) -> dict[str, tuple[list[int], FinishedRun | None]]:
+    cached: dict[str, tuple[list[int], FinishedRun | None]] = {}
     try:
         lines = file.read_bytes().splitlines()
     except OSError:
@@ -132,7 +132,7 @@ def _cached(file: Path) -> dict[str, tuple[list[int], Measured | None]]:
             line = json.loads(text)
             if line["schema"] == SCHEMA:
                 run = line["run"]
-                cached[line["name"]] = (line["stamp"], Measured(**run) if run else None)
+                cached[line["name"]] = (line["stamp"], FinishedRun(**run) if run else None)
     return cached
 
 

@@ -15,16 +15,10 @@ from pathlib import Path
 
 # Messages of glibc, C++, NumPy, TensorFlow, torch and XLA, in lower case.
 MESSAGES = (
-    "bad_alloc",
-    "cannot allocate memory",
-    "can't allocate memory",
-    "failed to allocate",
-    "memoryerror",
-    "out of memory",
-    "oom when allocating",
-    "resource_exhausted",
+    "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
+    "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
     "unable to allocate",
-)
+)  # fmt: skip
 TAIL_BYTES = 8192
 
 
@@ -43,7 +37,7 @@ def tail(log: Path) -> str:
         return ""
 
 
-def kills(process: Path = Path("/proc/self")) -> int | None:
+def oom_kills(process: Path = Path("/proc/self")) -> int | None:
     """How many processes in the control group of `process` the kernel has killed because memory ran
     out. A worker stays in the controller's group unless its build's command moves it. None if there
     is only the host's root group, where any process may have been killed.

@@ -10,7 +10,7 @@ from rnnbench.grid.point import cell_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
 from rnnbench.records.store import read_json
-from rnnbench.running.finished_runs import measured
+from rnnbench.running.finished_runs import finished_runs
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
@@ -28,7 +28,7 @@ def why_not_needed(
     - `reference`: name of the run that the others are compared with. If runs are measured in turns,
       the precision of their ratio to it decides.
     """
-    runs = measured(place)
+    runs = finished_runs(place)
     spent = sum(run.wall_seconds for run in runs.values())
     base = cell_of(reference) if reference else None
     base_values = {run.round: run.value for name, run in runs.items() if cell_of(name) == base}

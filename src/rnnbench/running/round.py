@@ -18,7 +18,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_to, read_json, stands, write_json
 from rnnbench.running import attempt
-from rnnbench.running.adopt import companions_before, finished_before
+from rnnbench.running.adopt import existing_companions, existing_record
 from rnnbench.running.capacity import cohorts
 from rnnbench.running.progress import say
 from rnnbench.running.sitting import CohortRunner, Mirror, Planned
@@ -79,7 +79,7 @@ def measure(
             )
             records = {}
             for run in planned:
-                if record := finished_before(run, place, runner.folder(run)):
+                if record := existing_record(run, place, runner.folder(run)):
                     records[run["name"]] = record
                     _point_to(record, place)
             missing = [run for run in planned if run["name"] not in records]
@@ -113,7 +113,7 @@ def _point_to(record: Record, place: Place) -> None:
         is_named = read_json(pointer).get("record") == f"records/{record.key}.json"
         if is_named and stands(place.results, pointer):
             return
-    write_json(pointer, pointer_to(record, companions_before(record, place)))
+    write_json(pointer, pointer_to(record, existing_companions(record, place)))
 
 
 def _waiting(label: str, what: str):

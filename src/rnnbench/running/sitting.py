@@ -76,7 +76,7 @@ class CohortRunner:
         started = {run["name"]: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run["name"]: self.folder(run) / started[run["name"]] for run in cohort}
         progress = Progress(self.label, {run["name"]: _epochs(run) for run in cohort})
-        code, killed_before = revision(), memory.kills()
+        code, killed_before = revision(), memory.oom_kills()
         members = [
             worker.member(
                 run["name"],
@@ -100,7 +100,7 @@ class CohortRunner:
         share = (time.monotonic() - began) / len(cohort)
         for path in files.values():
             worker.remove_job_file(path)
-        ran_out = killed_before is not None and memory.kills() != killed_before
+        ran_out = killed_before is not None and memory.oom_kills() != killed_before
         rounds = self._rounds(cohort, outcomes, min(started.values()), requested)
         asleep = effects.asleep(
             {name: outcome.turns for name, outcome in outcomes.items()},

@@ -16,17 +16,9 @@ from rnnbench.running.load_reasons import load_reasons
 
 CLOSURE = 0.01
 VOID_CODES = (
-    "loss_not_finite",
-    "exception",
-    "out_of_memory",
-    "died",
-    "over_limit",
-    "wrong_device",
-    "wrong_kernel",
-    "wrong_precision",
-    "warm_start",
-    "no_epochs",
-)
+    "loss_not_finite", "exception", "out_of_memory", "died", "over_limit", "wrong_device",
+    "wrong_kernel", "wrong_precision", "warm_start", "no_epochs",
+)  # fmt: skip
 
 
 def judge(

@@ -20,13 +20,9 @@ from rnnworker.members import Member
 from rnnworker.rounds import may_fork
 
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "GOTO_NUM_THREADS",
-)
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "GOTO_NUM_THREADS",
+)  # fmt: skip
 
 
 def job_of(
