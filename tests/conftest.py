@@ -1,4 +1,4 @@
-"""What all tests share: where things are, and a project folder of one's own to run Snakemake in."""
+"""Shared paths and fixtures, such as a separate project folder in which Snakemake can run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ import pytest
 from hypothesis import settings
 
 from rnnbench.records.store import record_files
+from rnnbench.running.train import Place
+from rnnworker import members
 
-# The same examples at every run, so that a pass is a pass; `make faults` draws new ones.
+# The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
 if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
@@ -32,14 +34,14 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
-# A shell without job control starts what it puts in the background deaf to Ctrl-C, and everything
-# below it inherits that: then Snakemake would be right not to end.
+# A shell without job control starts background processes with SIGINT ignored, and their children
+# inherit that: Snakemake would then rightly not end on Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# One Slurm serves all tests of its folder; elsewhere a file's fixtures are its own.
-ONE_GROUP = ("cluster",)
+# All tests of these folders share one Slurm cluster; other files have separate fixtures.
+SHARED_FOLDERS = ("cluster",)
 
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.
@@ -88,13 +90,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not needs(item)]
     for item in items:
         folder = item.path.parent.name
-        group = folder if folder in ONE_GROUP else str(item.path.relative_to(ROOT))
+        group = folder if folder in SHARED_FOLDERS else str(item.path.relative_to(ROOT))
         item.add_marker(pytest.mark.xdist_group(group))
 
 
 @dataclass
 class Project:
-    """A copy of the project's configuration in an empty folder, with this code."""
+    """A copy of the project's configuration in an empty folder, run with this checkout's code."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -146,15 +148,15 @@ class Project:
 
 
 def turns(project: Project) -> list[tuple[float, float, str]]:
-    """Every turn that a worker had: from when to when (monotonic seconds), and whose it was."""
-    found = []
+    """All turns of all workers: begin and end (monotonic seconds) and the run's name."""
+    all_turns = []
     for path in (project.folder / "results").glob("records/*/*/*.events.jsonl"):
         for line in path.read_text().splitlines():
-            with contextlib.suppress(ValueError):  # cut short by a kill
+            with contextlib.suppress(ValueError):  # truncated by a kill
                 event = json.loads(line)
                 if event["event"] == "turn":
-                    found.append((event["begin"], event["t"], path.parent.name))
-    return sorted(found)
+                    all_turns.append((event["begin"], event["t"], path.parent.name))
+    return sorted(all_turns)
 
 
 @pytest.fixture
@@ -162,12 +164,19 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path)
 
 
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place for runs whose workers are killed soon after SIGTERM."""
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
+
 @pytest.fixture(scope="module")
 def browser():
-    """A real Chromium; its pages are closed with it."""
+    """A real Chromium; closing it closes its pages."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}")
+        pytest.skip(f"no browser found at {CHROMIUM}")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield browser
@@ -184,14 +193,14 @@ def make_project(folder: Path) -> Project:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
         "PYTHONPATH": str(ROOT / "src"),
-        # Tests measure nothing that another grid on this host would disturb.
+        # The tests' times do not matter, so they need not wait for other grids on this host.
         "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
     }
     return Project(folder, environment, own)
 
 
 def kill_everything(process: subprocess.Popen) -> None:
-    """SIGKILL to the process, its session, and whatever else works in its folder."""
+    """Sends SIGKILL to the process and its process group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

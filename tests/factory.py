@@ -1,4 +1,4 @@
-"""Made-up records for tests: plausible digits_rnn runs, consistent in time."""
+"""Synthetic records for tests: plausible digits_rnn runs with consistent times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rnnbench.records.timestamps import written
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
 BEGINNING = datetime(2026, 11, 21, 7, 50, 0, 123456, tzinfo=UTC)
 SAMPLES, STEPS, TEST_SAMPLES = 1438, 45, 359
-# Seconds of every phase but `train`, which is made of its epochs.
+# Seconds of all phases except `train`, whose duration follows from its epochs.
 PHASE_SECONDS = {
     "import": 4.9,
     "data": 0.02,
@@ -47,18 +47,18 @@ def make_record(
     started: datetime = BEGINNING,
     **changes: Any,
 ) -> Record:
-    """A record of digits_rnn with an LSTM; by keyword anything may differ.
+    """A record of digits_rnn with an LSTM.
 
     **Arguments:**
 
-    - `rnn`, `device`, `seed`, `repeat`, `machine`: which run, on which machine.
-    - `epoch_seconds`: one number for all epochs, or one for each.
-    - `epochs`: how many, where `epoch_seconds` is a number.
+    - `rnn`, `device`, `seed`, `repeat`, `machine`: the run and its machine.
+    - `epoch_seconds`: a number for all epochs, or a sequence with one number per epoch.
+    - `epochs`: number of epochs, if `epoch_seconds` is a number.
     - `acc`: the last validation accuracy; None for a loss that is not finite.
     - `verdict`: a `Verdict`, or its status.
     - `boot`: monotonic seconds at which the run starts.
     - `started`: wall time (UTC) at which the run starts.
-    - `changes`: fields of `Record` that replace what was made up.
+    - `changes`: fields of `Record` that replace the synthetic ones.
     """
     if isinstance(epoch_seconds, int | float):
         epoch_seconds = [epoch_seconds] * epochs
@@ -106,26 +106,26 @@ def make_record(
     return dataclasses.replace(record, **changes)
 
 
-def make_late(**same: Any) -> tuple[Record, Record, Record]:
-    """A reference, a run that was measured an hour later, and its companion: the reference once
-    more, in one round with it. `same`: keywords of `make_record` for all."""
+def make_late(**common: Any) -> tuple[Record, Record, Record]:
+    """A reference, a run that was measured an hour later, and that run's companion: a second record
+    of the reference in the same round. `common`: arguments of `make_record` for all three."""
     later = BEGINNING + timedelta(hours=1)
-    first, again = make_record(**same), make_record(**same, started=later)
-    late = make_record(**{**same, "rnn": "block"}, started=later)
-    about = {
+    reference, companion = make_record(**common), make_record(**common, started=later)
+    late = make_record(**{**common, "rnn": "block"}, started=later)
+    round_ = {
         "id": f"{late.machine}/a_round/{late.started}",
-        "members": [again.name, late.name],
+        "members": [companion.name, late.name],
         "cycles": 9,
     }
-    late = dataclasses.replace(late, round={**about, "companion": False, "effect": 0.1})
-    again = dataclasses.replace(again, round={**about, "companion": True, "effect": -0.1})
-    return first, late, again
+    late = dataclasses.replace(late, round={**round_, "companion": False, "effect": 0.1})
+    companion = dataclasses.replace(companion, round={**round_, "companion": True, "effect": -0.1})
+    return reference, late, companion
 
 
 def make_config(
     choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int, epochs: int
 ) -> dict[str, Any]:
-    """A resolved config as `conf/` would give it, `overrides` applied."""
+    """A resolved config as `conf/` would give it, with `overrides` applied."""
     device, kind = choices["device"], choices["device"].partition("_")[0]
     config: dict[str, Any] = {
         "model": {
@@ -161,10 +161,10 @@ def make_config(
         config["device"]["threads"] = int(device.rpartition("_")[2])
     for key, value in overrides.items():
         *path, last = key.split(".")
-        place = config
+        section = config
         for part in path:
-            place = place.setdefault(part, {})
-        place[last] = value
+            section = section.setdefault(part, {})
+        section[last] = value
     return config
 
 
@@ -180,9 +180,9 @@ def make_probe(
     peak_gb_per_s: float = 12.0,
     **changes: Any,
 ) -> dict[str, Any]:
-    """A probe as its file has it, of digits_rnn with an LSTM in batches of 32; nothing of it was
-    measured. It is about the runs of `make_record` with the same device, machine, `epochs` and
-    overrides (or with `config`, a record's). `changes`: keys that replace what was made up.
+    """The content of a probe file with synthetic values, for digits_rnn with an LSTM in batches of
+    32. It matches the runs of `make_record` with the same device, machine, `epochs` and overrides
+    (or with a record's `config`). `changes`: keys that replace the synthetic ones.
 
     One step is 8 timesteps of (32, 8) × (8, 256) and (32, 64) × (64, 256), then
     (32, 64) × (64, 10): 9,478,144 FLOPs forward.
@@ -202,7 +202,7 @@ def make_probe(
             ("forward", (a, b, c)), ("inputs", (a, c, b)), ("weights", (b, a, c)),
         )
     ]  # fmt: skip
-    forward = sum(2 * one["m"] * one["k"] * one["n"] * one["times"] for one in products) // 3
+    forward = sum(2 * p["m"] * p["k"] * p["n"] * p["times"] for p in products) // 3
     model = {
         "model": config["model"]["name"], "cell": config["cell"]["name"],
         "config": model_digest(config), "batch": 32, "timesteps": 8, "complete": True,
@@ -225,7 +225,7 @@ def make_probe(
 
 
 def make_environment() -> dict[str, Any]:
-    """What a build says of itself."""
+    """The facts that a build reports about itself."""
     return {
         "python": "3.11.2",
         "tensorflow": "2.21.0",
@@ -237,7 +237,7 @@ def make_environment() -> dict[str, Any]:
 
 
 def make_hardware(machine: str) -> dict[str, Any]:
-    """What a machine says of itself."""
+    """The facts that a machine reports about itself."""
     return {
         "machine": machine,
         "host": machine.partition("-")[0],
@@ -259,7 +259,7 @@ def _verdict(status: str) -> Verdict:
 def _phases(
     boot: float, epoch_seconds: Sequence[float], acc: float | None
 ) -> tuple[tuple[Phase, ...], tuple[Epoch, ...]]:
-    """Phases end to end, with epochs (each followed by its validation) inside ``train``."""
+    """Consecutive phases, with epochs (each followed by its validation) inside ``train``."""
     now, phases, epochs = boot, [], []
     for name in ("import", "data", "build", "first_step", "warmup"):
         timed = name in ("first_step", "warmup")
@@ -268,10 +268,10 @@ def _phases(
     begin, validation = now, 0.04
     for number, seconds in enumerate(epoch_seconds, start=1):
         share = number / len(epoch_seconds)
-        learnt = None if acc is None else round(acc * (0.5 + 0.5 * share), 6)
+        accuracy = None if acc is None else round(acc * (0.5 + 0.5 * share), 6)
         loss = None if acc is None else round(2.3 * (1.05 - share), 6)
         epochs.append(
-            Epoch(number, now, seconds, SAMPLES, STEPS, loss, learnt, loss, learnt, validation)
+            Epoch(number, now, seconds, SAMPLES, STEPS, loss, accuracy, loss, accuracy, validation)
         )
         now += seconds + validation
     load = {"host": now - begin, "run": now - begin}

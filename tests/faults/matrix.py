@@ -1,5 +1,5 @@
-"""A pytest plugin (``-p tests.faults.matrix``): what the tests marked ``fault`` found, as the
-table in tests/faults/README.md. A row is passed when all its tests are."""
+"""A pytest plugin (``-p tests.faults.matrix``) that writes the results of tests marked ``fault`` to
+the table in tests/faults/README.md. A row passes if all its tests pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- made by make faults -->\n", "<!-- end -->\n"
-FOUND: dict[tuple[str, str, str], collections.Counter] = collections.defaultdict(
+OUTCOMES: dict[tuple[str, str, str], collections.Counter] = collections.defaultdict(
     collections.Counter
 )
 SECONDS: collections.Counter = collections.Counter()
@@ -29,13 +29,13 @@ def pytest_runtest_makereport(item, call):
     row = marker.args
     SECONDS[row] += report.duration
     if report.when == "call" or not report.passed:
-        FOUND[row][report.outcome] += 1
+        OUTCOMES[row][report.outcome] += 1
     if report.skipped:
         SKIPPED[row] = str(report.longrepr[-1]).removeprefix("Skipped: ")
 
 
 def pytest_sessionfinish(session) -> None:
-    if FOUND and not session.config.option.collectonly:
+    if OUTCOMES and not session.config.option.collectonly:
         head, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
         tail = rest.partition(END)[2]
         README.write_text(head + BEGIN + table() + END + tail, encoding="utf-8")
@@ -43,23 +43,23 @@ def pytest_sessionfinish(session) -> None:
 
 def table() -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    where = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
+    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
     lines = [
-        f"{today}, {where}, Python {platform.python_version()}.",
+        f"{today}, {system}, Python {platform.python_version()}.",
         "",
-        "| fault | what happens | what a person does | result | s |",
+        "| fault | outcome | what to do | result | s |",
         "|---|---|---|---|--:|",
         *(
-            f"| {' | '.join(row)} | {words(row, counts)} | {SECONDS[row]:.0f} |"
-            for row, counts in FOUND.items()
+            f"| {' | '.join(row)} | {result(row, counts)} | {SECONDS[row]:.0f} |"
+            for row, counts in OUTCOMES.items()
         ),
     ]
     return "\n".join(["", *lines, "", ""])
 
 
-def words(row, counts: collections.Counter) -> str:
+def result(row, counts: collections.Counter) -> str:
     if counts["failed"]:
         return f"**{counts['failed']} of {counts.total()} failed**"
     if counts["passed"]:
         return f"passed ({counts['passed']})" if counts["passed"] > 1 else "passed"
-    return f"not tried: {SKIPPED.get(row, '')}"
+    return f"skipped: {SKIPPED.get(row, '')}"

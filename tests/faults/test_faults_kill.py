@@ -1,4 +1,4 @@
-"""kill -9 at random moments: no finished record changes, and the same command goes on."""
+"""kill -9 at random moments: no finished record changes, and the same command continues."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.workflow.test_workflow_rerun import working_in
 MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 RUNS = MOMENTS + 1
 ROWS = {
-    "worker": ("kill -9 of a worker", "this run has no record; the others of its round go on"),
-    "conductor": ("kill -9 of `rnnbench round`", "its workers die with it; other rounds go on"),
-    "snakemake": ("kill -9 of Snakemake", "conductor and workers die with it"),
+    "worker": ("kill -9 of a worker", "its run has no record; the other runs of its round do"),
+    "controller": ("kill -9 of `rnnbench round`", "its workers die with it; other rounds continue"),
+    "snakemake": ("kill -9 of Snakemake", "controllers and workers die with it"),
 }
 
 
 def start(project: Project) -> subprocess.Popen:
-    """With its output in a file: nobody reads a pipe meanwhile."""
+    """Starts Snakemake with its output in a file, since the test does not read a pipe."""
     with (project.folder / "out").open("ab") as out:
         return subprocess.Popen(
             project.command("--until", "round", experiment="killed"),
@@ -40,14 +40,14 @@ def start(project: Project) -> subprocess.Popen:
 
 
 def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
-    """A process of that kind which was not killed before."""
+    """A process of that kind that is not in `known`."""
     for pid in [snakemake] if kind == "snakemake" else descendants(snakemake):
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        role = {"worker": b".job.json", "conductor": b"\0round\0", "snakemake": b"snakemake"}
-        if role[kind] in command and pid not in known:
+        marks = {"worker": b".job.json", "controller": b"\0round\0", "snakemake": b"snakemake"}
+        if marks[kind] in command and pid not in known:
             return pid
     return None
 
@@ -56,9 +56,10 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
     "kind",
     [
         pytest.param(
-            kind, marks=pytest.mark.fault(f"{what}, {MOMENTS} moments", happens, "the same command")
+            kind,
+            marks=pytest.mark.fault(f"{fault}, {MOMENTS} moments", outcome, "run the same command"),
         )
-        for kind, (what, happens) in ROWS.items()
+        for kind, (fault, outcome) in ROWS.items()
     ],
 )
 def test_killed_at_random_moments(project: Project, kind: str) -> None:
@@ -76,13 +77,14 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
                 if process.poll() is not None and kind != "snakemake":
                     process = start(project)
                 time.sleep(0.01)
-            # Snakemake takes some seconds to plan; a round takes about one.
+            # Snakemake takes some seconds to plan; a round takes about one second.
             time.sleep(generator.uniform(0, 9.0 if kind == "snakemake" else 1.0))
             kill(pid)
             killed.add(pid)
             if kind == "snakemake":
                 process.wait()
-                wait_until(lambda: not working_in(project.folder), 15, f"moment {moment}: all gone")
+                ended = f"moment {moment}: end of all processes"
+                wait_until(lambda: not working_in(project.folder), 15, ended)
                 process = start(project)
             kept = intact(project, kept)
         assert process.wait(timeout=300) in ((0,) if kind == "snakemake" else (0, 1))
@@ -97,25 +99,25 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
 
 
 def kill(pid: int) -> None:
-    with suppress(ProcessLookupError):  # it ended by itself: a moment too
+    with suppress(ProcessLookupError):  # it has ended by itself, which is fine
         os.kill(pid, signal.SIGKILL)
 
 
 def intact(project: Project, before: dict[Path, bytes]) -> dict[Path, bytes]:
-    """The records, all readable, those of `before` unchanged."""
+    """All records; asserts that they are readable and that those of `before` are unchanged."""
     for path, content in before.items():
         assert path.read_bytes() == content, path
-    found = {path: path.read_bytes() for path in project.records()}
-    for path in found:
+    contents = {path: path.read_bytes() for path in project.records()}
+    for path in contents:
         read_record(path)
-    return found
+    return contents
 
 
 MANY = 2000
 
 
 def jobs_ready(number: int) -> int:
-    """Ctrl-C with as many only where all faults are tried: planning 2,000 runs takes long."""
+    """Fewer for Ctrl-C unless all faults are tested, because planning 2,000 runs takes long."""
     return 100 if number == signal.SIGINT and MOMENTS < 20 else MANY
 
 
@@ -125,12 +127,12 @@ def jobs_ready(number: int) -> int:
         pytest.param(
             number,
             marks=pytest.mark.fault(
-                f"{words} to Snakemake alone, {jobs_ready(number):,} jobs ready",
-                "all of it is gone in under 10 s",
-                "the same command",
+                f"{label} to Snakemake only, {jobs_ready(number):,} jobs ready",
+                "all processes end in under 10 s",
+                "run the same command",
             ),
         )
-        for number, words in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"))
+        for number, label in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"))
     ],
 )
 def test_ends_soon_with_many_jobs_ready(project: Project, number: int) -> None:

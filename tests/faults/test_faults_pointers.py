@@ -1,4 +1,4 @@
-"""Snakemake trusts pointers; what they point to is looked at before it does."""
+"""Snakemake trusts pointers; their records are checked before it starts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.factory import make_record
 
 
 @pytest.mark.fault(
-    "a record that is pointed to is cut short or gone",
-    "noticed before anything starts, measured again",
-    "the same command",
+    "the record of a pointer is truncated or missing",
+    "detected before anything starts; measured again",
+    "run the same command",
 )
 def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin")
@@ -30,53 +30,53 @@ def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
         record = make_record(name=pointer.stem)
         write_json(results / f"records/{record.key}.json", record.to_json())
         write_json(pointer, pointer_to(record))
-    short, gone, strange, _whole = pointers
-    file = record_of(results, short)
+    truncated, missing, invalid, _intact = pointers
+    file = record_of(results, truncated)
     file.write_bytes(file.read_bytes()[:-100])
-    record_of(results, gone).unlink()
-    strange.write_text("[]")
+    record_of(results, missing).unlink()
+    invalid.write_text("[]")
     assert workflow.damaged(job) == [], "no round is done yet"
     for name in job.rounds:
         write_json(project.folder / name, {"members": {}})
-    kept = everything(results)
-    assert workflow.damaged(job) == job.rounds, "in both something is missing"
-    assert everything(results) == kept
-    said = capsys.readouterr().err
-    assert said.count("measured again") == 3 and short.stem in said
+    before = contents(results)
+    assert workflow.damaged(job) == job.rounds, "both rounds are damaged"
+    assert contents(results) == before
+    messages = capsys.readouterr().err
+    assert messages.count("measured again") == 3 and truncated.stem in messages
 
 
 @pytest.mark.fault(
-    "a record that is pointed to is damaged, then somebody only looks",
-    "-n, --lint and --report leave every file as it is; a start measures again",
-    "the same command",
+    "the record of a pointer is damaged, followed by a dry run",
+    "-n, --lint and --report change no file; a real run measures again",
+    "run the same command",
 )
-def test_only_a_start_heals_a_damaged_pointer(project: Project) -> None:
+def test_only_a_real_run_repairs_a_damaged_pointer(project: Project) -> None:
     def snakemake(*arguments: str):
         done = project.snakemake(*arguments, experiment="small")
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     snakemake()
-    short, strange, *whole = project.pointers("small")
-    record = record_of(project.folder / "results", short)
+    truncated, invalid, *intact = project.pointers("small")
+    record = record_of(project.folder / "results", truncated)
     record.write_bytes(record.read_bytes()[:-100])
-    strange.write_text("[]")
-    before = everything(project.folder / "results")
+    invalid.write_text("[]")
+    before = contents(project.folder / "results")
     planned = re.findall(r"^round +(\d+)$", snakemake("-n", "--quiet", "host"), re.MULTILINE)
     assert set(planned) == {"2"}
     snakemake("--report", "page.html")
     project.snakemake("--lint", experiment="small")
-    assert everything(project.folder / "results") == before
+    assert contents(project.folder / "results") == before
 
     snakemake()
     assert record.with_suffix(".unreadable").exists(), "a record is never deleted"
-    for pointer in (short, strange):
+    for pointer in (truncated, invalid):
         assert read_pointer(project.folder / "results", pointer).name == pointer.stem
-    assert [path.read_bytes() for path in whole] == [before[path] for path in whole]
+    assert [path.read_bytes() for path in intact] == [before[path] for path in intact]
     assert "Nothing to be done" in snakemake()
 
 
-def everything(folder: Path) -> dict[Path, bytes]:
+def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

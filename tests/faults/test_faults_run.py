@@ -1,8 +1,7 @@
-"""A worker that misbehaves, a disk that is full, files cut short: as `rnnbench round` sees them."""
+"""Misbehaving workers, a full disk and truncated files, as `rnnbench round` meets them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -14,18 +13,11 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running import memory
 from rnnbench.running.train import Place
-from rnnworker import members
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned
 
-SAME = "the same command"
-LOG = "what the reason says; the log has the rest"
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+SAME = "run the same command"
+LOG = "follow the reason's fix; the log has details"
 
 
 def limited(run: dict, **limits: float) -> dict:
@@ -39,30 +31,32 @@ def reasons(place: Place, run: dict) -> dict[str, str]:
     return {reason.code: reason.text for reason in record.verdict.reasons}
 
 
-@pytest.mark.fault("a worker that hangs", "ended at the phase's limit, void: its last event", LOG)
+@pytest.mark.fault(
+    "a worker hangs", "terminated at the phase's limit; void: names the last event", LOG
+)
 def test_a_worker_that_hangs(place: Place) -> None:
-    found = reasons(place, limited(planned(fault="hang"), train=5))
-    assert "phase train was over its limit" in found["over_limit"]
-    assert found["over_limit"].endswith("its last event was epoch 1")
+    texts = reasons(place, limited(planned(fault="hang"), train=5))
+    assert "phase train exceeded its time limit" in texts["over_limit"]
+    assert texts["over_limit"].endswith("its last event was epoch 1")
 
 
-@pytest.mark.fault("a worker that prints garbage", "left out and counted; the run stands", "none")
+@pytest.mark.fault("a worker prints garbage", "ignored and counted; the run is valid", "nothing")
 def test_garbage(place: Place) -> None:
     record = train(planned(fault="garbage"), place, label="[1/1]")
     assert record.measured["garbage_lines"] == 1
     assert record.verdict.status != "void"
 
 
-@pytest.mark.fault("a worker that dies in native code", "void: the signal and the phase", LOG)
-def test_native_death(place: Place) -> None:
+@pytest.mark.fault("a worker crashes in native code", "void: names the signal and the phase", LOG)
+def test_native_crash(place: Place) -> None:
     assert "SIGABRT" in reasons(place, planned(fault="crash"))["died"]
 
 
 @pytest.mark.parametrize("fault", ["eat", "eat_native"])
 @pytest.mark.fault(
-    "a worker that eats memory",
+    "a worker uses too much memory",
     "void: out of memory, at `limits.memory_bytes`",
-    "a smaller batch, or another limit",
+    "use a smaller batch, or a higher limit",
 )
 def test_memory(place: Place, fault: str) -> None:
     run = limited(planned(fault=fault), memory_bytes=2**29)
@@ -70,11 +64,11 @@ def test_memory(place: Place, fault: str) -> None:
 
 
 @pytest.mark.fault(
-    "the kernel kills the worker for memory", "void: out of memory", "a smaller batch"
+    "the kernel's OOM killer ends the worker", "void: out of memory", "use a smaller batch"
 )
 def test_killed_for_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter((4, 5))
-    monkeypatch.setattr(memory, "kills", lambda: next(counts))
+    monkeypatch.setattr(memory, "oom_kills", lambda: next(counts))
     run = planned()
     build = run["config"]["build"]
     build["command"] = "sh -c 'kill -9 $$' sh"
@@ -89,12 +83,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True
     )
     if mounted.returncode != 0:
-        pytest.skip("mounting a small disk takes root's rights")
+        pytest.skip("mounting a small disk requires root")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-@pytest.mark.fault("disk full while a record is written", "this run has no record", "make room")
+@pytest.mark.fault("the disk is full when a record is written", "no record", "free disk space")
 def test_disk_full(place: Place, small_disk: Path) -> None:
     place = Place(place.root, small_disk / "results", "here", "selftest", place.timing_lock)
     done = train(planned(), place, label="[1/2]")
@@ -102,11 +96,11 @@ def test_disk_full(place: Place, small_disk: Path) -> None:
     content = first.read_bytes()
     ballast = small_disk / "ballast"
     size = 96 * 1024
-    with pytest.raises(RunError) as told:
-        for number in range(40):  # less and less is free, until the record does not fit
+    with pytest.raises(RunError) as caught:
+        for number in range(40):  # until the remaining space is too small for the record
             ballast.write_bytes(b"x" * max(0, size - 8192 - used(small_disk, ballast)))
             train(planned(f"other-s0-r{number}"), place, label="[2/2]")
-    assert "No space left" in str(told.value) and "free" in told.value.remedy
+    assert "No space left" in str(caught.value) and "free" in caught.value.remedy
     assert first.read_bytes() == content
     other = place.pointer(f"other-s0-r{number}")
     assert not other.exists() and not list(small_disk.rglob(".*.json.*"))
@@ -118,15 +112,17 @@ def test_disk_full(place: Place, small_disk: Path) -> None:
     assert other.exists()
 
 
-def used(disk: Path, but: Path) -> int:
-    """In pages, as a tmpfs counts."""
-    sizes = [p.stat().st_size for p in disk.rglob("*") if p.is_file() and p != but]
+def used(disk: Path, excluded: Path) -> int:
+    """Bytes used on the disk without `excluded`, in whole pages as a tmpfs counts."""
+    sizes = [p.stat().st_size for p in disk.rglob("*") if p.is_file() and p != excluded]
     return sum(-(-size // 4096) * 4096 for size in sizes)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-@pytest.mark.fault("a record cut short by a power cut", "noticed, set aside, measured again", SAME)
-def test_record_cut_short(place: Place, share: float, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.fault(
+    "a record is truncated by a power failure", "detected, set aside, measured again", SAME
+)
+def test_truncated_record(place: Place, share: float, capsys: pytest.CaptureFixture) -> None:
     train(planned(), place, label="[1/1]")
     (path,) = files(place, "2*.json")
     content = path.read_bytes()
@@ -135,13 +131,13 @@ def test_record_cut_short(place: Place, share: float, capsys: pytest.CaptureFixt
         read_record(path)
     place.pointer(NAME).unlink()  # `damaged` has it made again
     record = train(planned(), place, label="[1/1]")
-    assert "It is set aside as" in capsys.readouterr().err
+    assert "It was set aside as" in capsys.readouterr().err
     assert record.verdict.status != "void"
     assert path.with_suffix(".unreadable").exists() and not path.exists()
 
 
-@pytest.mark.fault("events.jsonl cut short", "the record has all that it said", "none")
-def test_events_cut_short(place: Place) -> None:
+@pytest.mark.fault("events.jsonl is truncated", "the record has all events", "nothing")
+def test_truncated_events(place: Place) -> None:
     record = train(planned(), place, label="[1/1]")
     (events,) = files(place, "*.events.jsonl")
     events.write_bytes(events.read_bytes()[:777])
@@ -149,13 +145,12 @@ def test_events_cut_short(place: Place) -> None:
     assert train(planned(), place, label="[1/1]") == record
 
 
-@pytest.mark.fault("a pointer cut short", "noticed; the record is found again", SAME)
-def test_pointer_cut_short(place: Place) -> None:
+@pytest.mark.fault("a pointer is truncated", "detected; the record is found again", SAME)
+def test_truncated_pointer(place: Place) -> None:
     record = train(planned(), place, label="[1/1]")
-    whole = place.pointer(NAME).read_bytes()
-    place.pointer(NAME).write_bytes(whole[:20])
-    with contextlib.suppress(json.JSONDecodeError):
+    content = place.pointer(NAME).read_bytes()
+    place.pointer(NAME).write_bytes(content[:20])
+    with pytest.raises(json.JSONDecodeError):
         json.loads(place.pointer(NAME).read_bytes())
-        pytest.fail("it is still whole")
     assert train(planned(), place, label="[1/1]") == record
-    assert place.pointer(NAME).read_bytes() == whole
+    assert place.pointer(NAME).read_bytes() == content

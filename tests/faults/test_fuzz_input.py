@@ -1,4 +1,4 @@
-"""Bad input of any kind is a correct result or a `RnnbenchError`, never another exception."""
+"""Bad input gives a correct result or a `RnnbenchError`, never another exception."""
 
 from __future__ import annotations
 
@@ -55,36 +55,36 @@ def dumped(data) -> bytes:
     return json.dumps(data).encode("utf-8", "surrogatepass")
 
 
-def places(data, path=()):
-    """Every place in nested data, as a path of keys."""
+def key_paths(data, path=()):
+    """The paths of keys to all values in nested data."""
     yield path
     for key, item in data.items() if isinstance(data, dict) else enumerate(data):
         if isinstance(item, dict | list):
-            yield from places(item, (*path, key))
+            yield from key_paths(item, (*path, key))
         else:
             yield (*path, key)
 
 
-PLACES = sorted(filter(None, places(RECORD)), key=str)
+PATHS = sorted(filter(None, key_paths(RECORD)), key=str)
 
 
 def changed(path, value):
     copy = json.loads(json.dumps(RECORD))
-    place = copy
+    parent = copy
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        parent = parent[key]
+    parent[path[-1]] = value
     return copy
 
 
 @FEW
-@given(path=st.sampled_from(PLACES), value=JSON)
+@given(path=st.sampled_from(PATHS), value=JSON)
 def test_records(path, value, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     file.write_bytes(dumped(changed(path, value)))
     with contextlib.suppress(RnnbenchError):
         record = read_record(file)
-        # What was read can be written, and is where it says.
+        # A record that can be read can be written, to a path inside the records folder.
         write_json(tmp_path / "again.json", record.to_json())
         inside = (tmp_path / "records" / f"{record.key}.json").resolve()
         assert len(inside.relative_to(tmp_path / "records").parts) == 3
@@ -93,7 +93,7 @@ def test_records(path, value, tmp_path: Path) -> None:
 
 @FEW
 @given(content=st.binary(max_size=60) | DEEP.map(str.encode) | JSON.map(dumped))
-def test_files_that_are_no_records(content: bytes, tmp_path: Path) -> None:
+def test_files_that_are_not_records(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     for encoded in (content, content.decode("utf-8", "replace").encode("utf-16")):
         file.write_bytes(encoded)
@@ -112,8 +112,8 @@ GOOD = [
 ]
 
 
-def event(draw_from) -> st.SearchStrategy:
-    """An event; of the parts that somebody looks into, often some."""
+def event(bases) -> st.SearchStrategy:
+    """An event, often with some of the parts that are read."""
     kernel = st.fixed_dictionaries({"found": JSON, "expected": JSON})
     inner = JSON | kernel | st.fixed_dictionaries({"asked": NUMBERS, "pinned_to": JSON})
     facts = st.dictionaries(
@@ -124,16 +124,16 @@ def event(draw_from) -> st.SearchStrategy:
     )
     load = st.fixed_dictionaries({"load": JSON | st.fixed_dictionaries({"foreign": JSON})})
     topics = st.sampled_from(["measured", "hardware"])
-    told = st.builds(lambda topic, said: {"event": "facts", topic: said}, topics, facts)
-    loaded = load.map(lambda details: {**GOOD[0], "details": details})
+    with_facts = st.builds(lambda topic, values: {"event": "facts", topic: values}, topics, facts)
+    with_load = load.map(lambda details: {**GOOD[0], "details": details})
     return (
-        told
-        | loaded
+        with_facts
+        | with_load
         | st.builds(
             lambda name, fields, base: {**base, **fields, "event": name},
             st.sampled_from(EVENTS),
             st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4),
-            st.sampled_from([{}, *draw_from]),
+            st.sampled_from([{}, *bases]),
         )
     )
 
@@ -143,7 +143,7 @@ def event(draw_from) -> st.SearchStrategy:
     events=st.lists(event(GOOD), max_size=5), raw=st.binary(max_size=20), code=st.integers(-64, 3)
 )
 def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
-    """Whatever a worker says, the conductor has a record that can be written and read."""
+    """Whatever a worker reports, the controller makes a record that can be written and read."""
     lines = [*map(dumped, events), raw]
     outcome = Outcome([e for e in map(parse, lines) if e], code, 0, None, "train")
     place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "lock")
@@ -189,9 +189,10 @@ def test_archives(entries, manifest, tmp_path: Path) -> None:
 
 
 @FEW
-@given(path=st.sampled_from(PLACES), value=JSON, pointer=JSON, name=NAMES)
-def test_what_an_archive_may_write(path, value, pointer, name: str) -> None:
-    """With right hashes and wrong content: it writes inside the results folder, or nothing."""
+@given(path=st.sampled_from(PATHS), value=JSON, pointer=JSON, name=NAMES)
+def test_files_that_an_archive_may_write(path, value, pointer, name: str) -> None:
+    """An archive with correct hashes and wrong content writes inside the results folder or not at
+    all."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "here", "results")
         results.mkdir(parents=True)
@@ -233,8 +234,8 @@ def test_overrides(overrides: list[str], tmp_path: Path) -> None:
     conf = [ROOT / "conf", ROOT / "tests/conf"]
     base = load_experiment("small", conf)
     with contextlib.suppress(RnnbenchError):
-        for cell in expand(base, conf, overrides):
-            assert "/" not in cell.name
+        for point in expand(base, conf, overrides):
+            assert "/" not in point.name
 
 
 @settings(FEW, max_examples=30)
@@ -266,14 +267,14 @@ PUBLISHED = ROOT / "reports/published/cntk_v2_2017.csv"
 )
 def test_published(line: int, column: int, value: str, raw: bytes | None, tmp_path: Path) -> None:
     lines = PUBLISHED.read_text(encoding="utf-8").splitlines()[:6]
-    cells = lines[line % len(lines)].split(",")
-    cells[column % len(cells)] = value
-    lines[line % len(lines)] = ",".join(cells)
+    fields = lines[line % len(lines)].split(",")
+    fields[column % len(fields)] = value
+    lines[line % len(lines)] = ",".join(fields)
     content = raw if raw is not None else "\n".join(lines).encode("utf-8", "surrogatepass")
     (tmp_path / PUBLISHED.name).write_bytes(content)
     with contextlib.suppress(RnnbenchError):
         read_published(tmp_path)
 
 
-def test_a_record_is_as_good_as_ever() -> None:
+def test_a_valid_record_is_read_unchanged() -> None:
     assert Record.from_json(RECORD).to_json() == make_record(verdict="suspect", epochs=2).to_json()

@@ -111,7 +111,7 @@ def test_a_worker_that_died_leaves_what_it_measured_and_why() -> None:
     assert checked(json.loads(json.dumps(found)), "here")["peak_gb_per_s"] is None
     assert summary(found).startswith("probe cpu_1-current failed: ")
     for_memory = assembled(planned(), 1, HARDWARE, died, "terminate called: std::bad_alloc")
-    assert "died for memory" in for_memory["error"]
+    assert "ran out of memory" in for_memory["error"]
 
 
 def test_a_probe_of_another_device_is_none() -> None:
@@ -120,4 +120,4 @@ def test_a_probe_of_another_device_is_none() -> None:
     finished = {"event": "finished", "t": 9.0}
     events = [told(peak_gflops=3.0), measured, finished]
     found = assembled(planned(), 1, HARDWARE, Outcome(events))
-    assert "intra_op says 2" in found["error"] and found["peak_gflops"] is None
+    assert "intra_op is 2" in found["error"] and found["peak_gflops"] is None

@@ -1,4 +1,4 @@
-"""What counts as a record, and what an interrupted run or another site leaves beside it."""
+"""Which files are records, next to files left by an interrupted run or another site."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from rnnbench.records.store import is_record, record_files, write_json
 from tests.conftest import Project
 from tests.factory import make_late, make_record
 
-LEFT = ("job.json", "events.jsonl", "log", "unreadable")
+LEFTOVERS = ("job.json", "events.jsonl", "log", "unreadable")
 
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch) -> Path:
-    """A record, and beside it what an attempt leaves that was interrupted later."""
-    made = make_record()
-    file = tmp_path / f"results/records/{made.key}.json"
-    write_json(file, made.to_json())
-    for ending in LEFT:
+    """A record, next to the files of a later attempt that was interrupted."""
+    record = make_record()
+    file = tmp_path / f"results/records/{record.key}.json"
+    write_json(file, record.to_json())
+    for ending in LEFTOVERS:
         (file.parent / f"20990101T000000_000000Z.{ending}").write_text("{}\n")
     (file.parent / f".{file.name}.abcd").write_text("half a file")
     monkeypatch.chdir(tmp_path)
     return file
 
 
-def test_the_name_says_what_is_a_record(record: Path) -> None:
+def test_records_are_recognised_by_their_names(record: Path) -> None:
     assert is_record(PurePath("20261121T075000_123456Z.json"))
-    assert not any(is_record(PurePath(f"20261121T075000_123456Z.{end}")) for end in LEFT)
+    assert not any(is_record(PurePath(f"20261121T075000_123456Z.{end}")) for end in LEFTOVERS)
     assert record_files(record.parents[3]) == [record]
     assert record_files(record.parents[3], name="another*") == []
 
 
-def test_what_an_interrupted_run_left_is_not_shown(record: Path, capsys) -> None:
+def test_files_of_an_interrupted_run_are_not_shown(record: Path, capsys) -> None:
     assert cli.main(["show", record.parent.name]) == 0
     assert record.stem in capsys.readouterr().out
 
 
-def test_a_companion_is_shown_where_there_is_nothing_else(tmp_path: Path, capsys) -> None:
-    first, _, again = make_late()
-    for record in (again, first):
+def test_a_companion_is_shown_if_there_is_no_other_record(tmp_path: Path, capsys) -> None:
+    reference, _, companion = make_late()
+    for record in (companion, reference):
         write_json(tmp_path / f"records/{record.key}.json", record.to_json())
         assert cli.main(["show", record.name, "--results", str(tmp_path)]) == 0
         assert record.started in capsys.readouterr().out
 
 
-def test_what_an_interrupted_run_left_is_not_tracked(record: Path, capsys, monkeypatch) -> None:
+def test_files_of_an_interrupted_run_are_not_tracked(record: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{record.parents[4]}/mlflow.db")
     assert cli.main(["track", "--all", "--output", "tracked.json"]) == 0
     assert capsys.readouterr().err.count("cannot") == 0
 
 
-def test_inputs_of_the_report_from_another_site(project: Project, monkeypatch) -> None:
+def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     for name in ("PATH", "PYTHONPATH", "RNNBENCH_INTERVALS"):
         monkeypatch.setenv(name, "")
     job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)

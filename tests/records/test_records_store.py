@@ -30,7 +30,7 @@ def put(results: Path, record: Record) -> Path:
     return pointer
 
 
-def test_a_record_comes_back_through_its_pointer(results: Path) -> None:
+def test_a_record_is_read_through_its_pointer(results: Path) -> None:
     record = make_record()
     assert store.read_pointer(results, put(results, record)) == record
 
@@ -47,9 +47,9 @@ def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) ->
     store.write_json(outside, make_record().to_json())
     pointer = results / "pointer.json"
     store.write_json(pointer, {"record": str(outside) if target == "absolute" else target})
-    with pytest.raises(RecordError, match="outside the results folder") as told:
+    with pytest.raises(RecordError, match="outside the results folder") as caught:
         store.read_pointer(results, pointer)
-    assert told.value.where == str(pointer)
+    assert caught.value.where == str(pointer)
 
 
 def test_a_link_that_leads_outside_is_refused(results: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_link_that_leads_outside_is_refused(results: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [[], {"digest": "d"}, {"record": 7}, "records/x.json", None])
-def test_what_is_no_pointer_is_told(results: Path, data: object) -> None:
+def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
     store.write_json(results / "pointer.json", data)
     with pytest.raises(RecordError, match="not a pointer"):
         store.read_pointer(results, results / "pointer.json")
@@ -71,51 +71,51 @@ def test_what_is_no_pointer_is_told(results: Path, data: object) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b'{"schema": 1, "na', b"\xff\xfe\x00", b"[" * 100_000, b"not json"]
 )
-def test_a_broken_file_is_one_line_with_its_name(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_gives_a_one_line_error_with_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "record.json"
     path.write_bytes(content)
-    with pytest.raises(RecordError) as told:
+    with pytest.raises(RecordError) as caught:
         store.read_record(path)
-    assert told.value.where == str(path)
-    assert told.value.remedy
-    assert "\n" not in str(told.value)
+    assert caught.value.where == str(path)
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="does not exist") as told:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="does not exist") as caught:
         store.read_json(tmp_path / "absent.json")
-    assert told.value.where.endswith("absent.json")
+    assert caught.value.where.endswith("absent.json")
 
 
-def test_what_can_be_read_is_read_and_the_rest_is_told(results: Path) -> None:
-    good, truncated, gone = (
+def test_readable_records_are_returned_and_the_other_files_reported(results: Path) -> None:
+    good, truncated, missing = (
         put(results, make_record(rnn=rnn)) for rnn in ("keras", "cell", "block")
     )
     target = results / json.loads(truncated.read_text())["record"]
     target.write_text(target.read_text()[:200])
-    (results / json.loads(gone.read_text())["record"]).unlink()
-    records, faults = store.records_of(results, [good, truncated, gone])
+    (results / json.loads(missing.read_text())["record"]).unlink()
+    records, faults = store.records_of(results, [good, truncated, missing])
     assert [record.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
 
 
-@pytest.mark.parametrize("damage", ["none", "gone", "cut short"])
-def test_a_pointer_stands_with_its_companions(results: Path, damage: str) -> None:
-    first, late, again = make_late()
-    put(results, first)
-    pointer, companion = put(results, late), results / f"records/{again.key}.json"
-    store.write_json(companion, again.to_json())
-    store.write_json(pointer, store.pointer_to(late, [f"records/{again.key}.json"]))
-    if damage == "gone":
-        companion.unlink()
-    elif damage == "cut short":
-        companion.write_bytes(companion.read_bytes()[:100])
-    assert store.stands(results, pointer) == (damage == "none")
-    found, faults = store.records_of(results, [pointer])
-    assert late in found and (again in found, len(faults)) == (
-        (True, 0) if damage == "none" else (False, 1)
-    )
+@pytest.mark.parametrize("damage", ["none", "missing", "truncated"])
+def test_a_pointer_is_valid_only_with_its_companions(results: Path, damage: str) -> None:
+    reference, late, companion = make_late()
+    put(results, reference)
+    pointer, companion_file = put(results, late), results / f"records/{companion.key}.json"
+    store.write_json(companion_file, companion.to_json())
+    store.write_json(pointer, store.pointer_to(late, [f"records/{companion.key}.json"]))
+    if damage == "missing":
+        companion_file.unlink()
+    elif damage == "truncated":
+        companion_file.write_bytes(companion_file.read_bytes()[:100])
+    is_intact = damage == "none"
+    assert store.stands(results, pointer) == is_intact
+    records, faults = store.records_of(results, [pointer])
+    assert late in records and (companion in records) == is_intact
+    assert len(faults) == (0 if is_intact else 1)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), object()])
@@ -128,12 +128,12 @@ def test_a_failed_write_leaves_the_old_bytes_and_nothing_else(tmp_path: Path, ba
     assert os.listdir(tmp_path) == ["record.json"]
 
 
-def test_others_may_read_what_is_written(tmp_path: Path) -> None:
+def test_written_files_are_readable_by_all_users(tmp_path: Path) -> None:
     store.write_json(tmp_path / "a" / "b.json", {"é": 1})
     assert (tmp_path / "a" / "b.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_killed_writer_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_or_the_new_bytes(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     store.write_json(path, {"number": 0, "filler": []})
     script = """
@@ -160,5 +160,5 @@ for number in itertools.count(1):
     assert len(seen) >= 5
     last = store.read_json(path)
     assert set(last["filler"]) == {last["number"]}
-    # What the killed writer had begun is never taken for a record.
+    # The killed writer's unfinished file is never mistaken for a record.
     assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == ["record.json"]

@@ -1,4 +1,4 @@
-"""A round of one, for tests about one run; and what a fake run slept in its turns."""
+"""A round with a single run, and the time that a fake run slept in its turns."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rnnbench.running.train import Place
 
 
 def train(planned: Mapping[str, Any], place: Place, *, label: str = "", **options: Any) -> Record:
-    """The record of the run `planned`, measured alone."""
+    """The record of the run `planned`, measured as the only member of its round."""
     return measure([planned], place, label=label, **options)[planned["name"]]
 
 
 def slept_in_turns(record: Record) -> list[tuple[float, float]]:
-    """(seconds measured, seconds slept by their own reading) of the turns of a fake run that ended
-    in the epoch in which they began."""
+    """(measured seconds, seconds slept according to the fake framework) of a fake run's turns that
+    ended in the epoch in which they began."""
     phase = record.phase("train")
     assert phase is not None
     steps = phase.details["slept"]["step"]
     columns = (record.turns[name] for name in ("start", "seconds", "steps"))
-    found = []
+    turns = []
     for start, seconds, count in zip(*columns, strict=True):
-        own = [took for began, took in steps if start <= began < start + seconds]
-        if len(own) == count:
-            found.append((seconds, sum(own)))
-    assert len(found) > 3
-    return found
+        slept = [took for began, took in steps if start <= began < start + seconds]
+        if len(slept) == count:
+            turns.append((seconds, sum(slept)))
+    assert len(turns) > 3
+    return turns

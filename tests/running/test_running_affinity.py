@@ -10,12 +10,12 @@ from rnnbench.running.affinity import Processor, choose, read_topology
 
 
 def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
-    """Numbered as Linux does on x86: all first hyper-threads, then all second ones."""
-    places = [(socket, core) for socket in range(sockets) for core in range(cores)]
+    """Numbered as Linux does on x86: the first hyper-threads of all cores, then the second ones."""
+    positions = [(socket, core) for socket in range(sockets) for core in range(cores)]
     return [
-        Processor(sibling * len(places) + index, socket, core)
+        Processor(sibling * len(positions) + index, socket, core)
         for sibling in range(siblings)
-        for index, (socket, core) in enumerate(places)
+        for index, (socket, core) in enumerate(positions)
     ]
 
 
@@ -32,7 +32,7 @@ def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
         (machine(2, 2, 2), 5, (0, 1, 2, 3, 4)),
         # Siblings numbered next to each other, as on some ARM and AMD machines.
         ([Processor(n, 0, n // 2) for n in range(8)], 4, (0, 2, 4, 6)),
-        # Sockets numbered in turns: both threads go to one socket.
+        # Alternating sockets: both threads go to one socket.
         ([Processor(n, n % 2, n // 2) for n in range(8)], 2, (0, 2)),
         # The same core number on two sockets is two cores.
         ([Processor(0, 0, 0), Processor(1, 0, 0), Processor(2, 1, 0)], 2, (0, 2)),
@@ -42,7 +42,7 @@ def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
         (machine(2, 2, 2), None, tuple(range(8))),
     ],
 )
-def test_threads_get_cores_of_their_own(
+def test_threads_get_separate_cores(
     topology: list[Processor], threads: int | None, chosen: tuple[int, ...]
 ) -> None:
     assert choose(topology, threads) == chosen
@@ -50,16 +50,16 @@ def test_threads_get_cores_of_their_own(
 
 
 @pytest.mark.parametrize("threads", [4, 64, 0, -1])
-def test_what_this_machine_does_not_have_is_refused(threads: int) -> None:
+def test_an_unavailable_number_of_threads_is_refused(threads: int) -> None:
     container = [Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)]
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         choose(container, threads)
-    assert f"asks for {threads} threads; this machine offers 3 cores" in str(told.value)
-    assert told.value.where == "device.threads"
-    assert "1 to 3" in told.value.remedy
+    assert f"asks for {threads} threads; this machine offers 3 cores" in str(caught.value)
+    assert caught.value.where == "device.threads"
+    assert "1 to 3" in caught.value.remedy
 
 
-def test_topology_is_of_the_processors_this_process_may_use(
+def test_the_topology_has_only_processors_that_this_process_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, socket, core in ((3, 0, 1), (7, 1, 5)):
@@ -68,7 +68,7 @@ def test_topology_is_of_the_processors_this_process_may_use(
         (folder / "physical_package_id").write_text(f"{socket}\n")
         (folder / "core_id").write_text(f"{core}\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {9, 7, 3})
-    # Of processor 9 the kernel says nothing: it counts as a core of the first socket.
+    # The kernel has no topology of processor 9, which counts as a core of the first socket.
     assert read_topology(tmp_path) == (
         Processor(3, 0, 1),
         Processor(7, 1, 5),
@@ -76,5 +76,5 @@ def test_topology_is_of_the_processors_this_process_may_use(
     )
 
 
-def test_this_machine_has_a_core_to_pin_to() -> None:
+def test_a_core_of_this_machine_is_chosen() -> None:
     assert set(choose(read_topology(), 1)) <= os.sched_getaffinity(0)

@@ -1,4 +1,4 @@
-"""A timed run has its host alone, and one that had not says so: real processes throughout."""
+"""A timed run has its host to itself, and a disturbed run is marked. With real processes."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ from tests.running.test_running_train import NAME, planned
 HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
-def test_a_processor_hog_started_in_mid_run_makes_the_run_suspect(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> None:
     (core,) = affinity.choose(affinity.read_topology(), 1)
     hogs: list[subprocess.Popen] = []
 
     def begin() -> None:
-        wait_until(lambda: has_trained_an_epoch(place), 60, "no epoch was told")
+        wait_until(lambda: has_trained_an_epoch(place), 60, "the first epoch's event")
         hogs.append(subprocess.Popen([sys.executable, "-S", "-c", HOG, str(core)]))
 
-    beside = threading.Thread(target=begin)
-    beside.start()
+    starter = threading.Thread(target=begin)
+    starter.start()
     try:
         line = planned(epoch_seconds=0.4)
         line["config"]["model"]["epochs"] = 12
         record = train(line, place, label="")
     finally:
-        beside.join()
+        starter.join()
         for hog in hogs:
             hog.kill()
             hog.wait()
     assert record.verdict.status == "suspect"
-    told = {reason.code: reason for reason in record.verdict.reasons}
-    assert "of a core during train" in told["foreign_load"].text
-    assert "measure the run again" in told["foreign_load"].remedy
+    reasons = {reason.code: reason for reason in record.verdict.reasons}
+    assert "of a core during train" in reasons["foreign_load"].text
+    assert "measure the run again" in reasons["foreign_load"].remedy
     (phase,) = (phase for phase in record.phases if phase.name == "train")
     assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, (
-        "the hog had more than half of them"
+        "the hog used more than half of the seconds"
     )
 
 
@@ -55,7 +54,7 @@ def has_trained_an_epoch(place: Place) -> bool:
     return any('"event": "epoch"' in path.read_text() for path in files)
 
 
-def test_two_experiments_started_at_once_do_not_time_at_once(tmp_path: Path) -> None:
+def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -> None:
     started = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -73,18 +72,18 @@ def test_two_experiments_started_at_once_do_not_time_at_once(tmp_path: Path) -> 
                 cwd=project.folder, env=project.environment, stderr=subprocess.PIPE, text=True,
             )
         )  # fmt: skip
-    told = [process.communicate(timeout=120)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], told
-    waited = [text for text in told if "waiting for this host to finish timing (process " in text]
-    assert len(waited) == 1, told
-    other = tmp_path / ("two" if waited[0] is told[0] else "one")
-    assert f"{line['round']} of {other}" in waited[0], "who is waited for is named"
+    output = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], output
+    waited = [text for text in output if "waiting for this host to finish timing (process " in text]
+    assert len(waited) == 1, output
+    other = tmp_path / ("two" if waited[0] is output[0] else "one")
+    assert f"{line['round']} of {other}" in waited[0], "the holder of the lock is named"
     first, second = sorted(map(span, (tmp_path / "one", tmp_path / "two")))
     assert first[1] <= second[0], "their timed phases overlap"
 
 
 def span(root: Path) -> tuple[float, float]:
-    """Monotonic seconds from the first to the last timed moment of the one record."""
+    """Begin and end (monotonic seconds) of the timed phases of the only record."""
     (path,) = (p for p in root.glob("results/records/*/*/2*.json") if "job" not in p.name)
     record: Record = read_record(path)
     timed = [phase for phase in record.phases if phase.timed]

@@ -22,7 +22,7 @@ def without(event: dict, name: str) -> dict:
     return {key: value for key, value in event.items() if key != name}
 
 
-def test_phases_come_from_their_ends_in_order() -> None:
+def test_phases_are_made_from_their_end_events_in_order() -> None:
     second = {**PHASE, "phase": "predict", "timed": False}
     begin = {"event": "phase_begin", "phase": "train", "timed": True}
     assert phases_of([begin, PHASE, EPOCH, second]) == (
@@ -32,7 +32,7 @@ def test_phases_come_from_their_ends_in_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["phase", "start", "end", "timed", "details"])
-def test_a_phase_without_one_of_its_fields_is_left_out(name: str) -> None:
+def test_a_phase_with_a_missing_field_is_left_out(name: str) -> None:
     assert phases_of([without(PHASE, name), PHASE]) == phases_of([PHASE])
 
 
@@ -41,11 +41,11 @@ def test_a_phase_without_one_of_its_fields_is_left_out(name: str) -> None:
     [{"start": "soon"}, {"end": None}, {"details": None}, {"details": [1]}, {"phase": 7}]
     + [{"timed": "yes"}, {"start": True}],
 )
-def test_a_phase_with_a_wrong_kind_of_value_is_left_out(change: dict) -> None:
+def test_a_phase_with_a_value_of_a_wrong_type_is_left_out(change: dict) -> None:
     assert phases_of([{**PHASE, **change}, PHASE]) == phases_of([PHASE])
 
 
-def test_epochs_keep_their_figures_and_nothing_else() -> None:
+def test_epochs_keep_only_their_known_fields() -> None:
     assert epochs_of([PHASE, {**EPOCH, "extra": 1}]) == (
         Epoch(1, 1.0, 0.5, 100, 4, loss=0.7, val_acc=0.9, val_seconds=0.1),
     )
@@ -58,15 +58,15 @@ def test_an_epoch_whose_loss_is_none_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["epoch", "start", "seconds", "samples", "steps"])
 @pytest.mark.parametrize("value", [None, "much"])
-def test_an_epoch_without_one_of_its_times_is_left_out(name: str, value: object) -> None:
+def test_an_epoch_without_a_required_field_is_left_out(name: str, value: object) -> None:
     assert epochs_of([without(EPOCH, name), {**EPOCH, name: value}, EPOCH]) == epochs_of([EPOCH])
 
 
-def test_an_epoch_whose_loss_is_a_word_is_left_out() -> None:
+def test_an_epoch_whose_loss_is_not_a_number_is_left_out() -> None:
     assert epochs_of([{**EPOCH, "loss": "small"}]) == ()
 
 
-def test_facts_of_a_topic_are_merged_the_later_ones_winning() -> None:
+def test_later_facts_of_a_topic_replace_earlier_ones() -> None:
     events = [
         {"event": "facts", "measured": {"parameters": 1, "threads": {"asked": 2}}},
         {"event": "facts", "environment": {"keras": "3"}},
@@ -79,7 +79,7 @@ def test_facts_of_a_topic_are_merged_the_later_ones_winning() -> None:
     assert facts_of(events, "hardware") == {}
 
 
-def test_wall_seconds_go_from_the_first_line_of_code_to_the_last_event() -> None:
+def test_wall_seconds_last_from_the_first_line_of_code_to_the_last_event() -> None:
     hello = {"event": "hello", "t": 101.0, "begin": 100.5}
     assert wall_seconds([hello, EPOCH | {"t": 110.0}]) == pytest.approx(9.5)
 
@@ -93,5 +93,5 @@ def test_wall_seconds_go_from_the_first_line_of_code_to_the_last_event() -> None
         [{"event": "hello", "t": 3.0, "begin": 1.0}, {"event": "finished", "t": "late"}],
     ],
 )
-def test_wall_seconds_that_cannot_be_known_are_none(events: list[dict]) -> None:
+def test_unknown_wall_seconds_are_none(events: list[dict]) -> None:
     assert wall_seconds(events) is None

@@ -1,4 +1,5 @@
-"""One attempt at a run at a time, also across nodes; the dead are succeeded, the living awaited."""
+"""One attempt at a run at a time, also across nodes: dead attempts are taken over, living ones are
+waited for."""
 
 from __future__ import annotations
 
@@ -47,17 +48,17 @@ def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
 
 def test_eight_processes_one_after_another(tmp_path: Path) -> None:
     processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
-    told = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     times = sorted(
         tuple(float(line.split()[1]) for line in lines if not line.startswith("waits"))
-        for lines in told
+        for lines in outputs
     )
     assert len(times) == 8
     assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
     assert len(list((tmp_path / "run").glob("*.json"))) == 8
 
 
-def test_a_killed_attempt_of_this_host_is_succeeded_at_once(tmp_path: Path) -> None:
+def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
     first = start(tmp_path, 300)
     assert first.stdout is not None and first.stdout.readline().startswith("begins")
     second = start(tmp_path, 0)
@@ -70,18 +71,18 @@ def test_a_killed_attempt_of_this_host_is_succeeded_at_once(tmp_path: Path) -> N
     assert time.monotonic() - began < 5
 
 
-def test_a_process_id_given_to_another_process_is_not_the_holder(tmp_path: Path) -> None:
+def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
     me = attempt.current_holder()
     elsewhere(tmp_path, **{**me, "begun": me["begun"] - 1})
     with attempt.held(tmp_path, pytest.fail) as mine:
         assert mine.number == 2 and mine.is_current()
 
 
-def test_another_host_is_awaited_while_it_renews(tmp_path: Path) -> None:
+def test_another_host_is_waited_for_while_it_renews(tmp_path: Path) -> None:
     path, waited = elsewhere(tmp_path), []
     holder = renewing(path, times=15)
     with attempt.held(tmp_path, waited.append, **QUICK):
-        assert not holder.is_alive(), "taken from a living attempt"
+        assert not holder.is_alive(), "taken over from a living attempt"
     assert waited == ["process 1 on other"]
 
 
@@ -96,7 +97,7 @@ def renewing(path: Path, times: int):
     return thread
 
 
-def test_another_host_that_is_silent_is_dead_whatever_its_clock_says(tmp_path: Path) -> None:
+def test_another_host_that_does_not_renew_is_dead_whatever_its_clock(tmp_path: Path) -> None:
     path = elsewhere(tmp_path)
     os.utime(path, (time.time() + 9999, time.time() + 9999))
     began = time.monotonic()
@@ -104,7 +105,7 @@ def test_another_host_that_is_silent_is_dead_whatever_its_clock_says(tmp_path: P
         assert attempt.PATIENCE * 0.1 <= time.monotonic() - began < 5
 
 
-def test_two_that_find_it_dead_at_once_do_not_both_have_it(tmp_path: Path) -> None:
+def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
     for round_ in range(5):
         folder = tmp_path / str(round_)
         elsewhere(folder, ended="20261121T075000_123456Z")
@@ -116,7 +117,7 @@ def test_two_that_find_it_dead_at_once_do_not_both_have_it(tmp_path: Path) -> No
         assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
 
 
-def test_one_that_was_taken_for_dead_knows_it(tmp_path: Path) -> None:
+def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
     with attempt.held(tmp_path) as mine:
         assert mine.is_current()
         elsewhere(tmp_path, 2)
@@ -157,20 +158,20 @@ def pretend_squeue(folder: Path, monkeypatch, script: str) -> None:
         ("exit 0", False),
     ],
 )
-def test_slurm_is_asked_about_jobs(tmp_path: Path, monkeypatch, script: str, over: bool) -> None:
+def test_slurm_is_queried_about_jobs(tmp_path: Path, monkeypatch, script: str, over: bool) -> None:
     pretend_squeue(tmp_path / "bin", monkeypatch, script)
     assert slurm.is_over({"id": "7", "cluster": None}) is over
     assert not slurm.is_over(None)
 
 
-def test_a_job_that_slurm_has_ended_is_succeeded_at_once(tmp_path: Path, monkeypatch) -> None:
+def test_a_job_that_slurm_has_ended_is_taken_over_at_once(tmp_path: Path, monkeypatch) -> None:
     pretend_squeue(tmp_path / "bin", monkeypatch, "echo TIMEOUT")
     elsewhere(tmp_path / "run", job={"id": "7", "cluster": None})
     with attempt.held(tmp_path / "run", pytest.fail):
         pass
 
 
-def test_a_job_that_was_put_back_into_the_queue_succeeds_itself(tmp_path: Path, monkeypatch):
+def test_a_requeued_job_takes_over_its_earlier_start(tmp_path: Path, monkeypatch):
     for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     elsewhere(tmp_path, job={"id": "7", "cluster": "c", "restart": 0})
@@ -182,5 +183,5 @@ def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
     began = time.process_time()
     with attempt.held(tmp_path, interval=0.1):
         time.sleep(1)
-    # A hundred times as often as in earnest.
+    # Renewals are a hundred times as frequent as by default.
     assert time.process_time() - began < 0.1

@@ -1,7 +1,8 @@
-"""Energy, heat, and who else was on the card, from two looks."""
+"""Energy, heat and other processes on the card, from two samples of its state."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,16 @@ def turn(before: object, after: object, phase: str = "train") -> dict:
 
 
 def epochs(samples: int):
-    return [one.__class__(**{**one.__dict__, "samples": samples}) for one in FALLING]
+    return [replace(epoch, samples=samples) for epoch in FALLING]
 
 
-def test_energy_by_sample_and_what_the_card_was_like() -> None:
-    found = card_use(
+def test_energy_per_sample_and_the_state_of_the_card() -> None:
+    measured = card_use(
         [turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500), {"slice": False}
     )
-    assert found["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
-    assert found["card_watts"] == 300.0
-    use = found["card_use"]
+    assert measured["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
+    assert measured["card_watts"] == 300.0
+    use = measured["card_use"]
     assert use["heat"] == pytest.approx(0.005)
     assert use["power_limit"] == pytest.approx(0.2)
     assert (use["seconds"], use["joules"], use["ecc"], use["others"]) == (10.0, 3000.0, 0, 0)
@@ -57,9 +58,14 @@ def test_energy_by_sample_and_what_the_card_was_like() -> None:
     assert card_reasons(use) == []
 
 
-def test_of_a_slice_the_whole_cards_energy_is_not_told() -> None:
-    found = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
-    assert found["joules_per_sample"] is found["card_watts"] is found["card_use"]["joules"] is None
+def test_a_slice_has_no_energy() -> None:
+    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
+    assert (
+        measured["joules_per_sample"]
+        is measured["card_watts"]
+        is measured["card_use"]["joules"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,48 +78,48 @@ def test_of_a_slice_the_whole_cards_energy_is_not_told() -> None:
         [turn(BEFORE, {**AFTER, "t": 100.0})],
     ],
 )
-def test_where_nobody_looked_nothing_is_told(events: list) -> None:
+def test_without_two_samples_there_are_no_facts(events: list) -> None:
     assert card_use(events, epochs(500), {"slice": False}) == {}
 
 
-def test_what_a_card_does_not_tell_is_none() -> None:
+def test_values_that_a_card_does_not_report_are_none() -> None:
     nothing = {**dict.fromkeys(BEFORE), "slowed": None}
-    found = card_use(
+    measured = card_use(
         [turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500), {"slice": False}
     )
-    assert found["joules_per_sample"] is None
-    assert found["card_use"]["heat"] is found["card_use"]["others"] is None
-    # A counter that went back was begun anew.
-    found = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
-    assert found["card_use"]["joules"] is None
+    assert measured["joules_per_sample"] is None
+    assert measured["card_use"]["heat"] is measured["card_use"]["others"] is None
+    # A counter that decreased was reset.
+    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
+    assert measured["card_use"]["joules"] is None
 
 
 @pytest.mark.parametrize(
-    ("after", "code", "words"),
+    ("after", "code", "text"),
     [
         ({"thermal_s": 1.2}, "card_hot", "for 2% of the training"),
-        ({"others": 1}, "card_shared", "1 other process computed on the card"),
-        ({"ecc": 5}, "card_ecc", "3 errors, uncorrected"),
+        ({"others": 1}, "card_shared", "1 other process used the card"),
+        ({"ecc": 5}, "card_ecc", "3 uncorrected errors"),
     ],
 )
-def test_what_makes_a_run_suspect(after: dict, code: str, words: str) -> None:
+def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> None:
     measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500), {"slice": False})
     verdict = judge([], FALLING, measured)
     assert verdict.status == "suspect"
     (reason,) = verdict.reasons
-    assert reason.code == code and words in reason.text
+    assert reason.code == code and text in reason.text
 
 
-def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
+def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
     measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": False})
     card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
     record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
     frame = tidy([record])
     assert set(frame["card_watts"]) == {300.0}
     assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
-    (cell,) = raw_cells([record], {})
-    assert dict(cell.facts)["card"] == "NVIDIA H200"
-    assert dict(cell.facts)["energy"].endswith("J per sample, at 300 W")
+    (raw,) = raw_cells([record], {})
+    assert dict(raw.facts)["card"] == "NVIDIA H200"
+    assert dict(raw.facts)["energy"].endswith("J per sample, at 300 W")
     values = {point.key: point.value for point in metrics(record)}
     assert values["card_watts"] == 300.0
     assert values["card_peak_memory_bytes"] == 5.0
@@ -121,28 +127,28 @@ def test_energy_reaches_the_tables_the_report_and_mlflow() -> None:
     assert facts(record)["measured"]["card_use"]["celsius"] == 71
 
 
-def test_a_run_on_a_card_from_its_start_to_its_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_on_a_card_from_start_to_record(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the fake framework, made-up cards and a made-up library of the driver."""
+    """With the fake framework, fake cards and a fake driver library."""
     library = tmp_path / "pynvml.py"
     library.write_text(LIBRARY.replace("FAILURES", "0").replace("PROCESSES", "['us', 'them']"))
     monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
     monkeypatch.setattr(worker, "nvml", lambda: str(library))
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
-    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
+
     (record,) = measure([line], place, label="[1/1]", name="a_round", reference=None).values()
     measured = record.measured
     assert measured["card"]["uuid"] == "GPU-a1"
     assert measured["threads"]["asked"] == min(8, len(read_topology()))
     assert measured["card_use"]["others"] == 1
     assert measured["card_use"]["sm_mhz"] == [1980, 1980]
-    assert measured["joules_per_sample"] == 0.0, "this card's counter stands still"
-    assert abs(measured["closure"]) < 0.2, "looks are no part of the training"
+    assert measured["joules_per_sample"] == 0.0, "the fake card's counter does not change"
+    assert abs(measured["closure"]) < 0.2, "sampling the card is not part of the training"
     assert "card_shared" in [reason.code for reason in record.verdict.reasons]
     assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]
-    # The same run where only another model is there.
+    # The same run on a machine with another model of card only.
     monkeypatch.setattr(worker.machine, "gpus", lambda: TWO[:1])
     other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
     (record,) = measure([other], place, label="[1/1]", name="b_round", reference=None).values()

@@ -17,27 +17,27 @@ ANY = {"kind": "gpu", "threads": None}
 
 
 @pytest.mark.parametrize(
-    ("device", "measured", "hardware", "found"),
+    ("device", "measured", "hardware", "text"),
     [
-        (CPU, {"threads": {"asked": 1, "intra_op": 2, "pinned_to": [0]}}, {}, "intra_op says 2"),
-        (CPU, {"threads": {"asked": 2, "intra_op": 2, "pinned_to": [0]}}, {}, "pinned_to says 1"),
+        (CPU, {"threads": {"asked": 1, "intra_op": 2, "pinned_to": [0]}}, {}, "intra_op is 2"),
+        (CPU, {"threads": {"asked": 2, "intra_op": 2, "pinned_to": [0]}}, {}, "pinned_to is 1"),
         (CPU, SEES_ONE, P100, "a CPU run saw /DEVICE:GPU:0"),
         (GPU, SEES_NONE, P100, "the framework saw no GPU"),
-        ({**GPU, "gpu": "K80"}, SEES_ONE, P100, "asked for a K80, the card is Tesla P100"),
-        ({**GPU, "gpu": "P10"}, SEES_ONE, P100, "asked for a P10"),
-        ({**GPU, "gpu": "P100"}, SEES_ONE, P100, "asked for a P100, the card is Tesla P100-PCIE"),
-        # Another card of the machine is the one asked for; this one was given, or perhaps.
-        (GPU, {**SEES_ONE, "card": K80}, BOTH, "asked for a P100 PCIE, the card is Tesla K80"),
+        ({**GPU, "gpu": "K80"}, SEES_ONE, P100, "K80 was requested, but the card is Tesla P100"),
+        ({**GPU, "gpu": "P10"}, SEES_ONE, P100, "P10 was requested"),
+        ({**GPU, "gpu": "P100"}, SEES_ONE, P100, "requested, but the card is Tesla P100-PCIE"),
+        # The machine has the requested card, but another one was assigned, or may have been.
+        (GPU, {**SEES_ONE, "card": K80}, BOTH, "P100 PCIE was requested, but the card is Tesla K"),
         (GPU, SEES_ONE, BOTH, "the card is Tesla K80, Tesla P100-PCIE-16GB"),
-        (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "the framework saw Tesla T4"),
+        (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "framework saw Tesla T4"),
         (GPU, {"framework_cards": ["Tesla T4"]}, P100, "the card is Tesla P100-PCIE-16GB, Tesla T"),
-        (ANY, {"card": K80, **SEES_TWO}, BOTH, "one card, the framework saw 2: CUDA:0, CUDA:1"),
+        (ANY, {"card": K80, **SEES_TWO}, BOTH, "but the framework saw 2: CUDA:0, CUDA:1"),
     ],
 )
-def test_another_device_is_told(device, measured, hardware, found) -> None:
+def test_a_wrong_device_is_reported(device, measured, hardware, text) -> None:
     (reason,) = device_reasons(device, measured, hardware)
     assert reason.code == "wrong_device"
-    assert found in reason.text
+    assert text in reason.text
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_another_device_is_told(device, measured, hardware, found) -> None:
         (CPU, {}, {}),
     ],
 )
-def test_the_device_asked_for_gives_no_reason(device, measured, hardware) -> None:
+def test_the_requested_device_gives_no_reason(device, measured, hardware) -> None:
     assert device_reasons(device, measured, hardware) == []

@@ -1,4 +1,4 @@
-"""One number for each member of a round, from its turns."""
+"""The effects of a round's members, from their turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def columns(seconds: dict[int, float], steps: int = 10, bad: tuple[int, ...] = (
 
 
 def drifting(effect: dict[str, float], cycles: int = 40, noise: float = 0.02, seed: int = 0):
-    """Members in the same minutes: the machine drifts by half and now and then stalls."""
+    """Members that meet the same conditions: the machine drifts by half and stalls sometimes."""
     stream = random.Random(seed)
     machine = [1 + 0.5 * math.sin(cycle / 6) for cycle in range(cycles)]
     return {
@@ -42,36 +42,36 @@ def drifting(effect: dict[str, float], cycles: int = 40, noise: float = 0.02, se
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_machines_drift_and_its_bursts_fall_out(seed: int) -> None:
+def test_drift_and_bursts_of_the_machine_cancel_out(seed: int) -> None:
     true = {"keras": 0.0, "cell": 0.01, "unrolled": -0.5, "block": -0.6}
-    found = effects(drifting(true, seed=seed))
+    result = effects(drifting(true, seed=seed))
     for name in true:
-        ratio = found[name][0] - found["keras"][0]
+        ratio = result[name][0] - result["keras"][0]
         assert ratio == pytest.approx(true[name], abs=0.02)
-        assert found[name][1] == 40
+        assert result[name][1] == 40
 
 
 def test_two_members_differ_by_the_median_of_their_cycles() -> None:
     a = {cycle: 0.01 * (1 + cycle) for cycle in range(9)}
     b = {cycle: value * (2 if cycle != 3 else 50) for cycle, value in a.items()}
-    found = effects({"a": columns(a), "b": columns(b)})
-    assert found["b"][0] - found["a"][0] == pytest.approx(math.log(2))
+    result = effects({"a": columns(a), "b": columns(b)})
+    assert result["b"][0] - result["a"][0] == pytest.approx(math.log(2))
 
 
-def test_steps_of_turns_need_not_be_equal() -> None:
+def test_turns_may_have_different_numbers_of_steps() -> None:
     same = dict.fromkeys(range(9), 0.01)
-    found = effects({"a": columns(same, steps=10), "b": columns(same, steps=40)})
-    assert found["b"][0] == pytest.approx(found["a"][0])
+    result = effects({"a": columns(same, steps=10), "b": columns(same, steps=40)})
+    assert result["b"][0] == pytest.approx(result["a"][0])
 
 
-def test_a_disturbed_turn_counts_for_nobody_unless_too_few_would_be_left() -> None:
+def test_disturbed_turns_are_excluded_unless_too_few_would_be_left() -> None:
     same = dict.fromkeys(range(12), 0.01)
     odd = {**same, 2: 9.0, 5: 9.0}
-    found = effects({"a": columns(same), "b": columns(odd, bad=(2, 5))})
-    assert found == {"a": (0.0, 10), "b": (0.0, 10)}  # where b's are bad, a is alone
+    result = effects({"a": columns(same), "b": columns(odd, bad=(2, 5))})
+    assert result == {"a": (0.0, 10), "b": (0.0, 10)}  # without b's bad turns, a's have no partner
     few = tuple(range(12 - LEAST_CYCLES + 1))
-    found = effects({"a": columns(same), "b": columns(odd, bad=few)})
-    assert found == {"a": (0.0, 12), "b": (0.0, 12)}
+    result = effects({"a": columns(same), "b": columns(odd, bad=few)})
+    assert result == {"a": (0.0, 12), "b": (0.0, 12)}
 
 
 def test_a_member_with_few_turns_has_no_effect() -> None:
@@ -81,15 +81,15 @@ def test_a_member_with_few_turns_has_no_effect() -> None:
     assert effects({"a": columns(same), "b": columns(few)}) == {}
 
 
-def test_a_member_that_ended_early_is_compared_in_its_cycles() -> None:
+def test_a_member_that_ended_early_is_compared_by_its_cycles() -> None:
     long = {cycle: 0.01 * (1 + cycle) for cycle in range(30)}
     short = {cycle: 2 * long[cycle] for cycle in range(10)}
-    found = effects({"a": columns(long), "b": columns(short), "c": columns(long)})
-    assert found["b"][0] - found["a"][0] == pytest.approx(math.log(2), abs=1e-6)
-    assert (found["a"][1], found["b"][1]) == (30, 10)
+    result = effects({"a": columns(long), "b": columns(short), "c": columns(long)})
+    assert result["b"][0] - result["a"][0] == pytest.approx(math.log(2), abs=1e-6)
+    assert (result["a"][1], result["b"][1]) == (30, 10)
 
 
-def test_nobody_alone_has_an_effect() -> None:
+def test_a_single_member_has_no_effect() -> None:
     assert effects({"a": columns(dict.fromkeys(range(9), 0.01))}) == {}
     assert effects({}) == {}
 
@@ -106,12 +106,12 @@ def test_nobody_alone_has_an_effect() -> None:
         ({"foreign": None, "steal": "much"}, False),
     ],
 )
-def test_a_turn_is_disturbed_by_who_used_its_cores_alone(changed, disturbed) -> None:
+def test_a_turn_is_disturbed_only_by_use_of_its_cores(changed, disturbed) -> None:
     turn = {"seconds": 0.035, "steps": 11, "foreign": 0.0, "steal": 0.0}
     assert is_disturbed({**turn, **changed}) is disturbed
 
 
-def test_a_records_turns_are_those_of_the_training_that_the_supervisor_gave() -> None:
+def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:
     turn = {"event": "turn", "phase": "train", "start": 5.0, "seconds": 0.035, "steps": 11}
     events = [
         {**turn, "turn": 4, "full": True, "major_faults": 3},
@@ -130,11 +130,11 @@ def test_a_records_turns_are_those_of_the_training_that_the_supervisor_gave() ->
     assert turns([], []) == {name: [] for name in turns(events, given)}
 
 
-def test_what_a_member_uses_while_others_have_their_turns_is_counted() -> None:
+def test_cpu_time_of_a_waiting_member_is_counted() -> None:
     def turn(number: int, asleep: dict[str, float]) -> dict:
         return {"turn": number, "cycle": number // 2, "asleep": asleep}
 
-    def told(number: int, phase: str = "train") -> dict:
+    def reported(number: int, phase: str = "train") -> dict:
         return {"event": "turn", "phase": phase, "turn": number, "start": 0.0, "seconds": 0.03,
                 "steps": 9, "begin": float(number), "t": number + 0.5}  # fmt: skip
 
@@ -142,12 +142,15 @@ def test_what_a_member_uses_while_others_have_their_turns_is_counted() -> None:
         "quiet": [turn(0, {"spins": 0.4}), turn(2, {"spins": 0.5}), turn(4, {"spins": 9.0})],
         "spins": [turn(1, {"quiet": 0.0}), turn(3, {"quiet": 0.01})],
     }
-    events = {"quiet": [told(0), told(2), told(4, "evaluate")], "spins": [told(1), told(3)]}
-    found = asleep(given, events)
-    assert found["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
-    assert found["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
+    events = {
+        "quiet": [reported(0), reported(2), reported(4, "evaluate")],
+        "spins": [reported(1), reported(3)],
+    }
+    result = asleep(given, events)
+    assert result["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
+    assert result["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
     for name, codes in (("spins", ["spins"]), ("quiet", [])):
-        judged = verdict.judge([], [], {"asleep": found[name]})
+        judged = verdict.judge([], [], {"asleep": result[name]})
         assert [r.code for r in judged.reasons if r.code != "no_epochs"] == codes
 
 
@@ -158,10 +161,10 @@ SERIES = 400
     ("rounds", "difference", "least", "most"),
     [(3, 0.0, 0.0, 0.07), (5, 0.0, 0.0, 0.07), (5, 0.02, 0.9, 1.0), (3, 0.1, 0.99, 1.0)],
 )
-def test_series_of_rounds_show_what_is_there_and_little_else(rounds, difference, least, most):
-    """Three members, one of which differs. The machine drifts, stalls for some cycles and is noisy
-    in a way that the next turn remembers; a process of its own is up to 0.4 % faster or slower for
-    all of its life, as was measured (benchmarks/README.md)."""
+def test_series_of_rounds_show_real_differences_and_few_others(rounds, difference, least, most):
+    """Three members, one of which differs. The machine drifts, stalls for some cycles and has
+    autocorrelated noise; each process is up to 0.4 % faster or slower during its whole life, as was
+    measured (benchmarks/README.md)."""
     stream = random.Random(rounds + 100 * difference)
     shown = 0
     for _ in range(SERIES // 4 if difference else SERIES):
@@ -169,19 +172,19 @@ def test_series_of_rounds_show_what_is_there_and_little_else(rounds, difference,
         for _ in range(rounds):
             true = {"a": 0.0, "b": difference, "c": -0.4}
             own = {name: value + stream.gauss(0, 0.004) for name, value in true.items()}
-            found = effects(remembering(own, stream))
-            logs.append(found["b"][0] - found["a"][0])
+            result = effects(autocorrelated(own, stream))
+            logs.append(result["b"][0] - result["a"][0])
         interval = difference_interval(logs)
         shown += not interval.low <= 0 <= interval.high
     assert least <= shown / (SERIES // 4 if difference else SERIES) <= most
 
 
-def remembering(effect: dict[str, float], stream: random.Random, cycles: int = 20) -> dict:
-    level, noise, found = 0.0, 0.0, {name: {} for name in effect}
+def autocorrelated(effect: dict[str, float], stream: random.Random, cycles: int = 20) -> dict:
+    level, noise, seconds = 0.0, 0.0, {name: {} for name in effect}
     for cycle in range(cycles):
         level += stream.gauss(0, 0.03)
         stalled = stream.random() < 0.1
         for name, own in effect.items():
             noise = 0.5 * noise + stream.gauss(0, 0.015)
-            found[name][cycle] = math.exp(own + level + noise + (0.3 if stalled else 0.0)) / 100
-    return {name: columns(one) for name, one in found.items()}
+            seconds[name][cycle] = math.exp(own + level + noise + (0.3 if stalled else 0.0)) / 100
+    return {name: columns(own) for name, own in seconds.items()}

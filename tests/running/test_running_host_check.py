@@ -15,7 +15,7 @@ QUIET = {
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("facts", "text"),
     [
         ({"load": 1.4}, "1.4 of 2 cores busy"),
         ({"governor": "powersave"}, "governor is powersave"),
@@ -24,15 +24,15 @@ QUIET = {
         ({"gpu_processes": ("4711, python",)}, "process 4711, python uses a GPU"),
     ],
 )
-def test_each_fault_is_one_warning(facts: dict, words: str) -> None:
+def test_each_fault_gives_one_warning(facts: dict, text: str) -> None:
     (warning,) = warnings({**QUIET, **facts})
-    assert words in warning
+    assert text in warning
 
 
-def test_a_quiet_host_and_one_that_tells_nothing() -> None:
+def test_a_quiet_or_unknown_host_gives_no_warning() -> None:
     assert warnings(QUIET) == []
     assert warnings(dict.fromkeys(QUIET)) == []
 
 
-def test_this_host_can_be_looked_at() -> None:
+def test_facts_of_this_host_can_be_read() -> None:
     assert set(look()) == set(QUIET)

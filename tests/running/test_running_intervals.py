@@ -10,7 +10,7 @@ import pytest
 from rnnbench.interval_log import noted
 
 
-def test_a_command_leaves_one_line(tmp_path: Path) -> None:
+def test_each_command_appends_one_line(tmp_path: Path) -> None:
     path = tmp_path / "site" / "intervals.jsonl"
     before = time.monotonic()
     with noted(str(path), "track", ["quick", "secret"]):
@@ -25,7 +25,7 @@ def test_a_command_leaves_one_line(tmp_path: Path) -> None:
     assert second["start"] >= first["end"]
 
 
-def test_where_nothing_can_be_written_the_work_is_done(tmp_path: Path) -> None:
+def test_a_command_runs_even_if_its_line_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = []
     for path in (None, str(tmp_path / "file" / "intervals.jsonl")):

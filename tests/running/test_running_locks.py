@@ -54,14 +54,14 @@ def start():
         process.communicate()
 
 
-def free(path: Path) -> bool:
-    descriptor, _ = locks.take(path, "asks")
+def is_free(path: Path) -> bool:
+    descriptor, _ = locks.take(path, "test")
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is not None
 
 
-def test_a_second_process_waits_and_then_has_it(tmp_path: Path, start) -> None:
+def test_a_second_process_waits_until_the_lock_is_free(tmp_path: Path, start) -> None:
     path = tmp_path / "made" / "lock"
     first = start(HOLD, path)
     assert first.stdout.readline() == "held\n"
@@ -76,17 +76,19 @@ def test_a_second_process_waits_and_then_has_it(tmp_path: Path, start) -> None:
     assert path.read_text() == "the second one"
 
 
-def test_a_killed_holder_holds_nothing(tmp_path: Path, start) -> None:
+def test_a_killed_holder_releases_the_lock(tmp_path: Path, start) -> None:
     path = tmp_path / "lock"
     first = start(HOLD, path)
     assert first.stdout.readline() == "held\n"
     assert locks.take(path, "me") == (None, "the first one")
     first.send_signal(signal.SIGKILL)
     first.wait()
-    assert free(path)
+    assert is_free(path)
 
 
-def test_a_child_that_inherited_it_holds_it_after_its_parent_died(tmp_path: Path, start) -> None:
+def test_a_child_that_inherited_the_lock_holds_it_after_its_parent_died(
+    tmp_path: Path, start
+) -> None:
     path = tmp_path / "lock"
     first = start(HOLD, path, "with a child")
     child = int(first.stdout.readline())
@@ -94,38 +96,38 @@ def test_a_child_that_inherited_it_holds_it_after_its_parent_died(tmp_path: Path
         assert first.stdout.readline() == "held\n"
         first.send_signal(signal.SIGKILL)
         first.wait()
-        assert not free(path)
+        assert not is_free(path)
     finally:
         os.kill(child, signal.SIGKILL)
-    wait_until(lambda: free(path), 5, "the lock is held by nobody and not free")
+    wait_until(lambda: is_free(path), 5, "the lock has no holder but is not free")
 
 
-def test_other_children_do_not_inherit_it(tmp_path: Path) -> None:
+def test_other_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locks.locked(path, "me"):
         child = subprocess.Popen(["sleep", "300"], close_fds=False)
     try:
-        assert free(path)
+        assert is_free(path)
     finally:
         child.kill()
         child.wait()
 
 
-def test_nobody_is_told_to_wait_for_a_free_lock(tmp_path: Path) -> None:
-    told: list[str] = []
-    with locks.locked(tmp_path / "lock", "me", told.append):
-        assert not free(tmp_path / "lock")
-    assert told == []
-    assert free(tmp_path / "lock")
+def test_a_free_lock_needs_no_waiting(tmp_path: Path) -> None:
+    waited: list[str] = []
+    with locks.locked(tmp_path / "lock", "me", waited.append):
+        assert not is_free(tmp_path / "lock")
+    assert waited == []
+    assert is_free(tmp_path / "lock")
 
 
-def test_it_is_released_when_the_work_fails(tmp_path: Path) -> None:
+def test_the_lock_is_released_after_an_exception(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locks.locked(tmp_path / "lock"):
         raise ZeroDivisionError
-    assert free(tmp_path / "lock")
+    assert is_free(tmp_path / "lock")
 
 
-def test_shorter_words_replace_longer_ones(tmp_path: Path) -> None:
+def test_a_shorter_holder_replaces_a_longer_one(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locks.locked(path, "a very long name of a holder"):
         pass
@@ -148,7 +150,7 @@ def test_every_user_of_the_host_may_lock(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_lock_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_created_raises_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError), locks.locked(tmp_path / "file" / "lock"):
         pass

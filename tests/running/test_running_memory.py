@@ -1,4 +1,4 @@
-"""Whose memory ran out: the run's own control group is asked, never the whole host."""
+"""Memory kills are counted in the run's own control group, never on the whole host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rnnbench.running import memory
 from rnnbench.running.verdict import failure_reason
 from tests.conftest import ROOT
 
-# /proc/PID/cgroup, the mount (root, type, options), and the file of the group that counts.
+# /proc/PID/cgroup, the mount (root, type, options), and the group's file with the counts.
 SLURM_2 = ("0::/job_7/step_0", ("/", "cgroup2", "rw"), "job_7/step_0/memory.events")
 SLURM_1 = ("4:memory:/job_7\n0::/", ("/", "cgroup", "rw,memory"), "job_7/memory.oom_control")
 CONTAINER = ("0::/", ("/", "cgroup2", "rw"), "memory.events")
@@ -29,8 +29,8 @@ LIMITS = (
 COUNTS = "low 0\noom 9\noom_kill 3\noom_group_kill 0\n"
 
 
-def laid_down(folder: Path, groups: str, mount: tuple[str, str, str], file: str) -> Path:
-    """A made-up /proc/PID; returns its folder."""
+def fake_proc(folder: Path, groups: str, mount: tuple[str, str, str], file: str) -> Path:
+    """Writes a fake /proc/PID and returns its folder."""
     (folder / "proc").mkdir()
     (folder / "proc/cgroup").write_text(groups + "\n")
     root, kind, options = mount
@@ -44,34 +44,34 @@ def laid_down(folder: Path, groups: str, mount: tuple[str, str, str], file: str)
 
 
 @pytest.mark.parametrize("group", [SLURM_2, SLURM_1, CONTAINER, BIND])
-def test_the_own_group_counts(tmp_path: Path, group) -> None:
-    assert memory.kills(laid_down(tmp_path, *group)) == 3
+def test_kills_in_the_own_group_count(tmp_path: Path, group) -> None:
+    assert memory.oom_kills(fake_proc(tmp_path, *group)) == 3
 
 
 @pytest.mark.parametrize("group", [WHOLE_HOST_2, WHOLE_HOST_1, ELSEWHERE])
-def test_the_whole_host_does_not(tmp_path: Path, group) -> None:
-    assert memory.kills(laid_down(tmp_path, *group)) is None
+def test_kills_on_the_whole_host_do_not_count(tmp_path: Path, group) -> None:
+    assert memory.oom_kills(fake_proc(tmp_path, *group)) is None
 
 
-def test_what_happened_below_the_own_group_does_not(tmp_path: Path) -> None:
-    process = laid_down(tmp_path, *SLURM_2)
+def test_kills_in_groups_below_do_not_count(tmp_path: Path) -> None:
+    process = fake_proc(tmp_path, *SLURM_2)
     (tmp_path / "groups/job_7/step_0/memory.events.local").write_text("oom_kill 1\n")
-    assert memory.kills(process) == 1
+    assert memory.oom_kills(process) == 1
 
 
-def test_without_control_groups_nobody_knows(tmp_path: Path) -> None:
-    assert memory.kills(tmp_path) is None
+def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
+    assert memory.oom_kills(tmp_path) is None
 
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
-def test_the_kernel_kills_for_memory_with_sigkill(signal: int, code: str) -> None:
+def test_only_a_sigkill_is_due_to_memory(signal: int, code: str) -> None:
     reason = failure_reason([], -signal, "train", None, memory_ran_out=True)
     assert reason is not None and reason.code == code
 
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group of its own with 48 MB of memory."""
+    """A new control group with 48 MB of memory."""
     for folder in memory._groups(Path("/proc/self")):
         made = folder / f"rnnbench-test-{os.getpid()}"
         try:
@@ -79,7 +79,7 @@ def group() -> Iterator[Path]:
         except OSError:
             continue
         try:
-            # With the group's swap, where the kernel counts it.
+            # Including the group's swap if the kernel counts it.
             for limit, swap in LIMITS:
                 if (made / limit).exists():
                     (made / limit).write_text("48000000")
@@ -89,7 +89,7 @@ def group() -> Iterator[Path]:
                     return
         finally:
             made.rmdir()
-    pytest.skip("no control group can be made here: the kernel's own counts were not read")
+    pytest.skip("cannot create a control group on this host")
 
 
 def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
@@ -97,17 +97,17 @@ def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
         "import os, sys, subprocess; from pathlib import Path\n"
         "from rnnbench.running import memory\n"
         "Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))\n"
-        "before = memory.kills()\n"
+        "before = memory.oom_kills()\n"
         "eat = [sys.executable, '-c', 'bytearray(b\"x\") * 2**28']\n"
         "code = subprocess.run(eat).returncode\n"
-        "print(code, memory.kills() - before)\n"
+        "print(code, memory.oom_kills() - before)\n"
     )
-    outside = memory.kills()
-    told = subprocess.run(
+    outside = memory.oom_kills()
+    done = subprocess.run(
         [sys.executable, "-c", script, str(group)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
     )
-    assert told.stdout.split() == ["-9", "1"], told.stderr
-    assert memory.kills() == outside
+    assert done.stdout.split() == ["-9", "1"], done.stderr
+    assert memory.oom_kills() == outside

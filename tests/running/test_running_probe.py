@@ -1,4 +1,4 @@
-"""A probe from a worker of its own: limited in memory, killed, dead for want of memory."""
+"""Probes from real workers: with a memory limit, killed, and out of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import rnnworker
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
-from rnnbench.running import probe as room
+from rnnbench.running import probe as probing
 from rnnbench.running import worker
 from rnnbench.running.train import Place
 
@@ -33,7 +33,7 @@ sys.path.insert(0, {source!r})
 from rnnworker import probe, run
 def probed(job, events, phases):
     with phases.phase("large"):
-        {what}
+        {statement}
 probe.probe = probed
 sys.exit(run.main(sys.argv[2:]))
 """
@@ -44,35 +44,35 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path, tmp_path / "results", "here", "mine", tmp_path / "timing.lock")
 
 
-def probed(what: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The probe of a worker that does `what`."""
-    script = WORKER.format(source=str(Path(rnnworker.__file__).parents[1]), what=what)
+def probed(statement: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The probe of a worker that executes `statement`."""
+    script = WORKER.format(source=str(Path(rnnworker.__file__).parents[1]), statement=statement)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    return room.probe(PLANNED, place)
+    return probing.probe(PLANNED, place)
 
 
-def test_it_is_written_where_snakemake_looks_for_it(place: Place, monkeypatch) -> None:
-    found = probed('events.emit("facts", probe={"peak_gflops": 3.0})', place, monkeypatch)
+def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:
+    result = probed('events.emit("facts", probe={"peak_gflops": 3.0})', place, monkeypatch)
     file = place.folder / "probes" / "cpu_1-current.json"
-    assert read_json(file) == found
+    assert read_json(file) == result
     assert list(file.parent.glob("*.json")) == [file]
-    assert found["error"] is None and found["peak_gflops"] == 3.0
+    assert result["error"] is None and result["peak_gflops"] == 3.0
 
 
-def test_it_is_held_to_the_limit_of_memory(place: Place, monkeypatch) -> None:
-    found = probed("bytearray(2**31)", place, monkeypatch)
-    assert "MemoryError in phase large" in found["error"]
+def test_the_memory_limit_applies_to_it(place: Place, monkeypatch) -> None:
+    result = probed("bytearray(2**31)", place, monkeypatch)
+    assert "MemoryError in phase large" in result["error"]
 
 
-def test_what_its_log_says_of_memory_is_taken_into_account(place: Place, monkeypatch) -> None:
-    found = probed('os.write(2, b"std::bad_alloc"); os.abort()', place, monkeypatch)
-    assert found["error"] == "died for memory in native code (SIGABRT) in phase large"
-    # Of an earlier attempt nothing is left.
+def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> None:
+    result = probed('os.write(2, b"std::bad_alloc"); os.abort()', place, monkeypatch)
+    assert result["error"] == "ran out of memory in native code (SIGABRT) in phase large"
+    # The log of the earlier attempt has been removed.
     again = probed("os.abort()", place, monkeypatch)
-    assert again["error"] == "died in native code (SIGABRT) in phase large"
+    assert again["error"] == "was terminated by SIGABRT in phase large"
 
 
-def test_killed_from_outside_is_no_probe(place: Place, monkeypatch) -> None:
-    with pytest.raises(RunError, match="killed from outside in phase large"):
+def test_an_external_sigkill_leaves_no_probe(place: Place, monkeypatch) -> None:
+    with pytest.raises(RunError, match="received an external SIGKILL in phase large"):
         probed("os.kill(os.getpid(), 9)", place, monkeypatch)
     assert not (place.folder / "probes" / "cpu_1-current.json").exists()

@@ -6,27 +6,27 @@ from rnnbench.running import progress
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [(45.2, "45 s"), (89.4, "89 s"), (90, "2 min"), (180, "3 min"), (7800, "2 h 10 min")],
 )
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert progress.duration(seconds) == words
+def test_durations_as_text(seconds: float, text: str) -> None:
+    assert progress.duration(seconds) == text
 
 
-def test_what_is_left_is_estimated_from_what_is_done() -> None:
+def test_the_remaining_time_is_estimated_from_finished_runs() -> None:
     assert progress.remaining([10.0, 20.0], 4) == ", about 60 s left"
     assert progress.remaining([], 4) == ""
     assert progress.remaining([10.0], 0) == ""
 
 
-def test_a_long_round_says_how_far_it_is(monkeypatch, capsys) -> None:
+def test_a_long_round_reports_its_progress(monkeypatch, capsys) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    told = progress.Progress("[1/9] name", {"a": 4, "b": 4})
-    first, second = told.of("a"), told.of("b")
+    reporter = progress.Progress("[1/9] name", {"a": 4, "b": 4})
+    first, second = reporter.of("a"), reporter.of("b")
     first({"event": "handshake"})
-    for each in (first, second):
-        each({"event": "gate", "phase": "train", "left": 100})
+    for on_event in (first, second):
+        on_event({"event": "gate", "phase": "train", "left": 100})
     now[0] += 9
     first({"event": "gate", "left": 80})
     assert capsys.readouterr().err == "", "it is quiet for ten seconds"
@@ -40,7 +40,7 @@ def test_a_long_round_says_how_far_it_is(monkeypatch, capsys) -> None:
     )
 
 
-def test_a_run_alone_is_as_far_as_its_epochs(monkeypatch, capsys) -> None:
+def test_the_progress_of_a_single_run_is_measured_in_epochs(monkeypatch, capsys) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     on_event = progress.Progress("name", {"a": 4}).of("a")
@@ -51,6 +51,6 @@ def test_a_run_alone_is_as_far_as_its_epochs(monkeypatch, capsys) -> None:
     assert line == "name  ▕█████               ▏ 25% of 1 run (60 s of training left)"
 
 
-def test_a_short_run_says_nothing(capsys) -> None:
+def test_a_short_run_prints_nothing(capsys) -> None:
     progress.Progress("name", {"a": 5}).of("a")({"event": "epoch", "epoch": 3})
     assert capsys.readouterr().err == ""

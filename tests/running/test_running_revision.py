@@ -8,15 +8,15 @@ from rnnbench.running.revision import revision
 
 
 def git(folder, *arguments):
-    who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True)
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", "-C", folder, *author, *arguments], check=True, capture_output=True)
 
 
-def test_a_commit_an_edited_one_and_none(tmp_path):
+def test_without_a_commit_with_one_and_edited(tmp_path):
     assert revision(tmp_path).startswith("rnnbench ")
     git(tmp_path, "init")
     (tmp_path / "a.py").write_text("1")
-    assert revision(tmp_path).startswith("rnnbench ")  # somebody else's repository around us
+    assert revision(tmp_path).startswith("rnnbench ")  # a repository that does not track the file
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "one")
     commit = revision(tmp_path)

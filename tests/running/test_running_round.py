@@ -1,11 +1,11 @@
-"""Runs that are measured together, with the fake framework: real workers that take turns."""
+"""Rounds of runs with the fake framework: real workers that take turns."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
-from rnnworker import members
 from rnnworker.rounds import GUESS_BYTES
 from tests.running.alone import slept_in_turns
 from tests.running.test_running_train import planned
@@ -27,14 +26,8 @@ from tests.running.test_running_train import planned
 EPOCH = 0.1  # seconds, of 20 steps
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
-
-
 def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, Any]:
-    """A line of the plan: an implementation that takes `EPOCH` seconds an epoch."""
+    """A line of the plan: an implementation that takes `EPOCH` seconds per epoch."""
     fake = {"epoch_seconds": EPOCH, **fake}
     line = planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r{repeat}", **fake)
     line["choices"] = {
@@ -46,17 +39,17 @@ def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, An
     return line
 
 
-def together(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
-    """Implementation → record."""
+def measure_round(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
+    """Measures the lines in a round. Returns implementation → record."""
     name = next((line["name"] for line in lines if line["choices"]["rnn"] == reference), None)
     records = measure(lines, place, label="[1/1]", name="a_round", reference=name)
     return {record.choices["rnn"]: record for record in records.values()}
 
 
-def test_members_take_turns_and_their_ratios_are_the_known_ones(place: Place) -> None:
+def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     cell, slow = run("cell", epoch_seconds=1.1 * EPOCH), run("slow", epoch_seconds=2 * EPOCH)
     lines = [run("keras"), cell, run("same"), slow]
-    records = together(place, *lines)
+    records = measure_round(place, *lines)
     assert {record.verdict.status for record in records.values()} <= {"clean", "suspect"}
     assert len({record.round["id"] for record in records.values()}) == 1
     base = records["keras"].round["effect"]
@@ -68,21 +61,21 @@ def test_members_take_turns_and_their_ratios_are_the_known_ones(place: Place) ->
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
         waited = record.phase("train").details["waited"]
-        assert waited > EPOCH, "the others' turns are in its phase"
-        whole = record.phases[-1].end - record.phases[0].start
-        assert record.measured["wall_seconds"] < whole, "its share of what all took"
+        assert waited > EPOCH, "its phase includes the others' turns"
+        duration = record.phases[-1].end - record.phases[0].start
+        assert record.measured["wall_seconds"] < duration, "its share of the cohort's duration"
         assert abs(record.measured["closure"]) < 0.1
     taken = sorted(
         (start, start + seconds)
         for record in records.values()
         for start, seconds in zip(record.turns["start"], record.turns["seconds"], strict=True)
     )
-    assert all(one[1] <= other[0] for one, other in zip(taken, taken[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in zip(taken, taken[1:], strict=False))
 
 
 def test_each_cycle_has_the_same_steps_of_each_member(place: Place) -> None:
-    records = together(place, run("keras"), run("slow", epoch_seconds=3 * EPOCH))
-    # The first turn is short, the last one ends with the training.
+    records = measure_round(place, run("keras"), run("slow", epoch_seconds=3 * EPOCH))
+    # The first turn is short, and the last one ends with the training.
     steps = [record.turns["steps"][1:-1] for record in records.values()]
     cycles = [record.turns["cycle"] for record in records.values()]
     assert steps[0] == steps[1] and len(set(steps[0])) == 1 and len(steps[0]) > 3
@@ -98,10 +91,10 @@ def test_each_cycle_has_the_same_steps_of_each_member(place: Place) -> None:
         ("hang", "over_limit"),
     ],
 )
-def test_one_members_end_is_no_harm_to_the_others(place: Place, fault: str, code: str) -> None:
+def test_a_members_failure_does_not_affect_the_others(place: Place, fault: str, code: str) -> None:
     bad = run("bad", fault=fault, fault_epoch=3)
     bad["config"]["limits"] = {"default": 20, "train": 2.0}
-    records = together(place, run("keras"), bad, run("cell"))
+    records = measure_round(place, run("keras"), bad, run("cell"))
     assert records["bad"].verdict.status == "void"
     assert records["bad"].verdict.reasons[0].code == code
     for rnn in ("keras", "cell"):
@@ -109,75 +102,70 @@ def test_one_members_end_is_no_harm_to_the_others(place: Place, fault: str, code
         assert len(records[rnn].epochs) == 8 and records[rnn].round["effect"] is not None
 
 
-def test_what_runs_out_of_memory_beside_others_is_measured_alone(
+def test_a_member_that_runs_out_of_memory_is_retried_on_its_own(
     place: Place, capsys: pytest.CaptureFixture
 ) -> None:
-    records = together(place, run("keras"), run("bad", fault="memory", fault_epoch=1))
-    assert "ran out of memory beside the others; now alone" in capsys.readouterr().err
+    records = measure_round(place, run("keras"), run("bad", fault="memory", fault_epoch=1))
+    assert "ran out of memory; retrying it on its own" in capsys.readouterr().err
     assert [reason.code for reason in records["bad"].verdict.reasons] == ["out_of_memory"]
     assert records["bad"].round["members"] == [records["bad"].name]
     assert records["keras"].verdict.status != "void"
 
 
-def test_a_killed_member_is_measured_again_and_the_others_are_not(
-    place: Place, monkeypatch
-) -> None:
+def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> None:
     lines = [run("keras"), run("cell"), run("killed")]
     supervise = measuring.supervise
 
     def killing(workers, seed):
-        (victim,) = (one for one in workers if "killed" in one.name)
-        victim.on_event = kill_at_its_second_epoch
+        (victim,) = (worker for worker in workers if "killed" in worker.name)
+        victim.on_event = kill_at_its_third_gate
         return supervise(workers, seed)
 
-    def kill_at_its_second_epoch(event):
+    def kill_at_its_third_gate(event):
         if event["event"] == "hello":
             seen.append(event["pid"])
         if event["event"] == "gate" and len(seen) < 4:
             seen.append(None)
             if len(seen) == 4:
-                import os
-
                 os.kill(seen[0], 9)
 
     seen: list = []
     monkeypatch.setattr(measuring, "supervise", killing)
-    with pytest.raises(RunError, match="was killed from outside in phase train"):
-        together(place, *lines)
+    with pytest.raises(RunError, match="received an external SIGKILL in phase train"):
+        measure_round(place, *lines)
     monkeypatch.setattr(measuring, "supervise", supervise)
     first = {path: path.read_bytes() for path in place.results.glob("records/*/*/2*Z.json")}
     assert len(first) == 2
-    records = together(place, *lines)
+    records = measure_round(place, *lines)
     assert set(records) == {"keras", "cell", "killed"}
     for path, content in first.items():
         assert path.read_bytes() == content
-    # The reference came along as its companion, and its own record stands.
+    # The reference was its companion and keeps its own record.
     assert records["killed"].round["members"] == [lines[0]["name"], lines[2]["name"]]
     pointers = [place.pointer(line["name"]) for line in lines]
     (companion,) = read_json(pointers[2])["companions"]
-    beside = read_record(place.results / companion)
-    assert beside.name == lines[0]["name"] and beside.round["companion"]
+    companion_record = read_record(place.results / companion)
+    assert companion_record.name == lines[0]["name"] and companion_record.round["companion"]
     assert read_json(pointers[0])["record"] != companion
-    found, faults = records_of(place.results, pointers)
-    assert len(found) == 4 and not faults
-    # Again: nothing is measured, and no pointer loses its companion, also one that was lost.
+    all_records, faults = records_of(place.results, pointers)
+    assert len(all_records) == 4 and not faults
+    # Once more: nothing is measured, and each pointer keeps its companion, even a deleted pointer.
     before = [pointer.read_bytes() for pointer in pointers]
     monkeypatch.setattr(measuring, "supervise", None)
-    assert together(place, *lines) == records
+    assert measure_round(place, *lines) == records
     assert [pointer.read_bytes() for pointer in pointers] == before
     pointers[2].unlink()
-    assert together(place, *lines) == records
+    assert measure_round(place, *lines) == records
     assert [pointer.read_bytes() for pointer in pointers] == before
-    # A companion that is gone is named no longer: nothing is missing for ever.
-    beside_file = place.results / companion
-    beside_file.unlink()
+    # A deleted companion is no longer named, so that nothing is missing forever.
+    (place.results / companion).unlink()
     assert not stands(place.results, pointers[2])
-    assert together(place, *lines) == records
+    assert measure_round(place, *lines) == records
     assert stands(place.results, pointers[2]) and "companions" not in read_json(pointers[2])
 
 
-def test_a_companion_without_a_record_is_named_by_nobody(place: Place, monkeypatch) -> None:
-    together(place, run("keras"))
+def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:
+    measure_round(place, run("keras"))
     supervise = measuring.supervise
 
     def killing(workers, seed):
@@ -188,18 +176,18 @@ def test_a_companion_without_a_record_is_named_by_nobody(place: Place, monkeypat
 
     monkeypatch.setattr(measuring, "supervise", killing)
     lines = [run("keras"), run("cell")]
-    with pytest.raises(RunError, match="was killed from outside"):
-        together(place, *lines)
+    with pytest.raises(RunError, match="received an external SIGKILL"):
+        measure_round(place, *lines)
     pointer = place.pointer(lines[1]["name"])
     assert stands(place.results, pointer) and "companions" not in read_json(pointer)
 
 
-def test_a_new_cell_is_compared_with_its_own_companion(place: Place) -> None:
+def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:
     for repeat in range(3):
-        together(place, run("keras", repeat), run("cell", repeat, epoch_seconds=1.3 * EPOCH))
+        measure_round(place, run("keras", repeat), run("cell", repeat, epoch_seconds=1.3 * EPOCH))
     late = [run("late", repeat, epoch_seconds=1.2 * EPOCH) for repeat in range(3)]
     for repeat, line in enumerate(late):
-        together(place, run("keras", repeat), run("cell", repeat), line)
+        measure_round(place, run("keras", repeat), run("cell", repeat), line)
     pointers = sorted(place.folder.glob("*-s*-r*.json"))
     records, _ = records_of(place.results, pointers)
     assert len(records) == 12 and sum(r.round["companion"] for r in records) == 3
@@ -210,12 +198,10 @@ def test_a_new_cell_is_compared_with_its_own_companion(place: Place) -> None:
     assert table.loc["late", "method"].startswith("in turns, 3 rounds")
 
 
-def test_more_members_than_memory_has_room_for_meet_the_reference_all(
-    place: Place, monkeypatch
-) -> None:
+def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monkeypatch) -> None:
     monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
     lines = [run("keras"), run("cell"), run("block")]
-    records = together(place, *lines)
+    records = measure_round(place, *lines)
     assert set(records["cell"].round["members"]) == {lines[0]["name"], lines[1]["name"]}
     assert set(records["block"].round["members"]) == {lines[0]["name"], lines[2]["name"]}
     assert not records["keras"].round["companion"]
@@ -223,10 +209,10 @@ def test_more_members_than_memory_has_room_for_meet_the_reference_all(
     assert "companions" not in pointed["cell"] and len(pointed["block"]["companions"]) == 1
 
 
-def test_measured_alone_where_that_is_asked_for(place: Place) -> None:
+def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:
     lines = [run("keras"), run("cell")]
     lines[1]["config"]["measure"]["turns"] = False
-    records = together(place, *lines)
+    records = measure_round(place, *lines)
     for record in records.values():
         assert record.round["members"] == [record.name] and record.round["effect"] is None
         assert len(record.turns["turn"]) == 1
@@ -234,6 +220,6 @@ def test_measured_alone_where_that_is_asked_for(place: Place) -> None:
             assert epoch.seconds == pytest.approx(epoch.took, rel=1e-3)
 
 
-def test_the_plan_of_a_round_survives_its_file(place: Place) -> None:
-    (record,) = together(place, run("keras")).values()
+def test_the_record_of_a_round_survives_json(place: Place) -> None:
+    (record,) = measure_round(place, run("keras")).values()
     assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record

@@ -1,4 +1,4 @@
-"""Real processes that speak the event protocol, well and badly."""
+"""Supervision of real processes that follow or violate the event protocol."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running import supervise as room
 from rnnbench.running.supervise import Outcome, supervise
 from rnnworker import members
 from rnnworker.members import Member
-from tests.conftest import wait_until
+from tests.conftest import ROOT, wait_until
 
 PROTOCOL = """
 import json, os, sys, time, subprocess, signal
@@ -33,7 +32,7 @@ def handshake():
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Supervises a worker made of the protocol and a few lines."""
+    """Supervises a worker that executes a few lines after the protocol's functions."""
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(script: str, limits: dict | None = None, **options) -> Outcome:
@@ -51,8 +50,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return start
 
 
-def alive(process: int) -> bool:
-    """Whether the process runs; a zombie that nobody has waited for does not."""
+def is_alive(process: int) -> bool:
+    """Whether the process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -60,8 +59,8 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
-def gone(process: int) -> None:
-    wait_until(lambda: not alive(process), 5, f"process {process} is still there")
+def wait_for_end(process: int) -> None:
+    wait_until(lambda: not is_alive(process), 5, f"end of process {process}")
 
 
 def test_events_handshakes_and_files(run, tmp_path: Path) -> None:
@@ -86,12 +85,12 @@ def test_events_handshakes_and_files(run, tmp_path: Path) -> None:
     kept = (tmp_path / "events.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in kept] == outcome.events
     log = (tmp_path / "log").read_text()
-    # The worker has the environment it was given and no other.
+    # The worker has only the environment that it was given.
     assert "answer 'go\\n' here False" in log
     assert "to standard error" in log
 
 
-def test_the_worker_waits_while_the_conductor_works(run) -> None:
+def test_the_worker_waits_while_the_controller_works(run) -> None:
     outcome = run(
         """
         emit("hello")
@@ -104,7 +103,7 @@ def test_the_worker_waits_while_the_conductor_works(run) -> None:
     assert times["finished"] - times["handshake"] >= 0.4
 
 
-def test_time_the_conductor_took_is_not_the_workers(run) -> None:
+def test_time_that_the_controller_takes_does_not_count_towards_limits(run) -> None:
     outcome = run(
         """
         emit("phase_begin", phase="build")
@@ -120,7 +119,7 @@ def test_time_the_conductor_took_is_not_the_workers(run) -> None:
     assert outcome.events[-1]["event"] == "finished"
 
 
-def test_lines_that_are_no_events_are_counted_and_left_out(run, tmp_path: Path) -> None:
+def test_lines_that_are_not_events_are_counted_and_left_out(run, tmp_path: Path) -> None:
     outcome = run(
         r"""
         emit("hello")
@@ -138,7 +137,7 @@ def test_lines_that_are_no_events_are_counted_and_left_out(run, tmp_path: Path) 
     assert b"not json" in (tmp_path / "events.jsonl").read_bytes()
 
 
-def test_more_than_a_pipe_full_of_events_is_read_to_its_end(run) -> None:
+def test_more_events_than_fit_into_a_pipe_are_read_completely(run) -> None:
     outcome = run(
         """
         for number in range(4000):
@@ -148,7 +147,7 @@ def test_more_than_a_pipe_full_of_events_is_read_to_its_end(run) -> None:
     assert [event["epoch"] for event in outcome.events] == list(range(4000))
 
 
-def test_a_phase_over_its_limit_ends_the_worker_and_what_it_started(run, tmp_path: Path) -> None:
+def test_a_phase_over_its_limit_ends_the_worker_and_its_children(run, tmp_path: Path) -> None:
     start = time.monotonic()
     outcome = run(
         """
@@ -167,10 +166,10 @@ def test_a_phase_over_its_limit_ends_the_worker_and_what_it_started(run, tmp_pat
     assert outcome.over_limit == outcome.phase == "train"
     assert outcome.exit_code == -signal.SIGKILL
     assert outcome.events[-1]["event"] == "epoch"
-    gone(int((tmp_path / "child").read_text()))
+    wait_for_end(int((tmp_path / "child").read_text()))
 
 
-def test_a_worker_is_asked_kindly_before_it_is_killed(run, tmp_path: Path) -> None:
+def test_a_worker_receives_sigterm_before_sigkill(run, tmp_path: Path) -> None:
     outcome = run(
         """
         def farewell(number, frame):
@@ -186,7 +185,7 @@ def test_a_worker_is_asked_kindly_before_it_is_killed(run, tmp_path: Path) -> No
     assert (tmp_path / "farewell").exists()
 
 
-def test_a_worker_that_writes_without_end_is_over_its_limit_too(run) -> None:
+def test_a_worker_that_writes_endlessly_is_over_its_limit_too(run) -> None:
     outcome = run(
         r"""
         emit("phase_begin", phase="train")
@@ -200,12 +199,12 @@ def test_a_worker_that_writes_without_end_is_over_its_limit_too(run) -> None:
     assert outcome.garbage > 1000
 
 
-def test_the_limit_before_any_phase_is_called_start(run) -> None:
+def test_the_limit_before_the_first_phase_is_called_start(run) -> None:
     outcome = run("time.sleep(30)", limits={"start": 0.2})
     assert (outcome.over_limit, outcome.events) == ("start", [])
 
 
-def test_a_limit_runs_from_its_phase_on(run) -> None:
+def test_a_limit_starts_with_its_phase(run) -> None:
     outcome = run(
         """
         for phase in ("import", "data", "build"):
@@ -228,7 +227,7 @@ def test_a_child_that_outlives_its_worker_is_ended(run, tmp_path: Path) -> None:
     )
     assert outcome.exit_code == 0
     assert [event["event"] for event in outcome.events] == ["finished"]
-    gone(int((tmp_path / "child").read_text()))
+    wait_for_end(int((tmp_path / "child").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -253,17 +252,17 @@ def test_a_worker_that_closes_its_pipe_early_is_ended(run) -> None:
     assert outcome.exit_code == -signal.SIGTERM
 
 
-def test_a_worker_that_closes_its_pipe_and_ends_well_may(run) -> None:
+def test_a_worker_may_close_its_pipe_before_it_ends(run) -> None:
     outcome = run("emit('finished')\nos.close(events)\ntime.sleep(0.1)\nsys.exit(0)")
     assert outcome.exit_code == 0
 
 
-def test_a_worker_gone_at_its_handshake_is_no_fault_of_the_conductor(run) -> None:
+def test_a_worker_that_ends_at_its_handshake_is_not_an_error_of_the_controller(run) -> None:
     outcome = run("emit('handshake')\nsys.exit(4)", on_handshake=lambda events: time.sleep(0.2))
     assert outcome.exit_code == 4
 
 
-def test_a_conductor_that_fails_leaves_no_worker(run, tmp_path: Path) -> None:
+def test_a_controller_that_fails_leaves_no_worker(run, tmp_path: Path) -> None:
     def fail(event: dict) -> None:
         raise KeyboardInterrupt
 
@@ -276,10 +275,10 @@ def test_a_conductor_that_fails_leaves_no_worker(run, tmp_path: Path) -> None:
             """,
             on_event=fail,
         )
-    gone(int((tmp_path / "worker").read_text()))
+    wait_for_end(int((tmp_path / "worker").read_text()))
 
 
-def test_descriptors_are_given_back_also_when_nothing_starts(tmp_path: Path) -> None:
+def test_descriptors_are_closed_even_if_no_worker_starts(tmp_path: Path) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
         supervise(
@@ -288,7 +287,7 @@ def test_descriptors_are_given_back_also_when_nothing_starts(tmp_path: Path) -> 
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_worker_holds_the_locks_it_is_given(run, tmp_path: Path) -> None:
+def test_the_worker_inherits_locks(run, tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         outcome = run(
@@ -301,13 +300,13 @@ def test_the_worker_holds_the_locks_it_is_given(run, tmp_path: Path) -> None:
     assert outcome.exit_code == 0
 
 
-def test_the_conductor_burns_nothing_while_the_worker_is_timed(run) -> None:
+def test_the_controller_uses_no_cpu_time_while_the_worker_is_timed(run) -> None:
     before = time.process_time()
     run("emit('phase_begin', phase='train')\ntime.sleep(1)")
     assert time.process_time() - before < 0.2
 
 
-def test_the_waiting_process_holds_nothing_heavy() -> None:
+def test_the_controller_imports_no_large_packages() -> None:
     heavy = ("numpy", "pandas", "mlflow", "hydra", "omegaconf", "dvc", "snakemake", "tensorflow")
     script = "import sys, rnnbench.commands.round, rnnbench.running.live_mirror; " + (
         f"print([name for name in {heavy!r} if name in sys.modules])"
@@ -315,6 +314,6 @@ def test_the_waiting_process_holds_nothing_heavy() -> None:
     output = subprocess.check_output(
         [sys.executable, "-c", script],
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(room.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert output.strip() == "[]"

@@ -1,4 +1,4 @@
-"""`train` with the fake framework: a real worker that sleeps instead of training."""
+"""Single runs with the fake framework: a real worker that sleeps instead of training."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
 from rnnbench.running import sitting as measuring
-from rnnbench.running import train as room
-from rnnbench.running.train import Place, progress_label, read_round
-from rnnworker import members
+from rnnbench.running.train import Place, progress_label, read_round, timing_lock
 from tests.running.alone import train
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
 
 def planned(name: str = NAME, **fake: Any) -> dict[str, Any]:
-    """A line of the plan. `fake` says what the made-up framework does."""
+    """A line of the plan. `fake`: options of the fake framework."""
     times = {"epoch_seconds": 0.01, "evaluate_seconds": 0.001, "predict_seconds": 0.001}
     functions = "rnnworker.models.digits_rnn"
     return {
@@ -60,12 +58,6 @@ def planned(name: str = NAME, **fake: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
-
-
 def files(place: Place, pattern: str, name: str = NAME) -> list[Path]:
     return sorted((place.results / "records").glob(f"*/{name}/{pattern}"))
 
@@ -91,12 +83,8 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     assert read_pointer(place.results, place.pointer(NAME)) == read_record(path)
     assert record.verdict.status != "void", record.verdict
     assert record.started < record.finished
-    assert (record.order, record.block, record.experiment, record.site) == (
-        4,
-        1,
-        "selftest",
-        "here",
-    )
+    assert (record.order, record.block) == (4, 1)
+    assert (record.experiment, record.site) == ("selftest", "here")
     phases = ["import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict"]
     assert [phase.name for phase in record.phases] == phases
     timed = {phase.name for phase in record.phases if phase.timed}
@@ -108,7 +96,7 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     assert record.measured["threads"]["asked"] == 1
     assert len(record.measured["threads"]["pinned_to"]) == 1
     assert record.measured["garbage_lines"] == 0
-    # What is only for the worker is gone, what is for people is there.
+    # The worker's job file is removed; the files for people remain.
     assert {path.suffix for path in files(place, "2*")} == {".json", ".jsonl", ".log"}
     assert not files(place, "*.job.json")
 
@@ -119,7 +107,7 @@ def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> N
     the_worker_must_not_start(monkeypatch)
     again = train({**planned(), "order": 17, "block": 2}, place, label="")
     assert again.started == first.started
-    # The plan may have been made anew since: the place in it is today's.
+    # The plan may have changed since: the position is the one in the current plan.
     assert (again.order, again.block) == (17, 2)
     assert read_pointer(place.results, place.pointer(NAME)).started == first.started
 
@@ -127,27 +115,26 @@ def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> N
 @pytest.mark.parametrize("change", [{"digest": "e" * 64}, {"experiment": "other"}])
 def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> None:
     train(planned(), place, label="")
-    elsewhere = Place(
-        place.root, place.results, "here", change.get("experiment", "selftest"), place.timing_lock
-    )
-    train({**planned(), "digest": change.get("digest", "d" * 64)}, elsewhere, label="")
+    experiment = change.get("experiment", "selftest")
+    other_place = Place(place.root, place.results, "here", experiment, place.timing_lock)
+    train({**planned(), "digest": change.get("digest", "d" * 64)}, other_place, label="")
     assert len(files(place, "2*.json")) == 2
 
 
-def test_retry_makes_it_measure_again_once(place: Place, monkeypatch, capsys) -> None:
+def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, capsys) -> None:
     first = train(planned(), place, label="")
     retry.main(["selftest", NAME, "--site", "here", "--results", str(place.results)])
     assert not place.pointer(NAME).exists()
     second = train(planned(), place, label="")
     assert second.started > first.started
     assert len(files(place, "2*.json")) == 2
-    # The mark is older than the second record: that one is adopted.
+    # The request is older than the second record, which is therefore adopted.
     place.pointer(NAME).unlink()
     the_worker_must_not_start(monkeypatch)
     assert train(planned(), place, label="").started == second.started
 
 
-def test_an_unreadable_record_is_set_aside_and_told(place: Place, capsys) -> None:
+def test_an_unreadable_record_is_set_aside_and_reported(place: Place, capsys) -> None:
     first = train(planned(), place, label="")
     (path,) = files(place, "2*.json")
     half = path.read_text()[:100]
@@ -156,21 +143,16 @@ def test_an_unreadable_record_is_set_aside_and_told(place: Place, capsys) -> Non
     assert second.started > first.started
     assert path.with_suffix(".unreadable").read_text() == half
     assert not path.exists()
-    told = [line for line in capsys.readouterr().err.splitlines() if "set aside" in line]
-    assert len(told) == 1
-    assert str(path) in told[0]
+    (message,) = [line for line in capsys.readouterr().err.splitlines() if "set aside" in line]
+    assert str(path) in message
 
 
 @pytest.mark.fault(
-    "the clock is set back",
-    "names still sort in the order of measuring",
-    "none",
+    "the clock is set back", "file names still sort in the order of measurement", "nothing"
 )
-def test_starts_are_unique_and_in_order_when_the_clock_is_set_back(
-    place: Place, monkeypatch
-) -> None:
+def test_starts_are_unique_and_in_order_if_the_clock_is_set_back(place: Place, monkeypatch) -> None:
     first = train(planned(), place, label="")
-    monkeypatch.setattr(measuring.stamp, "now", lambda: "20200101T000000_000000Z")
+    monkeypatch.setattr(measuring.timestamps, "now", lambda: "20200101T000000_000000Z")
     second = train({**planned(), "digest": "e" * 64}, place, label="")
     third = train({**planned(), "digest": "f" * 64}, place, label="")
     assert first.started < second.started < third.started
@@ -192,9 +174,8 @@ def test_the_newest_of_two_records_is_adopted(place: Place, monkeypatch) -> None
         ("not_finite", "loss_not_finite", 2),
         ("raise", "exception", 1),
         ("memory", "out_of_memory", 1),
-    ]
-    # An end in native code loses what waited to be told.
-    + [("crash", "died", 0)],
+        ("crash", "died", 0),  # a crash in native code loses events that had not been sent
+    ],
 )
 def test_a_fault_in_the_model_is_a_void_record(
     place: Place, fault: str, code: str, epochs: int
@@ -207,7 +188,7 @@ def test_a_fault_in_the_model_is_a_void_record(
     assert json.loads(place.pointer(NAME).read_text())["verdict"] == "void"
 
 
-def test_a_hanging_model_is_ended_at_its_limit_and_void(place: Place) -> None:
+def test_a_hanging_model_is_terminated_at_its_limit_and_void(place: Place) -> None:
     line = planned(fault="hang", fault_epoch=1)
     line["config"]["limits"] = {"default": 20, "train": 0.5}
     record = train(line, place, label="")
@@ -215,7 +196,7 @@ def test_a_hanging_model_is_ended_at_its_limit_and_void(place: Place) -> None:
     assert "limits.train" in record.verdict.reasons[0].remedy
 
 
-def test_garbage_among_the_events_is_counted_and_harms_nothing(place: Place) -> None:
+def test_garbage_among_the_events_is_counted_and_harmless(place: Place) -> None:
     record = train(planned(fault="garbage"), place, label="")
     assert record.measured["garbage_lines"] == 1
     assert record.verdict.status != "void"
@@ -229,31 +210,33 @@ def test_a_worker_that_ends_without_finishing_is_void(place: Place) -> None:
     assert [reason.code for reason in record.verdict.reasons] == ["died"]
 
 
-def test_a_worker_killed_from_outside_leaves_no_record(place: Place, tmp_path: Path) -> None:
+def test_a_worker_that_receives_an_external_sigkill_leaves_no_record(
+    place: Place, tmp_path: Path
+) -> None:
     killed = tmp_path / "killed"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     line = planned()
     line["config"]["build"]["command"] = str(killed)
-    with pytest.raises(RunError, match="killed from outside in phase start"):
+    with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
         train(line, place, label="")
     assert not place.pointer(NAME).exists()
     assert not files(place, "2*.json")
 
 
-def test_killed_below_a_launcher_that_stays_between(place: Place, tmp_path: Path) -> None:
+def test_an_external_sigkill_below_a_launcher_is_recognised(place: Place, tmp_path: Path) -> None:
     launcher = tmp_path / "launcher"
     launcher.write_text("#!/bin/sh\nsh -c 'kill -9 $$'\nexit $?\n")
     launcher.chmod(0o755)
     line = planned()
     line["config"]["build"]["command"] = str(launcher)
-    with pytest.raises(RunError, match="killed from outside in phase start"):
+    with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
         train(line, place, label="")
     assert not files(place, "2*.json")
 
 
-def test_a_command_that_stays_between_conductor_and_worker(place: Place, tmp_path: Path) -> None:
-    """Container and environment launchers may start Python as their child."""
+def test_a_launcher_may_start_the_worker_as_its_child(place: Place, tmp_path: Path) -> None:
+    """As launchers of containers and environments do."""
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\n"$@"\nexit $?\n')
     wrapper.chmod(0o755)
@@ -264,15 +247,15 @@ def test_a_command_that_stays_between_conductor_and_worker(place: Place, tmp_pat
     assert len(record.epochs) == 2
 
 
-def test_a_results_folder_that_cannot_be_written_is_told(place: Place) -> None:
+def test_an_unwritable_results_folder_is_reported(place: Place) -> None:
     place.results.write_text("a file is in the way")
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         train(planned(), place, label="")
-    assert told.value.where == str(place.results)
-    assert "\n" not in str(told.value)
+    assert caught.value.where == str(place.results)
+    assert "\n" not in str(caught.value)
 
 
-def test_more_threads_than_there_are_leave_no_record(place: Place) -> None:
+def test_too_many_threads_leave_no_record(place: Place) -> None:
     line = planned()
     line["config"]["device"]["threads"] = 4096
     with pytest.raises(RunError, match="asks for 4096 threads"):
@@ -280,7 +263,7 @@ def test_more_threads_than_there_are_leave_no_record(place: Place) -> None:
     assert not files(place, "2*")
 
 
-def test_the_mirror_is_called_at_handshakes_with_the_key(place: Place) -> None:
+def test_the_mirror_is_called_at_handshakes_with_the_record_key(place: Place) -> None:
     calls: list[tuple[str, list[str]]] = []
 
     def mirror(line, key):
@@ -288,7 +271,7 @@ def test_the_mirror_is_called_at_handshakes_with_the_key(place: Place) -> None:
 
     record = train(planned(), place, label="", mirror=mirror)
     assert {key for key, _ in calls} == {record.key}
-    # After hello and after each of eight phases; never inside one.
+    # After hello and after each of the eight phases; never during a phase.
     assert len(calls) == 9
     for _, events in calls:
         assert events[-1] == "handshake"
@@ -308,14 +291,14 @@ def test_the_threads_snakemake_exports_do_not_reach_the_worker(
     line["config"]["build"]["command"] = str(show)
     train(line, place, label="")
     (log,) = files(place, "2*.log")
-    told = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
-    assert told["PASSES"] == "through"
-    assert told["OMP_NUM_THREADS"] == "1"
-    assert told["RNNWORKER_HANDSHAKE"] == "1"
-    assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(told)
+    environment = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
+    assert environment["PASSES"] == "through"
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["RNNWORKER_HANDSHAKE"] == "1"
+    assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(environment)
 
 
-def test_the_lines_of_a_round(tmp_path: Path) -> None:
+def test_the_lines_of_a_round_are_read_from_the_plan(tmp_path: Path) -> None:
     plan = tmp_path / "plan.jsonl"
     lines = [
         {"name": name, "order": order, "block": 0, "digest": "d0", "round": name[:-2]}
@@ -335,12 +318,12 @@ def test_labels_are_aligned() -> None:
     assert progress_label(23, 24, "x") == "[24/24] x"
 
 
-def test_one_lock_per_host_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_one_timing_lock_per_host_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RNNBENCH_TIMING_LOCK", raising=False)
     monkeypatch.setenv("TMPDIR", "/elsewhere")
-    assert room.timing_lock() == Path("/tmp/rnnbench-timing.lock")
+    assert timing_lock() == Path("/tmp/rnnbench-timing.lock")
     monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "/x/lock")
-    assert room.timing_lock() == Path("/x/lock")
+    assert timing_lock() == Path("/x/lock")
 
 
 def test_the_record_of_a_run_survives_json(place: Place) -> None:

@@ -38,23 +38,23 @@ def test_a_good_run_is_clean() -> None:
         ((), "no_epochs"),
     ],
 )
-def test_what_the_losses_say(epochs: tuple[Epoch, ...], code: str) -> None:
+def test_reasons_from_the_losses(epochs: tuple[Epoch, ...], code: str) -> None:
     verdict = judge([], epochs, {})
     assert [reason.code for reason in verdict.reasons] == [code]
     assert verdict.status == ("void" if code in VOID_CODES else "suspect")
 
 
-def test_the_epoch_whose_loss_broke_is_named() -> None:
+def test_the_epoch_whose_loss_is_not_finite_is_named() -> None:
     (reason,) = judge([], (epoch(1, 1.0), epoch(2, 0.5), epoch(3, None)), {}).reasons
     assert "in epoch 3" in reason.text
 
 
-def test_one_epoch_needs_no_falling_loss() -> None:
+def test_the_loss_of_a_single_epoch_need_not_fall() -> None:
     assert codes(epochs=(epoch(1, 5.0),)) == []
 
 
-def test_another_device_than_asked_is_void() -> None:
-    reason = Reason("wrong_device", "asked for a K80", "run it elsewhere.")
+def test_a_wrong_device_is_void() -> None:
+    reason = Reason("wrong_device", "K80 was requested", "run it elsewhere.")
     verdict = judge([], FALLING, {}, device=[reason])
     assert (verdict.status, verdict.reasons) == ("void", (reason,))
 
@@ -67,19 +67,19 @@ def test_another_device_than_asked_is_void() -> None:
         (train(10.0, steal=0.21), ["steal"]),
         (train(10.0, steal=0.19), []),
         (train(10.0, foreign=1.0, steal=1.0), ["foreign_load", "steal"]),
-        # Under five ticks of the kernel's clock nothing is shown, however short the phase.
+        # Fewer than five ticks of the kernel's clock are not evidence, however short the phase.
         (train(0.1, foreign=0.04, steal=0.04), []),
         (train(0.1, foreign=0.06), ["foreign_load"]),
-        # What happens beside an untimed phase harms no number.
+        # Load during an untimed phase does not matter.
         (train(10.0, timed=False, foreign=9.0), []),
         (Phase("train", 0.0, 10.0, True, {}), []),
     ],
 )
-def test_what_others_used_meanwhile(phase: Phase, expected: list[str]) -> None:
+def test_reasons_from_the_load_of_others(phase: Phase, expected: list[str]) -> None:
     assert codes([phase]) == expected
 
 
-def test_the_share_of_the_others_is_told() -> None:
+def test_the_share_of_the_load_of_others_is_reported() -> None:
     (reason,) = judge([train(10.0, foreign=4.0)], FALLING, {}).reasons
     assert "40%" in reason.text
     assert "train" in reason.text
@@ -95,16 +95,16 @@ def test_unexplained_training_time(value: float | None, expected: list[str]) -> 
     assert judge([], FALLING, {"closure": value}).status == ("suspect" if expected else "clean")
 
 
-def test_void_beats_suspect_and_every_reason_is_kept() -> None:
+def test_void_outranks_suspect_and_all_reasons_are_kept() -> None:
     epochs = (epoch(1, 1.0), epoch(2, None))
     verdict = judge([train(10.0, foreign=5.0)], epochs, {"closure": 0.5})
     assert verdict.status == "void"
-    found = [reason.code for reason in verdict.reasons]
-    assert found == ["loss_not_finite", "foreign_load", "closure"]
+    reason_codes = [reason.code for reason in verdict.reasons]
+    assert reason_codes == ["loss_not_finite", "foreign_load", "closure"]
 
 
 def test_a_failure_comes_first_and_explains_missing_epochs() -> None:
-    failure = Reason("exception", "RuntimeError in phase build: no", "look.")
+    failure = Reason("exception", "RuntimeError in phase build: no", "see the log.")
     verdict = judge([], (), {}, failure)
     assert (verdict.status, verdict.reasons) == ("void", (failure,))
 
@@ -127,48 +127,48 @@ ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": 
 
 
 @pytest.mark.parametrize(
-    ("events", "exit_code", "over_limit", "code", "words"),
+    ("events", "exit_code", "over_limit", "code", "text"),
     [
-        ([], 0, "train", "over_limit", "phase train was over its limit"),
-        ([ERROR], -9, "train", "over_limit", "phase train was over its limit"),
+        ([], 0, "train", "over_limit", "phase train exceeded its time limit"),
+        ([ERROR], -9, "train", "over_limit", "phase train exceeded its time limit"),
         ([ERROR], 3, None, "exception", "RuntimeError in phase train: no"),
         ([{**ERROR, "type": "MemoryError"}], 3, None, "out_of_memory", "MemoryError"),
         ([{**ERROR, "type": "ResourceExhaustedError"}], 3, None, "out_of_memory", "Resource"),
-        ([], -11, None, "died", "SIGSEGV) in phase train"),
-        ([], -40, None, "died", "signal 40) in phase train"),
+        ([], -11, None, "died", "SIGSEGV in phase train"),
+        ([], -40, None, "died", "signal 40 in phase train"),
         ([], 7, None, "died", "exit code 7 in phase train"),
     ],
 )
-def test_what_ended_the_worker(
-    events: list[dict], exit_code: int, over_limit: str | None, code: str, words: str
+def test_reasons_why_the_worker_ended_early(
+    events: list[dict], exit_code: int, over_limit: str | None, code: str, text: str
 ) -> None:
     reason = failure_reason(events, exit_code, "train", over_limit)
     assert reason is not None
     assert reason.code == code
     assert code in VOID_CODES
-    assert words in reason.text
+    assert text in reason.text
 
 
-def test_a_worker_that_ended_well_has_no_failure() -> None:
+def test_a_worker_that_finished_has_no_failure() -> None:
     assert failure_reason([{"event": "finished"}], 0, "end", None) is None
 
 
-def test_an_over_limit_remedy_names_the_limit() -> None:
+def test_the_remedy_of_over_limit_names_the_limit() -> None:
     reason = failure_reason([], -9, "import", "import")
     assert reason is not None
     assert "limits.import" in reason.remedy
 
 
 def closed(*seconds: float, whole: float = 6.0) -> float | None:
-    """Closure of epochs that take `seconds` each, with 0.5 s of validation after it, after 0.3 s of
-    set-up and before 0.2 s of tear-down."""
-    found = {"set_up": 0.3, "tear_down": 0.2, "second_clock": whole}
-    phase = Phase("train", 100.0, 100.0 + whole, True, found)
-    epochs = [Epoch(n, 0.0, one, 10, 1, val_seconds=0.5) for n, one in enumerate(seconds, start=1)]
+    """Closure of epochs of these `seconds`, each followed by 0.5 s of validation, with 0.3 s of
+    set-up and 0.2 s of tear-down."""
+    details = {"set_up": 0.3, "tear_down": 0.2, "second_clock": whole}
+    phase = Phase("train", 100.0, 100.0 + whole, True, details)
+    epochs = [Epoch(n, 0.0, each, 10, 1, val_seconds=0.5) for n, each in enumerate(seconds, 1)]
     return closure([phase], epochs)
 
 
-def test_closure_is_what_the_parts_leave_open_of_the_whole() -> None:
+def test_closure_is_the_unexplained_share_of_the_whole() -> None:
     assert closed(2.0, 2.0, whole=5.5) == pytest.approx(0.0)
     assert closed(2.0, 2.0, whole=11.0) == pytest.approx(0.5)
 
@@ -176,21 +176,21 @@ def test_closure_is_what_the_parts_leave_open_of_the_whole() -> None:
 @pytest.mark.parametrize(
     ("seconds", "whole"),
     [
-        ((2.0, 2.0), 8.0),  # the last of three epochs never arrived
-        ((2.0, 2.0, 2.0, 2.0), 8.0),  # one is counted twice
-        ((2.04, 2.04, 2.04), 8.0),  # each is measured 2 % too long
+        ((2.0, 2.0), 8.0),  # the last of three epochs is missing
+        ((2.0, 2.0, 2.0, 2.0), 8.0),  # an epoch is counted twice
+        ((2.04, 2.04, 2.04), 8.0),  # each epoch is measured 2 % too long
         ((1.96, 1.96, 1.96), 8.0),
         ((2.0, 2.0, 2.0), 8.0 * 1.08),  # the monotonic clock is being slewed by 8 %
     ],
 )
-def test_a_harness_that_mismeasures_is_found(seconds: tuple[float, ...], whole: float) -> None:
+def test_wrong_measurements_are_detected(seconds: tuple[float, ...], whole: float) -> None:
     assert closed(2.0, 2.0, 2.0, whole=8.0) == pytest.approx(0.0)
     assert codes(measured={"closure": closed(*seconds, whole=whole)}) == ["closure"]
 
 
 def test_without_a_whole_there_is_no_closure() -> None:
     assert closure([], FALLING) is None
-    assert closure([train()], FALLING) is None  # as a worker of before told it
+    assert closure([train()], FALLING) is None  # as reported by older workers
     assert closed() is None
     assert closed(2.0, whole=0.0) is None
 
@@ -212,15 +212,15 @@ def test_a_label_that_disagrees_with_what_ran_is_void(kernel, expected: list[str
     assert verdict.status == ("void" if expected else "clean")
 
 
-def test_nothing_seen_contradicts_no_label() -> None:
+def test_a_label_without_observed_kernels_is_suspect() -> None:
     verdict = judge([], FALLING, {"kernel": {"found": [], "expected": ["while"]}})
     assert [reason.code for reason in verdict.reasons] == ["not_attested"]
     assert verdict.status == "suspect"
-    assert "that it ran while is not attested" in verdict.reasons[0].text
+    assert "so while is not attested" in verdict.reasons[0].text
     assert judge([], FALLING, {"kernel": {"found": [], "expected": None}}).status == "clean"
 
 
-def test_what_ran_instead_is_told() -> None:
+def test_the_kernel_that_ran_instead_is_named() -> None:
     (reason,) = judge([], FALLING, {"kernel": {"found": ["while"], "expected": ["cudnn"]}}).reasons
     assert "ran while instead of cudnn" in reason.text
 
@@ -243,7 +243,7 @@ FED = {"card": CARD, "threads": {"asked": 8, "pinned_to": list(range(8))}}
 @pytest.mark.parametrize(
     ("foreign", "steal", "measured", "expected"),
     [
-        # A twentieth of what feeds the card: 8 cores, 10 seconds.
+        # 5 % of the time of the cores that feed the card: 8 cores, 10 seconds.
         (3.9, 1.5, FED, []),
         (4.1, 0.0, FED, ["foreign_load"]),
         (0.0, 1.7, FED, ["steal"]),
@@ -251,11 +251,11 @@ FED = {"card": CARD, "threads": {"asked": 8, "pinned_to": list(range(8))}}
         (0.6, 0.0, {"card": CARD}, ["foreign_load"]),
     ],
 )
-def test_a_card_is_fed_by_what_is_left_of_its_cores(foreign, steal, measured, expected) -> None:
+def test_load_on_the_cores_that_feed_a_card(foreign, steal, measured, expected) -> None:
     assert codes([train(10.0, foreign=foreign, steal=steal)], measured=measured) == expected
 
 
-def test_where_the_kernel_does_not_say_who_works_a_run_is_not_clean() -> None:
+def test_a_run_with_unknown_load_of_others_is_suspect() -> None:
     unknown = train(10.0, own=9.0, major_faults=0, switched_out=0)
     verdict = judge([unknown, unknown], FALLING, {})
     assert [reason.code for reason in verdict.reasons] == ["load_unknown"]

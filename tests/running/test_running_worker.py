@@ -1,4 +1,4 @@
-"""What a worker's process is given of ours."""
+"""The environment of a worker's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rnnbench.running.worker import worker_environment
 from tests.worker.test_worker_cards import TWO
 
 
-def test_the_worker_environment_is_ours_but_for_what_would_lead_it_astray() -> None:
+def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
     ours = {
         "HOME": "/home/me",
         "PATH": "/bin",
@@ -37,7 +37,7 @@ def test_the_worker_environment_is_ours_but_for_what_would_lead_it_astray() -> N
     assert ours["PATH"] == "/bin"
 
 
-def test_the_build_may_set_what_is_taken_out() -> None:
+def test_the_build_may_set_removed_variables() -> None:
     build = {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}
     assert worker_environment({"PYTHONPATH": "/ours"}, {"build": build}, 2) == {
         "PYTHONPATH": "/theirs",
@@ -46,12 +46,12 @@ def test_the_build_may_set_what_is_taken_out() -> None:
     }
 
 
-def test_a_run_on_a_gpu_sees_one_card_alone(tmp_path: Path, monkeypatch) -> None:
+def test_a_run_on_a_gpu_sees_only_one_card(tmp_path: Path, monkeypatch) -> None:
     config = {"device": {"kind": "gpu", "gpu": "H100"}, "build": {"name": "b", "environment": {}}}
     monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     job = worker.job_of(config, tmp_path)
     assert job["card"]["uuid"] == "GPU-a1"
-    made = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
-    assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
-    assert made.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    member = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
+    assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
+    assert member.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -1,5 +1,5 @@
-"""What a choice with overrides of its own section is called: by this the cells of a plan, the
-implementations of a certificate and the rows of a table find each other."""
+"""Labels of choices with overrides of their own section. They match the grid points of a plan, the
+implementations of a certificate and the rows of a table."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rnnworker.options import PREFIX
 
 
 def in_words(overrides: Mapping[str, Any]) -> str:
-    """Last component of the key = value, sorted by key: ``batch=64, units=512``."""
+    """The overrides, sorted by key, each with the key's last component: ``batch=64, units=512``."""
     return ", ".join(f"{key.rpartition('.')[2]}={overrides[key]}" for key in sorted(overrides))
 
 
 def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Those of `overrides` that change the config's `section`."""
+    """The `overrides` that change the config's `section`."""
     return {
         key: value
         for key, value in overrides.items()
@@ -24,7 +24,7 @@ def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def reference_words(reference: Mapping[str, str]) -> str:
-    """``keras``, ``keras, implementation=1``: what an experiment's reference names."""
+    """Label of an experiment's reference: ``keras``, ``keras, implementation=1``."""
     return ", ".join(
         f"{key.removeprefix(PREFIX)}={choice}" if key.startswith(PREFIX) else choice
         for key, choice in reference.items()
@@ -32,10 +32,10 @@ def reference_words(reference: Mapping[str, str]) -> str:
 
 
 def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:
-    """``keras``, or ``cudnn_raw op=CudnnRNNV3`` where `overrides` change its `section`."""
+    """``keras``, or ``cudnn_raw op=CudnnRNNV3`` if `overrides` change the choice's `section`."""
     return labelled(choice, in_words(of_section(overrides, section)))
 
 
 def labelled(choice: str, options: str) -> str:
-    """The same of the `options` in words."""
+    """The same from `options` that are already text."""
     return f"{choice} {options}".strip()

@@ -1,4 +1,4 @@
-"""What a run and the probe of its device and build have in common: by this they find each other."""
+"""Keys that match a run with the probe of its device and build."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SECTIONS = ("device", "build")
 
 
 def probe_key(choices: Mapping[str, str], overrides: Mapping[str, Any]) -> str:
-    """``cpu_1-current``, and the overrides of device and build: ``cpu_1-current-jit_compiletrue``;
-    safe as a file name."""
+    """The probe's key: ``cpu_1-current``, followed by the overrides of device and build, such as
+    ``cpu_1-current-jit_compiletrue``. It is safe as a file name."""
     parts = [choices[axis] for axis in SECTIONS if axis in choices]
     for key, value in sorted(probed_overrides(overrides).items()):
         last = key.rpartition(".")[2]
-        parts.append(f"no_{last}" if key.startswith("~") else f"{last}{_word(value)}")
+        parts.append(f"no_{last}" if key.startswith("~") else f"{last}{_text(value)}")
     return "-".join(re.sub(r"[^A-Za-z0-9_.+=-]+", "_", part) for part in parts)
 
 
 def probed_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that make another device or build."""
+    """The `overrides` that change the device or the build."""
     return {
         key: value
         for key, value in overrides.items()
@@ -32,10 +32,10 @@ def probed_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_digest(config: Mapping[str, Any]) -> str:
     """SHA-256 of the canonical JSON of a config's sections ``cell`` and ``model``."""
-    chosen = {name: config.get(name) for name in ("cell", "model")}
-    text = json.dumps(chosen, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    sections = {name: config.get(name) for name in ("cell", "model")}
+    text = json.dumps(sections, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)

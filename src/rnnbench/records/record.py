@@ -1,15 +1,15 @@
 """The record of one run: configuration, environment, measurements and verdict.
 
-A record is the source of truth. MLflow, tables and reports are made from records and
-can be made again; nothing else holds a number that a record does not.
+Records are the source of truth: MLflow, tables and reports are made from them, can be made again,
+and contain no number that is not derived from a record.
 
-**Older schemas.** Every schema that was ever written is read: `LIFTS` has, for each but the
-newest, the function that makes data of schema n into data of schema n + 1, and reading applies
-them one after the other. A field that is new is None, or what follows from the record itself,
-and never a guess; a renamed one keeps its value; files are not rewritten. A newer schema than
-this rnnbench's is refused. ``tests/records/schema_N.json`` is a record as the rnnbench of schema
-N wrote it; it is never edited, and read for ever. Schema 1 is the first; 2 adds `round`, `turns`
-and the epochs' `took`.
+**Older schemas.** Every schema that was ever written can be read. For each schema n but the newest,
+`UPGRADES` has a function that converts its data to schema n + 1; reading applies these functions in
+sequence. A new field is None or follows from the record itself; it is never a guess. A renamed
+field keeps its value. Files are not rewritten. A schema newer than this rnnbench's is refused.
+``tests/records/schema_N.json`` is a record as the rnnbench of schema N wrote it; it is never edited
+and must stay readable. Schema 1 is the first; schema 2 adds `round`, `turns` and the epochs'
+`took`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from rnnbench.errors import RecordError
 from rnnbench.records.validation import check_record
 
 
-def _with_rounds(data: dict[str, Any]) -> dict[str, Any]:
-    """Runs of schema 1 were measured alone, and nobody noted their turns."""
+def _to_schema_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 → 2: runs of schema 1 were not measured in turns."""
     return {**data, "round": None, "turns": {}, "schema": 2}
 
 
 SCHEMA = 2
-LIFTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_rounds}
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_schema_2}
 STATUSES = ("clean", "suspect", "void")
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of a run with one purpose: ``import``, ``data``, ``build``, ``first_step``,
-    ``warmup``, ``train``, ``evaluate`` or ``predict``.
+    """A part of a run: ``import``, ``data``, ``build``, ``first_step``, ``warmup``, ``train``,
+    ``evaluate`` or ``predict``.
 
-    `start` and `end` are seconds of the host's monotonic clock (since boot), so that
-    intervals of different processes on one host can be compared. `timed` says that
-    nothing else of ours may run on the host meanwhile. `details` holds what belongs to
-    this phase only: for ``evaluate`` and ``predict`` ``samples`` (per call),
-    ``first_call`` (seconds) and ``calls`` (seconds of each later call);
-    for every timed phase ``load``, the CPU seconds of the host and of the run itself.
+    - `start`, `end`: seconds on the host's monotonic clock (since boot), so that intervals of
+      different processes on one host can be compared.
+    - `timed`: whether no other process of rnnbench may work on the host in the meantime.
+    - `details`: facts of this phase only. ``evaluate`` and ``predict`` have ``samples`` (per call),
+      ``first_call`` (seconds) and ``calls`` (seconds of each later call). Each timed phase has
+      ``load``: CPU seconds of the host and of the run itself.
     """
 
     name: str
@@ -60,11 +60,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One timed training epoch, counted from 1. `seconds` is training alone, from epoch
-    boundary to epoch boundary inside ``fit``; validation is apart. Of a run that trained in turns
-    it is the epoch's number of steps times the mean of those that were timed, and what no step is
-    responsible for; `took` is what passed in its turns, the untimed steps with it (None in records
-    of schema 1). Losses and accuracies are None where they do not exist or are not finite."""
+    """One timed training epoch, counted from 1.
+
+    `seconds` is training without validation, from epoch boundary to epoch boundary inside ``fit``.
+    For a run that trained in turns it is the epoch's number of steps times the mean of its timed
+    steps, plus the time that belongs to no step. `took` is the time that passed in the run's turns,
+    untimed steps included (None in records of schema 1). Losses and accuracies are None if they do
+    not exist or are not finite."""
 
     epoch: int
     start: float
@@ -80,15 +82,15 @@ class Epoch:
 
 
 def run_value(seconds: Sequence[float]) -> float:
-    """The one number that a run counts with: the median of its epochs' `seconds` after the first;
-    of a single epoch, that one. In the first epoch threads and clocks still settle: on two threads
-    of a virtual machine it took 12 % longer (``benchmarks/epoch_position.py``)."""
+    """The value that represents a run in statistics: the median of its epochs' `seconds` without
+    the first epoch, or the only epoch's. Threads and clocks still settle during the first epoch: on
+    two threads of a virtual machine it took 12 % longer (``benchmarks/epoch_position.py``)."""
     return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a run is not clean: a stable `code`, the fact in words, and what to do."""
+    """Why a run is not clean: a stable `code`, the fact as text, and the fix."""
 
     code: str
     text: str
@@ -104,30 +106,31 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise RecordError(f"verdict {self.status!r} is none of {', '.join(STATUSES)}.")
+            raise RecordError(f"verdict {self.status!r} must be one of {', '.join(STATUSES)}.")
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run as it happened. See ``ARCHITECTURE.md`` for an example.
+    """One run as it was measured. See ``ARCHITECTURE.md`` for an example.
 
     - `choices`: axis → choice, in the axes' fixed order.
-    - `overrides`: dotted key → value, where it differs from the choice's default.
-    - `block`, `order`: place in the planned, interleaved order.
-    - `identity`: what decides about a rerun (config, dataset md5, build lock, worker code);
-      `digest` is its SHA-256.
-    - `environment`: what the build is; `hardware`: what the machine is.
+    - `overrides`: dotted key → value, for values that differ from the choice's default.
+    - `block`, `order`: position in the planned, interleaved order.
+    - `identity`: decides whether the run must be measured again (config, dataset md5, build lock,
+      worker code); `digest` is its SHA-256.
+    - `environment`: facts about the build; `hardware`: facts about the machine.
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
-      ``parameters``, ``threads``, ``wall_seconds`` (its share of what its sitting took),
+      ``parameters``, ``threads``, ``wall_seconds`` (its share of its cohort's duration),
       ``closure``, ….
-    - `round`: ``id``, ``members`` (the names of all, as they started), ``companion`` (whether it
-      was measured only because the others are compared with it), ``effect`` (log seconds of its
-      steps against the others', of `cycles` cycles, see ``running.effects``; None where it was
-      alone or too few of its turns were good). None in records of schema 1.
-    - `turns`: of the training, lists of equal length: ``turn`` and ``cycle`` of the round;
-      ``start`` (monotonic), ``seconds`` and ``steps`` of what was timed; ``full`` (as long as
-      planned), ``good`` (others did not use its cores), ``major_faults`` (pages that it had to
-      read from a disk, as of a process that has slept for long).
+    - `round`: ``id``; ``members`` (the names of its cohort, in starting order); ``companion``
+      (whether the run was measured only so that the others can be compared with it); ``effect``
+      (log seconds of its steps relative to the others', from ``cycles`` cycles, see
+      ``running.effects``; None if it was measured on its own or had too few good turns). None in
+      records of schema 1.
+    - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
+      round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
+      as planned), ``good`` (no other process used its cores), ``major_faults`` (pages read from
+      disk, as happens to a process that has slept for long).
     """
 
     name: str
@@ -163,7 +166,7 @@ class Record:
 
     @property
     def is_companion(self) -> bool:
-        """Whether the run was measured only for others of its round to be compared with."""
+        """Whether the run was measured only so that others of its round can be compared with it."""
         return bool((self.round or {}).get("companion"))
 
     def phase(self, name: str) -> Phase | None:
@@ -174,14 +177,15 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Record:
-        """The record in `data`, or a `RecordError` that names `where` and the field."""
+        """The record in `data`. Raises a `RecordError` that names `where` and the field if `data`
+        is not a record."""
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("is not a record: it has no schema.", where=where)
-        while type(data["schema"]) is int and data["schema"] in LIFTS:
-            data = LIFTS[data["schema"]](data)
+        while type(data["schema"]) is int and data["schema"] in UPGRADES:
+            data = UPGRADES[data["schema"]](data)
         if type(data["schema"]) is not int or data["schema"] != SCHEMA:
             raise RecordError(
-                f"has schema {data['schema']!r}; this rnnbench reads {SCHEMA}.",
+                f"has schema {data['schema']!r}; this rnnbench reads up to {SCHEMA}.",
                 where=where,
                 remedy="read it with the rnnbench that wrote it, or a newer one.",
             )

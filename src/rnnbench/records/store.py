@@ -1,7 +1,7 @@
-"""Where records and pointers lie, and how they are written and read.
+"""Paths of records and pointers, and how they are written and read.
 
-A record is written once and never again; a pointer names the record that stands for a
-run at this site. Both appear whole or not at all.
+A record is written once and never changed. A pointer names the record that represents a run at
+this site. Both are written atomically.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes `data` as JSON, as `write_bytes` does."""
+    """Writes `data` as JSON, atomically."""
     write_bytes(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes `content` so that `path` holds either the old or the whole new bytes, also
-    after a power cut."""
+    """Writes `content` atomically: even after a power failure, `path` has either all of the old
+    bytes or all of the new ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -41,7 +41,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name must reach the disk, too
     try:
         os.fsync(folder)
     finally:
@@ -49,7 +49,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in `path`, or a `RecordError` in one line."""
+    """The JSON in `path`. Raises a `RecordError` of one line if it cannot be read."""
     try:
         return strict_json.loads(path.read_bytes())
     except FileNotFoundError as error:
@@ -67,20 +67,20 @@ def record_folder(results: Path, machine: str, name: str) -> Path:
 
 
 def is_record(file: PurePath) -> bool:
-    """Whether a file in a run's record folder is a record by its name, ``STARTED.json``: not the
-    job, the events or the log of an attempt, nor what was set aside."""
+    """Whether a file in a run's record folder is named like a record, ``STARTED.json``. The job,
+    events and log files of an attempt and unreadable records that were set aside are not."""
     return _RECORD.fullmatch(file.name) is not None
 
 
 def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Path]:
-    """The records' files of these machines and runs (patterns), by path: of one run the oldest
-    first."""
+    """The record files of the machines and runs that match the glob patterns, sorted by path: the
+    oldest record of a run comes first."""
     return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
 
 
 def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]:
-    """What a pointer file holds: which record stands for a run at a site, and the records of its
-    `companions` (paths below the results folder), where it had some."""
+    """The content of a pointer file: which record represents a run at a site, and the records of
+    its `companions` (paths relative to the results folder), if it has any."""
     return {
         **({"companions": list(companions)} if companions else {}),
         "record": f"records/{record.key}.json",
@@ -91,8 +91,9 @@ def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]
 
 
 def not_needed(pointer: Any) -> str | None:
-    """Why the run of this pointer (its JSON) was left out: its cell is known well enough, or the
-    budget is used up (an experiment's ``repeats``). None for a pointer to a record."""
+    """Why the run of this pointer (its JSON) was skipped: its configuration is known precisely
+    enough, or the budget of the experiment's ``repeats`` is spent. None for a pointer to a
+    record."""
     if isinstance(pointer, dict) and pointer.get("record", "") is None:
         return str(pointer.get("not_needed"))
     return None
@@ -103,12 +104,12 @@ def read_record(path: Path) -> Record:
 
 
 def read_pointer(results: Path, pointer: Path) -> Record:
-    """The record that the pointer file names (a path relative to `results`)."""
+    """The record that the pointer file names (by a path relative to `results`)."""
     return record_behind(results, pointer, read_json(pointer))
 
 
 def record_behind(results: Path, pointer: Path, data: Any) -> Record:
-    """The record that the pointer file names, whose JSON is `data`."""
+    """The record named by the pointer file `pointer` with the JSON `data`."""
     try:
         target = results / data["record"]
     except (TypeError, KeyError) as error:
@@ -119,27 +120,28 @@ def record_behind(results: Path, pointer: Path, data: Any) -> Record:
 
 
 def stands(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
-    """Whether the pointer names a record, and its companions' where it has some, that are there and
-    end as one ends (what a power cut leaves of a file does not), or says why by the present `rule`
-    there is none. Some 50 µs a record; what else may be wrong `read_pointer` finds."""
+    """Whether the pointer is valid. Either its record and those of its companions exist and end as
+    a complete record does (one truncated by a power failure does not), or it says why its run is
+    not needed by the current `rule`. Takes some 50 µs per record; `read_pointer` finds all other
+    faults."""
     try:
         data = read_json(pointer)
         if not_needed(data):
             return data.get("repeats") == rule
-        return all(_is_whole(results / path) for path in (data["record"], *companions_of(data)))
+        return all(_is_complete(results / path) for path in (data["record"], *companions_of(data)))
     except (RecordError, OSError, TypeError, KeyError, ValueError):
         return False
 
 
-def _is_whole(record: Path) -> bool:
+def _is_complete(record: Path) -> bool:
     with record.open("rb") as file:
         file.seek(-2, os.SEEK_END)
         return file.read() == b"}\n"
 
 
 def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
-    """All readable records behind `pointers`, with those of their companions, and what could not be
-    read. Runs that were not needed have none."""
+    """All readable records that `pointers` name, those of companions included, and the errors of
+    the unreadable ones. Runs that were not needed have no record."""
     records: dict[str, Record] = {}
     faults: list[RecordError] = []
     for pointer in pointers:
@@ -147,8 +149,8 @@ def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], l
             data = read_json(pointer)
             if not_needed(data):
                 continue
-            for one in [data, *({"record": path} for path in companions_of(data))]:
-                record = record_behind(results, pointer, one)
+            for target in [data, *({"record": path} for path in companions_of(data))]:
+                record = record_behind(results, pointer, target)
                 records[record.key] = record
         except RecordError as error:
             faults.append(error)
@@ -156,6 +158,7 @@ def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], l
 
 
 def companions_of(pointer: Any) -> list[str]:
-    """The records (paths below the results folder) of the companions of a pointer's run."""
-    found = pointer.get("companions") if isinstance(pointer, dict) else None
-    return [path for path in found if isinstance(path, str)] if isinstance(found, list) else []
+    """The companions' records (paths relative to the results folder) that a pointer (its JSON)
+    names."""
+    paths = pointer.get("companions") if isinstance(pointer, dict) else None
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []

@@ -1,5 +1,5 @@
-"""Moments as they stand in records and file names: UTC, sorting as text, no character that a
-file system minds: ``20261121T075000_123456Z``."""
+"""Timestamps of records and file names, such as ``20261121T075000_123456Z``: UTC, sortable as
+text, and valid in every file system."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ def written(moment: datetime) -> str:
 
 
 def read(stamp: str) -> datetime:
-    """The moment, or a `RecordError` where `stamp` is none."""
+    """The moment of `stamp`. Raises a `RecordError` if it is not a timestamp."""
     try:
         return datetime.strptime(stamp, FORMAT).replace(tzinfo=UTC)
     except (TypeError, ValueError):
-        raise RecordError(f"{stamp!r} is no moment such as 20261121T075000_123456Z.") from None
+        raise RecordError(
+            f"{stamp!r} is not a timestamp such as 20261121T075000_123456Z."
+        ) from None
 
 
 def later(stamp: str) -> str:
-    """The next moment after `stamp`, a millisecond on."""
+    """The timestamp one millisecond after `stamp`."""
     return written(read(stamp) + timedelta(milliseconds=1))
 
 

@@ -1,4 +1,4 @@
-"""What the fields of a record must be, whoever wrote it. Pure."""
+"""Types of the fields of a record, by any writer. No side effects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rnnbench.records import timestamps
 Check = Callable[[Any], bool]
 
 
-def is_part(value: Any) -> bool:
-    """Whether `value` is one part of a path: it names a folder or a file, here and nowhere else."""
+def is_path_component(value: Any) -> bool:
+    """Whether `value` is a single path component: the name of a file or folder in its parent."""
     return (
         isinstance(value, str)
         and 0 < len(value.encode("utf-8", "replace")) <= 255
@@ -25,11 +25,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_whole(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_stamp(value: Any) -> bool:
+def _is_timestamp(value: Any) -> bool:
     try:
         timestamps.read(value)
     except RecordError:
@@ -53,7 +53,7 @@ def _or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list_of_mappings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
@@ -76,24 +76,26 @@ def _is_columns(value: Any) -> bool:
 
 
 RECORD: Mapping[str, tuple[Check, str]] = {
-    **dict.fromkeys(("name", "machine", "site", "experiment"), (is_part, "a part of a path")),
     **dict.fromkeys(
-        ("started", "finished"), (_is_stamp, "a moment such as 20261121T075000_123456Z")
+        ("name", "machine", "site", "experiment"), (is_path_component, "a path component")
     ),
-    **dict.fromkeys(("seed", "repeat", "block", "order"), (is_whole, "a whole number")),
+    **dict.fromkeys(
+        ("started", "finished"), (_is_timestamp, "a timestamp such as 20261121T075000_123456Z")
+    ),
+    **dict.fromkeys(("seed", "repeat", "block", "order"), (is_integer, "an integer")),
     **dict.fromkeys(
         ("overrides", "identity", "config", "environment", "hardware", "measured", "verdict"),
         (_is_mapping, "a mapping"),
     ),
-    **dict.fromkeys(("phases", "epochs"), (_is_list, "a list of mappings")),
+    **dict.fromkeys(("phases", "epochs"), (_is_list_of_mappings, "a list of mappings")),
     "round": (_or_none(_is_round), "a round with its id, or null"),
-    "turns": (_is_columns, "lists of equal length"),
-    "choices": (_is_choices, "a mapping of words"),
-    "alias": (_or_none(_is_text), "text or null"),
-    "digest": (_is_text, "text"),
+    "turns": (_is_columns, "a mapping of lists of equal length"),
+    "choices": (_is_choices, "a mapping of strings"),
+    "alias": (_or_none(_is_text), "a string or null"),
+    "digest": (_is_text, "a string"),
 }
 PHASE: Mapping[str, tuple[Check, str]] = {
-    "name": (_is_text, "text"),
+    "name": (_is_text, "a string"),
     "start": (is_number, "a number"),
     "end": (is_number, "a number"),
     "timed": (lambda value: isinstance(value, bool), "true or false"),
@@ -108,25 +110,25 @@ EPOCH: Mapping[str, tuple[Check, str]] = {
     ),
 }
 REASON: Mapping[str, tuple[Check, str]] = dict.fromkeys(
-    ("code", "text", "remedy"), (_is_text, "text")
+    ("code", "text", "remedy"), (_is_text, "a string")
 )
 
 
 def check_record(data: Mapping[str, Any]) -> None:
-    """Raises a `ValueError` that names the first field which is not what it must be."""
+    """Raises a `ValueError` that names the first field with a wrong value."""
     _check(data, RECORD, "")
     for number, phase in enumerate(data["phases"]):
         _check(phase, PHASE, f"phases[{number}].")
     for number, epoch in enumerate(data["epochs"]):
         _check(epoch, EPOCH, f"epochs[{number}].")
     reasons = data["verdict"].get("reasons")
-    if not _is_list(reasons):
-        raise ValueError("verdict.reasons is no list of mappings")
+    if not _is_list_of_mappings(reasons):
+        raise ValueError("verdict.reasons is not a list of mappings")
     for number, reason in enumerate(reasons):
         _check(reason, REASON, f"verdict.reasons[{number}].")
 
 
 def _check(data: Mapping[str, Any], fields: Mapping[str, tuple[Check, str]], where: str) -> None:
-    for name, (check, words) in fields.items():
+    for name, (check, expected) in fields.items():
         if name in data and not check(data[name]):
-            raise ValueError(f"{where}{name} is {str(data[name])[:80]!r}, not {words}")
+            raise ValueError(f"{where}{name} is {str(data[name])[:80]!r}, not {expected}")

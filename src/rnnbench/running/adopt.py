@@ -1,4 +1,4 @@
-"""The record of a run that an earlier attempt left without its pointer, and its companions'."""
+"""Finds the record that an earlier attempt left without a pointer, and its companions' records."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 
-def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
-    """The record of this very run that was written without its pointer, unless somebody has
-    asked since (``rnnbench retry``) to measure it again.
+def existing_record(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
+    """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
+    has requested since that the run be measured again.
 
-    It lies in `folder`, this machine's, or in another machine's, where a node of the same
-    site made it.
+    It is in `folder`, which is this machine's, or in the folder of another machine of the same
+    site.
     """
     retry = place.folder / "retry" / planned["name"]
     since = retry.read_text().strip() if retry.exists() else ""
@@ -36,24 +36,24 @@ def finished_before(planned: Mapping[str, Any], place: Place, folder: Path) -> R
             try:
                 record = read_record(path) if path.stem > since else None
             except RecordError:
-                continue  # its own machine sees to it
+                continue  # left to the machine that owns the folder
             if record and record.site == place.site and _is_of(record, planned, place):
                 return replace(record, block=planned["block"], order=planned["order"])
     return None
 
 
-def companions_before(record: Record, place: Place) -> list[str]:
-    """The records (paths below the results folder) of the companions in the round of a record that
-    has lost its pointer, which named them."""
-    about = record.round or {}
-    found = []
-    for name in about.get("members") or ():
+def existing_companions(record: Record, place: Place) -> list[str]:
+    """The companions' records (paths relative to the results folder) in the round of a record whose
+    pointer, which named them, is lost."""
+    round_ = record.round or {}
+    companions = []
+    for name in round_.get("members") or ():
         for path in record_files(place.results, record.machine, glob.escape(str(name))):
             with suppress(RecordError):
                 other = read_record(path)
-                if other.is_companion and (other.round or {}).get("id") == about["id"]:
-                    found.append(f"records/{other.key}.json")
-    return found
+                if other.is_companion and (other.round or {}).get("id") == round_["id"]:
+                    companions.append(f"records/{other.key}.json")
+    return companions
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:
@@ -66,11 +66,11 @@ def _read_or_set_aside(path: Path) -> Record | None:
     except RecordError as error:
         aside = path.with_suffix(".unreadable")
         path.rename(aside)
-        say(f"rnnbench: {error} It is set aside as {aside.name}.")
+        say(f"rnnbench: {error} It was set aside as {aside.name}.")
         return None
 
 
 def _is_of(record: Record, planned: Mapping[str, Any], place: Place) -> bool:
     if record.is_companion:
-        return False  # of another run's round
+        return False  # it belongs to another run's round
     return (record.experiment, record.digest) == (place.experiment, planned["digest"])

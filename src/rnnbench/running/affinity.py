@@ -1,4 +1,4 @@
-"""Which logical processors a run is pinned to: the worker's planner, with our errors."""
+"""Logical processors that a run is pinned to: `rnnworker.affinity` with rnnbench's errors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ __all__ = ["Processor", "choose", "for_device", "read_topology"]
 
 
 def choose(topology: Sequence[Processor], threads: int | None) -> tuple[int, ...]:
-    """The processors for `threads` threads (None: all), as `rnnworker.affinity.choose` says.
-    Raises `RunError` where there are too few."""
-    return _chosen(lambda: affinity.choose(topology, threads), topology)
+    """The processors for `threads` threads (None: all) by `rnnworker.affinity.choose`. Raises
+    `RunError` if there are too few."""
+    return _checked(lambda: affinity.choose(topology, threads), topology)
 
 
 def for_device(
     topology: Sequence[Processor], device: Mapping[str, Any], card: Mapping[str, Any] | None
 ) -> tuple[int, ...]:
-    """The same for a run on `device` that uses `card`, as `rnnworker.affinity.for_device` says."""
-    return _chosen(lambda: affinity.for_device(topology, device, card), topology)
+    """The processors for a run on `device` that uses `card`, by `rnnworker.affinity.for_device`.
+    Raises `RunError` if there are too few."""
+    return _checked(lambda: affinity.for_device(topology, device, card), topology)
 
 
-def _chosen(
-    choosing: Callable[[], tuple[int, ...]], topology: Sequence[Processor]
+def _checked(
+    choose_processors: Callable[[], tuple[int, ...]], topology: Sequence[Processor]
 ) -> tuple[int, ...]:
     try:
-        return choosing()
+        return choose_processors()
     except ValueError as error:
         raise RunError(
             f"{error}.",

@@ -1,4 +1,5 @@
-"""Events of a worker → the parts of a record. Pure; whatever is malformed is left out."""
+"""Converts a worker's events to the parts of a record. Malformed events and values are omitted. No
+side effects."""
 
 from __future__ import annotations
 
@@ -8,19 +9,8 @@ from typing import Any
 
 from rnnbench.records.record import Epoch, Phase
 
-_EPOCH_FIELDS = (
-    "epoch",
-    "start",
-    "seconds",
-    "samples",
-    "steps",
-    "loss",
-    "acc",
-    "val_loss",
-    "val_acc",
-    "val_seconds",
-    "took",
-)
+_REQUIRED_FIELDS = ("epoch", "start", "seconds", "samples", "steps")
+_OPTIONAL_FIELDS = ("loss", "acc", "val_loss", "val_acc", "val_seconds", "took")
 
 
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
@@ -38,27 +28,28 @@ def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
 
 
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
-    """The epochs; one too few of whose steps were timed gets the run's mean step."""
-    told = [event for event in events if event["event"] == "epoch"]
+    """The epochs. An epoch with too few timed steps to know its seconds gets them from the median
+    step of the run's turns."""
+    reported = [event for event in events if event["event"] == "epoch"]
     steps = [turn["seconds"] / turn["steps"] for turn in turns_of(events)]
     step = statistics.median(steps) if steps else None
     return tuple(
-        Epoch(**{name: event.get(name) for name in _EPOCH_FIELDS})  # type: ignore[arg-type]
-        for event in (_with_seconds(event, step) for event in told)
-        if _are_numbers(event, _EPOCH_FIELDS[:5])
-        and _are_numbers(event, [name for name in _EPOCH_FIELDS[5:] if event.get(name) is not None])
+        Epoch(**{name: event.get(name) for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)})  # type: ignore[arg-type]
+        for event in (_with_seconds(event, step) for event in reported)
+        if _are_numbers(event, _REQUIRED_FIELDS)
+        and _are_numbers(event, [name for name in _OPTIONAL_FIELDS if event.get(name) is not None])
     )
 
 
 def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:
     if event.get("seconds") is not None or not _are_numbers(event, ["rim", "took", "steps"]):
         return event
-    whole = event["took"] if step is None else event["rim"] + event["steps"] * step
-    return {**event, "seconds": whole}
+    seconds = event["took"] if step is None else event["rim"] + event["steps"] * step
+    return {**event, "seconds": seconds}
 
 
 def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What was timed in each turn of the training in which something was."""
+    """The events of the training's turns in which steps were timed."""
     return [
         event
         for event in events
@@ -70,7 +61,8 @@ def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
-    """All facts the worker told about `topic` (``environment``, ``hardware``, ``measured``)."""
+    """All facts that the worker reported about `topic` (``environment``, ``hardware``,
+    ``measured``, …); later ones replace earlier ones."""
     facts: dict[str, Any] = {}
     for event in events:
         if event["event"] == "facts" and isinstance(event.get(topic), Mapping):
@@ -83,8 +75,8 @@ def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
 
 
 def wall_seconds(events: Sequence[Mapping[str, Any]]) -> float | None:
-    """From the worker's first line of code to its last event, handshakes included, without what
-    passed while it waited for its turns."""
+    """Seconds from the worker's first line of code to its last event, including handshakes but not
+    the time that it waited for its turns. None if they are unknown."""
     hello = next((event for event in events if event["event"] == "hello"), {})
     if not _are_numbers(hello, ["begin"]) or not _are_numbers(events[-1], ["t"]):
         return None
@@ -116,7 +108,7 @@ def _is_list_of(value: Any, kind: type | tuple[type, ...]) -> bool:
     return isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
-# What the verdict looks into; of anything else the record keeps what was said.
+# Facts that the verdict reads. All other facts are recorded as reported.
 _SHAPES: Mapping[str, Callable[[Any], bool]] = {
     "kernel": _is_kernel,
     "threads": _is_threads,

@@ -1,14 +1,15 @@
-"""One attempt at a run at a time, on whichever node of a cluster it lands.
+"""Ensures that only one attempt at a run is active at a time, across all nodes of a cluster.
 
-A folder per run holds one small file per attempt, numbered: ``1.json``, ``2.json``, … The highest
-number has the run until it says ``ended`` or is found dead; the next attempt is whoever creates
-the next number, exclusively. Nothing is ever deleted or renamed, so that a slow process cannot
-take a living attempt for the dead one it saw before. No lock of the file system is needed: on
-many a cluster's there is none.
+Each run has a folder with one small, numbered file per attempt: ``1.json``, ``2.json``, … The
+attempt with the highest number holds the run until its file says ``ended`` or it is found dead.
+Then the process that creates the next number exclusively holds the run. Files are never deleted or
+renamed, so a slow process cannot mistake a living attempt for the dead one that it saw before. No
+file-system locks are needed; the file systems of many clusters have none.
 
-A living attempt renews its file's time. A process of this host is asked for directly; one of
-another host is dead when its Slurm job is over, or when its file has not been renewed for
-`PATIENCE` intervals of the observer's own clock (two nodes' clocks may differ).
+A living attempt renews its file's modification time. The process of an attempt on this host is
+checked directly. An attempt on another host is dead if its Slurm job is over, or if its file has
+not been renewed for `PATIENCE` intervals of the observer's clock (the clocks of two nodes may
+differ).
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from rnnworker import machine
 INTERVAL = 10.0  # seconds from one renewal to the next
 PATIENCE = 6
 POLL = 2.0
-EXCLUSIVELY = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Attempt:
-    """An attempt that has its run, until somebody took it for dead."""
+    """An attempt that holds its run, unless another process considered it dead."""
 
     def __init__(self, folder: Path, number: int, descriptor: int):
         self.folder, self.number, self._descriptor = folder, number, descriptor
         self._ended = threading.Event()
 
     def is_current(self) -> bool:
-        """Whether no later attempt has begun. Asked before anything is recorded."""
+        """Whether no later attempt has begun. To be checked before anything is recorded."""
         return _last(self.folder) == self.number
 
     def renew(self, interval: float) -> None:
@@ -63,14 +64,14 @@ def held(
     interval: float = INTERVAL,
     poll: float = POLL,
 ) -> Iterator[Attempt]:
-    """Has the run whose attempts are in `folder`, after waiting for a living attempt at it.
+    """Holds the run whose attempts are in `folder`; first waits for a living attempt to end.
 
     **Arguments:**
 
-    - `on_wait`: called once with the words for the present holder before waiting.
-    - `interval`, `poll`: seconds between renewals, and between looks at another's.
+    - `on_wait`: called once with a description of the current holder before waiting.
+    - `interval`, `poll`: seconds between renewals, and between checks of another attempt.
 
-    Raises `OSError` where the folder cannot be written.
+    Raises `OSError` if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     holder = current_holder()
@@ -84,7 +85,7 @@ def held(
 
 
 def current_holder() -> dict[str, Any]:
-    """This process, as another node can recognise it."""
+    """A description of this process by which other nodes can recognise it."""
     return {
         "host": _host(),
         "pid": os.getpid(),
@@ -94,7 +95,7 @@ def current_holder() -> dict[str, Any]:
     }
 
 
-def words(holder: Mapping[str, Any]) -> str:
+def holder_label(holder: Mapping[str, Any]) -> str:
     job = (holder.get("job") or {}).get("id")
     host = str(holder.get("host", "an unknown host")).partition(" ")[0]
     return f"process {holder.get('pid')} on {host}" + (f", Slurm job {job}" if job else "")
@@ -107,31 +108,27 @@ def _wait_and_take(folder, holder, on_wait, interval: float, poll: float) -> Att
         if last:
             if watched is None or watched.number != last:
                 watched = _Watch(folder / f"{last}.json", last, interval)
-            if watched.alive(holder):
-                watched.tell_once(on_wait)
+            if watched.is_alive(holder):
+                watched.report_once(on_wait)
                 time.sleep(poll)
                 continue
         with suppress(FileExistsError):
-            descriptor = os.open(
-                folder / f"{last + 1}.json",
-                os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                0o644,
-            )
+            descriptor = os.open(folder / f"{last + 1}.json", EXCLUSIVE, 0o644)
             _write(descriptor, holder)
             return Attempt(folder, last + 1, descriptor)
 
 
 class _Watch:
-    """Another attempt, looked at again and again."""
+    """Another attempt, observed repeatedly."""
 
     def __init__(self, path: Path, number: int, interval: float):
         self.number, self._path, self._interval = number, path, interval
         self._renewed, self._seen = -1, time.monotonic()
-        self._asked = -float("inf")
+        self._slurm_checked = -float("inf")
         self._holder: dict[str, Any] = {}
-        self._told = False
+        self._reported = False
 
-    def alive(self, me: Mapping[str, Any]) -> bool:
+    def is_alive(self, me: Mapping[str, Any]) -> bool:
         renewed, self._holder = _read(self._path)
         now = time.monotonic()
         if renewed != self._renewed:
@@ -142,16 +139,16 @@ class _Watch:
             return _begun(self._holder.get("pid")) == self._holder.get("begun")
         if slurm.is_earlier_start(self._holder.get("job"), me["job"]):
             return False
-        if now - self._asked > 3 * self._interval:
-            self._asked = now
+        if now - self._slurm_checked > 3 * self._interval:
+            self._slurm_checked = now
             if slurm.is_over(self._holder.get("job")):
                 return False
         return now - self._seen < PATIENCE * self._interval
 
-    def tell_once(self, on_wait: Callable[[str], None]) -> None:
-        if not self._told:
-            on_wait(words(self._holder))
-        self._told = True
+    def report_once(self, on_wait: Callable[[str], None]) -> None:
+        if not self._reported:
+            on_wait(holder_label(self._holder))
+        self._reported = True
 
 
 def _last(folder: Path) -> int:
@@ -160,8 +157,8 @@ def _last(folder: Path) -> int:
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    """When it was renewed, and who it is; opened each time, so that NFS asks its server. One that
-    is just being written is nobody yet, and alive."""
+    """When the attempt was renewed, and its holder. The file is opened each time so that NFS asks
+    its server. A file that is just being written has an empty holder and counts as alive."""
     with path.open("rb") as file:
         renewed = os.fstat(file.fileno()).st_mtime_ns
         try:
@@ -179,16 +176,16 @@ def _write(descriptor: int, holder: Mapping[str, Any]) -> None:
 
 
 def _host() -> str:
-    """This boot of this host, and the container: where a process id means something."""
-    space = ""
+    """The host, its current boot and the container: the scope in which process ids are unique."""
+    namespace = ""
     with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")
-    return f"{os.uname().nodename} {machine.boot()} {space}"
+        namespace = os.readlink("/proc/self/ns/pid")
+    return f"{os.uname().nodename} {machine.boot()} {namespace}"
 
 
 def _begun(pid: object) -> int | None:
-    """When the process was started (clock ticks since boot), None where it is gone: a process
-    id alone may have been given to another one."""
+    """When the process was started (clock ticks since boot), or None if it has ended. A process id
+    alone may have been reused."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

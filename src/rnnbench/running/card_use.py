@@ -1,4 +1,5 @@
-"""What a card was and used while a run trained on it, from looks at it before and after. Pure."""
+"""State and energy use of a GPU while a run trained on it, from samples taken before and after. No
+side effects."""
 
 from __future__ import annotations
 
@@ -15,20 +16,21 @@ def card_use(
     epochs: Sequence[Epoch],
     card: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Facts for ``measured``; empty where nobody looked, or the training had several turns.
+    """Facts for ``measured``. Empty if the card was not sampled or the training had several turns.
 
-    - `joules_per_sample` and `card_watts`: of the whole training with its validations. A slice
-      has none: energy is told of the whole card.
-    - `card_use`: `seconds` between the looks; `joules`; the share of them in which `heat` and the
-      `power_limit` held the clocks down; new `ecc` errors; what was larger of both looks:
-      `others` (processes beside this one), `celsius`, `memory_bytes`; `sm_mhz` and `memory_mhz`
-      before and after; `slowed`: reasons at either. None for what the card does not tell.
+    - `joules_per_sample` and `card_watts`: over the whole training with its validations. None for a
+      slice (MIG), since the card reports energy as a whole.
+    - `card_use`: `seconds` between the two samples; `joules`; the shares of the seconds in which
+      `heat` and the `power_limit` reduced the clocks; new `ecc` errors; the larger value of both
+      samples for `others` (other processes), `celsius` and `memory_bytes`; `sm_mhz` and
+      `memory_mhz` before and after; `slowed`: reasons for reduced clocks in either sample. Values
+      that the card does not report are None.
     """
     turns = [e for e in events if e["event"] == "turn" and e.get("phase") == "train"]
-    looks = _looks(turns[0]) if len(turns) == 1 else None
-    if looks is None:
+    states = _states(turns[0]) if len(turns) == 1 else None
+    if states is None:
         return {}
-    before, after = looks
+    before, after = states
     seconds = _difference(before, after, "t")
     if not seconds:
         return {}
@@ -44,7 +46,7 @@ def card_use(
             "heat": None if heat is None else heat / seconds,
             "power_limit": None if power is None else power / seconds,
             "ecc": _difference(before, after, "ecc"),
-            **{name: _most(before, after, name) for name in ("others", "celsius", "memory_bytes")},
+            **{name: _max(before, after, name) for name in ("others", "celsius", "memory_bytes")},
             **{name: [before.get(name), after.get(name)] for name in ("sm_mhz", "memory_mhz")},
             "slowed": sorted({*(before.get("slowed") or ()), *(after.get("slowed") or ())}),
         },
@@ -52,26 +54,26 @@ def card_use(
 
 
 def card_reasons(use: Mapping[str, Any] | None) -> list[Reason]:
-    """What of a ``card_use`` makes a run suspect."""
-    found = []
+    """Why a ``card_use`` makes a run suspect."""
+    reasons = []
     use = use or {}
     if (heat := use.get("heat") or 0.0) > HEAT_SHARE:
-        text = f"heat held the card's clocks down for {heat:.0%} of the training"
-        found.append(Reason("card_hot", text, "cool it, and measure the run again."))
+        text = f"heat reduced the card's clocks for {heat:.0%} of the training"
+        reasons.append(Reason("card_hot", text, "improve the cooling and measure the run again."))
     if others := use.get("others"):
-        text = f"{others} other {'process' if others == 1 else 'processes'} computed on the card"
-        found.append(Reason("card_shared", text, "end them and measure the run again."))
+        text = f"{others} other {'process' if others == 1 else 'processes'} used the card"
+        reasons.append(Reason("card_shared", text, "stop them and measure the run again."))
     if errors := use.get("ecc"):
-        text = f"the card's memory had {errors} {'error' if errors == 1 else 'errors'}, uncorrected"
-        found.append(Reason("card_ecc", text, "measure on another card."))
-    return found
+        text = f"the card's memory had {errors} uncorrected {'error' if errors == 1 else 'errors'}"
+        reasons.append(Reason("card_ecc", text, "measure on another card."))
+    return reasons
 
 
-def _looks(turn: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    looks = turn.get("card")
-    if not isinstance(looks, Sequence) or len(looks) != 2:
+def _states(turn: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    states = turn.get("card")
+    if not isinstance(states, Sequence) or len(states) != 2:
         return None
-    first, last = looks
+    first, last = states
     return (first, last) if isinstance(first, Mapping) and isinstance(last, Mapping) else None
 
 
@@ -79,9 +81,9 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], name: str) 
     first, last = before.get(name), after.get(name)
     if not isinstance(first, int | float) or not isinstance(last, int | float):
         return None
-    return last - first if last >= first else None  # less: the driver was loaded anew
+    return last - first if last >= first else None  # decreased: the driver was reloaded
 
 
-def _most(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Any:
-    values = [one[name] for one in (before, after) if isinstance(one.get(name), int | float)]
+def _max(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Any:
+    values = [state[name] for state in (before, after) if isinstance(state.get(name), int | float)]
     return max(values, default=None)

@@ -1,5 +1,5 @@
-"""One certificate, from the plan to its file: the worker compares the implementations on one
-device, and on each other device looks at the steps that they apply."""
+"""Makes a certificate from its plan: the worker compares the implementations on one device, and
+checks on each other device which training steps they apply."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from rnnworker.certificate_jobs import jobs_of
 
 SCHEMA = 2
 LIMITS = {"default": 3600.0}
+NOT_REPORTED = "the worker ended without reporting it"
 MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
 
 
 def certify(
     planned: Mapping[str, Any], place: Place, *, pinned_md5: str | None = None
 ) -> dict[str, Any]:
-    """Makes the certificate that `planned` (an entry of ``certificates.json``) describes and
-    writes it. Nothing on this host is timed meanwhile. Raises `RunError` where none could be
+    """Makes and writes the certificate that `planned` (an entry of ``certificates.json``)
+    describes. Nothing else on this host is timed in the meantime. Raises `RunError` if it cannot be
     made."""
     (first, *others) = (
         {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
@@ -50,31 +51,37 @@ def assembled(
     others: Mapping[str, Outcome] = MappingProxyType({}),
     made_on: str | None = None,
 ) -> dict[str, Any]:
-    """The certificate from what the worker reported before it ended, on the machine `made_on`
-    (None: this one). `log_tail` is the end of its log; `others`: device → the outcome there."""
+    """The certificate, from what the worker reported before it ended.
+
+    **Arguments:**
+
+    - `log_tail`: the end of the worker's log.
+    - `others`: other device → its worker's outcome.
+    - `made_on`: the worker's machine; None for this one.
+    """
     events: list[Event] = outcome.events
-    told = assemble.facts_of(events, "certificate")
+    reported = assemble.facts_of(events, "certificate")
     failure = verdict.failure_reason(
         events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail
     )
-    found = dict(told.get("implementations") or {})
-    for entry in planned["implementations"]:
-        if entry["skip"]:
-            found[entry["name"]] = {**_nothing("not_run"), "why": entry["skip"]}
-        elif entry["name"] not in found:
-            why = failure.text if failure else "the worker ended without a word about it"
-            guilty = outcome.phase == f"certify_{entry['name']}"
-            found[entry["name"]] = {**_nothing("failed" if guilty else "not_run"), "why": why}
+    entries = dict(reported.get("implementations") or {})
     names = [entry["name"] for entry in planned["implementations"]]
-    for one in planned["devices"]:
-        elsewhere = _applied_on(one["name"], others.get(one["name"]))
-        tried = one["name"] in others
-        unseen = "the worker ended without a word about it" if tried else "it was not tried"
-        for name in one["implementations"]:
-            applied = elsewhere.get(name) or not_applied(unseen)
-            found[name] = {
-                **found[name],
-                "applied": {**(found[name].get("applied") or {}), one["name"]: applied},
+    for entry in planned["implementations"]:
+        name = entry["name"]
+        if entry["skip"]:
+            entries[name] = {**_not_measured("not_run"), "why": entry["skip"]}
+        elif name not in entries:
+            why = failure.text if failure else NOT_REPORTED
+            was_current = outcome.phase == f"certify_{name}"
+            entries[name] = {**_not_measured("failed" if was_current else "not_run"), "why": why}
+    for device in planned["devices"]:
+        steps = _applied_on(device["name"], others.get(device["name"]))
+        why = NOT_REPORTED if device["name"] in others else "it was not tried"
+        for name in device["implementations"]:
+            applied = steps.get(name) or not_applied(why)
+            entries[name] = {
+                **entries[name],
+                "applied": {**(entries[name].get("applied") or {}), device["name"]: applied},
             }
     return {
         "schema": SCHEMA,
@@ -83,41 +90,44 @@ def assembled(
         "overrides": planned["overrides"],
         "digest": planned["digest"],
         "machine": made_on or machine.fingerprint()["machine"],
-        "precision": told.get("precision"),
-        "tolerance": told.get("tolerance") or {},
-        "implementations": {name: _whole(found[name]) for name in names},
-        "pairs": told.get("pairs") or [],
-        "portability": told.get("portability") or [],
+        "precision": reported.get("precision"),
+        "tolerance": reported.get("tolerance") or {},
+        "implementations": {name: _with_status(entries[name]) for name in names},
+        "pairs": reported.get("pairs") or [],
+        "portability": reported.get("portability") or [],
     }
 
 
 def not_applied(why: str) -> dict[str, Any]:
-    """What is known of the steps where none could be looked at."""
+    """The entry of training steps that could not be checked."""
     return {"threads": None, "steps": 0, "off": None, "worst": None, "why": why}
 
 
-def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """`entry` with what its steps say about it; ``function_why`` keeps what is wrong elsewhere."""
+def _with_status(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """`entry` with wrong steps included in its status and ``why``; ``function_why`` keeps what is
+    wrong apart from them."""
     applied = dict(sorted((entry.get("applied") or {}).items()))
-    off = [f"on {device} it {why}" for device, one in applied.items() if (why := not_learning(one))]
+    wrong = [
+        f"on {device} it {why}" for device, steps in applied.items() if (why := not_learning(steps))
+    ]
     failed = entry["status"] == "failed"
     return {
         **entry,
-        "status": "failed" if off else entry["status"],
-        "why": "; ".join(filter(None, [entry["why"], *off])) or None,
+        "status": "failed" if wrong else entry["status"],
+        "why": "; ".join(filter(None, [entry["why"], *wrong])) or None,
         "function_why": entry["why"] if failed else None,
         "applied": applied,
     }
 
 
 def _applied_on(device: str, outcome: Outcome | None) -> dict[str, Any]:
-    """Implementation → its steps on `device`, from the worker's outcome there."""
-    told = assemble.facts_of(outcome.events, "certificate") if outcome else {}
+    """Implementation → its steps on `device`, from the outcome of that device's worker."""
+    reported = assemble.facts_of(outcome.events, "certificate") if outcome else {}
     return {
-        name: (one.get("applied") or {}).get(device)
-        for name, one in (told.get("implementations") or {}).items()
+        name: (entry.get("applied") or {}).get(device)
+        for name, entry in (reported.get("implementations") or {}).items()
     }
 
 
-def _nothing(status: str) -> dict[str, Any]:
+def _not_measured(status: str) -> dict[str, Any]:
     return {"status": status, "why": None, **dict.fromkeys(MEASURED)}

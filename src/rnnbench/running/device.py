@@ -1,4 +1,4 @@
-"""Did the run have the device it asked for? Pure decisions about what was read off the machine."""
+"""Decides whether a run had the requested device, from facts about the machine. No side effects."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from rnnbench.records.record import Reason
 from rnnworker import cards
 
-REMEDY = "run it where the device it asks for can be had."
+REMEDY = "run it on a machine that has the requested device."
 
 
 def device_reasons(
     device: Mapping[str, Any], measured: Mapping[str, Any], hardware: Mapping[str, Any]
 ) -> list[Reason]:
-    """Reasons why this was another device than `device` asks for.
+    """Reasons why the run did not have the requested device.
 
     **Arguments:**
 
-    - `device`: the choice: ``kind``, ``threads``, and ``gpu``, the model of the card.
-    - `measured`: what the framework said: ``threads``, ``framework_devices``, and the names of
-      its ``framework_cards``; and ``card``, the one that the run was given (`cards.chosen`).
-    - `hardware`: the machine's fingerprint: ``gpus``, each with its ``name``; looked at where it
-      is not known which card was given.
+    - `device`: the requested device: ``kind``, ``threads``, and ``gpu``, the model of the card.
+    - `measured`: facts reported by the framework: ``threads``, ``framework_devices``, and the names
+      of its ``framework_cards``; and ``card``, the one assigned to the run (`cards.chosen`).
+    - `hardware`: the machine's fingerprint: ``gpus``, each with its ``name``; used if the assigned
+      card is unknown.
     """
     seen = [str(name).upper() for name in measured.get("framework_devices") or []]
     gpus = [name for name in seen if "GPU" in name or "CUDA" in name]
@@ -37,33 +37,34 @@ def device_reasons(
 
 
 def _card(
-    wanted: str | None,
+    requested: str | None,
     seen: list[str],
     measured: Mapping[str, Any],
     hardware: Mapping[str, Any],
 ) -> list[str]:
     card = measured.get("card")
-    told = [str(name) for name in measured.get("framework_cards") or []]
-    given = [card] if card else hardware.get("gpus") or []
-    names = sorted({str(one.get("name")) for one in given} | set(told))
+    reported = [str(name) for name in measured.get("framework_cards") or []]
+    gpus = [card] if card else hardware.get("gpus") or []
+    names = sorted({str(gpu.get("name")) for gpu in gpus} | set(reported))
     texts = []
-    if wanted and not all(cards.is_card(wanted, name) for name in names):
-        texts.append(f"asked for a {wanted}, the card is {', '.join(names)}")
-    elif card and told and not all(cards.is_card(str(card.get("name")), name) for name in told):
-        texts.append(f"was given the card {card.get('name')}, the framework saw {', '.join(told)}")
+    if requested and not all(cards.is_card(requested, name) for name in names):
+        texts.append(f"{requested} was requested, but the card is {', '.join(names)}")
+    elif card and not all(cards.is_card(str(card.get("name")), name) for name in reported):
+        saw = ", ".join(reported)
+        texts.append(f"card {card.get('name')} was assigned, but the framework saw {saw}")
     if card and len(seen) > 1:
-        texts.append(f"was given one card, the framework saw {len(seen)}: {', '.join(seen)}")
+        texts.append(f"one card was assigned, but the framework saw {len(seen)}: {', '.join(seen)}")
     return texts
 
 
 def _threads(threads: Mapping[str, Any]) -> list[str]:
-    asked = threads.get("asked")
-    found = {
+    requested = threads.get("asked")
+    actual = {
         "intra_op": threads.get("intra_op"),
         "pinned_to": len(threads["pinned_to"]) if "pinned_to" in threads else None,
     }
     return [
-        f"asked for {asked} threads, {key} says {number}"
-        for key, number in found.items()
-        if asked is not None and number is not None and number != asked
+        f"{requested} threads were requested, but {key} is {number}"
+        for key, number in actual.items()
+        if requested is not None and number is not None and number != requested
     ]

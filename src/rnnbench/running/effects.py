@@ -1,13 +1,14 @@
-"""How the members of a round compare: one number each, from the turns they took. Pure.
+"""Compares the members of a round: one number for each, from its turns. No side effects.
 
-In each cycle every member has one turn, so that all of a cycle meet the same minute of the machine:
+In each cycle every member has one turn, so that all turns of a cycle meet the same conditions of
+the machine:
 
     log seconds per step = effect of the member + effect of the cycle + noise
 
-Both effects are found by Tukey's median polish (*Exploratory Data Analysis*, 1977), which a burst
-of load in some turns does not move. A turn in which others used the member's cores counts for
-nobody: a rule that does not look at what was measured. Where too few are left, because the load did
-not come in bursts, all count.
+Both effects are estimated by Tukey's median polish (*Exploratory Data Analysis*, 1977), which is
+robust to bursts of load in some turns. A turn in which other processes used the member's cores is
+excluded; this rule does not depend on the measured time. If too few turns are left because the load
+was not in bursts, all turns count.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import Any
 
 from rnnbench.running.assemble import turns_of
 
-LEAST_CYCLES = 5  # of a member, with another one in each
+LEAST_CYCLES = 5  # cycles of a member that it shares with another member
 DISTURBED_SECONDS = 0.02  # of foreign or stolen CPU: two ticks of the kernel's clock
-DISTURBED_SHARE = 0.10  # and so much of the turn's seconds
-ROUNDS_OF_POLISH = 20
+DISTURBED_SHARE = 0.10  # of the turn's seconds; both thresholds must be exceeded
+POLISH_ITERATIONS = 20
 Turn = Mapping[str, Any]
 TURNS = ("turn", "cycle", "start", "seconds", "steps", "full", "good", "major_faults")
 
@@ -31,9 +32,8 @@ TURNS = ("turn", "cycle", "start", "seconds", "steps", "full", "good", "major_fa
 def turns(
     events: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
-    """The turns of a member's training as a record keeps them, from what it told (`events`) and
-    what the supervisor noted (`given`): ``full``: as long as planned; ``good``: not `is_disturbed`.
-    """
+    """The turns of a member's training as in its record, from the member's `events` and the turns
+    `given` by the supervisor. ``full``: as long as planned; ``good``: not `is_disturbed`."""
     cycles = {turn["turn"]: turn["cycle"] for turn in given}
     rows = [
         {
@@ -50,73 +50,76 @@ def turns(
 
 
 def is_disturbed(turn: Mapping[str, Any]) -> bool:
-    """Whether others used the member's cores in its turn."""
+    """Whether other processes used the member's cores during its turn."""
     others = _number(turn.get("foreign")) + _number(turn.get("steal"))
     return others > max(DISTURBED_SECONDS, DISTURBED_SHARE * turn["seconds"])
 
 
 def asleep(
     given: Mapping[str, Sequence[Mapping[str, Any]]],
-    told: Mapping[str, Sequence[Mapping[str, Any]]],
+    events: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, dict[str, float]]:
     """Member → ``seconds`` that it waited while others had turns of their training, and the
-    ``cpu_seconds`` that it used meanwhile (the kernel counts in ticks of 10 ms). `given`: what the
-    supervisor noted of each member's turns; `told`: the members' events."""
-    lengths = {
+    ``cpu_seconds`` that it used in the meantime (the kernel counts in ticks of 10 ms). `given`:
+    member → its turns as noted by the supervisor; `events`: member → its events."""
+    durations = {
         turn["turn"]: turn["t"] - turn["begin"]
-        for events in told.values()
-        for turn in turns_of(events)
+        for member_events in events.values()
+        for turn in turns_of(member_events)
         if all(isinstance(turn.get(name), float) for name in ("t", "begin"))
     }
-    found = {name: {"seconds": 0.0, "cpu_seconds": 0.0} for name in given}
+    totals = {name: {"seconds": 0.0, "cpu_seconds": 0.0} for name in given}
     for turns_given in given.values():
         for turn in turns_given:
             for name, used in turn["asleep"].items():
-                if turn["turn"] in lengths and name in found:
-                    found[name]["seconds"] += lengths[turn["turn"]]
-                    found[name]["cpu_seconds"] += used
-    return found
+                if turn["turn"] in durations and name in totals:
+                    totals[name]["seconds"] += durations[turn["turn"]]
+                    totals[name]["cpu_seconds"] += used
+    return totals
 
 
 def effects(members: Mapping[str, Mapping[str, Sequence[Any]]]) -> dict[str, tuple[float, int]]:
     """Member → its effect (log seconds per step, relative to the round's) and the number of cycles
-    it comes from, for those with `LEAST_CYCLES` or more that others share. `members`: the `turns`
-    of each."""
+    behind it, for members with at least `LEAST_CYCLES` cycles that they share with others.
+    `members`: member → its `turns`."""
     undisturbed = _effects(members, ("full", "good"))
-    every = _effects(members, ("full",))
-    return undisturbed if set(undisturbed) == set(every) else every
+    all_turns = _effects(members, ("full",))
+    return undisturbed if set(undisturbed) == set(all_turns) else all_turns
 
 
 def _effects(
-    members: Mapping[str, Mapping[str, Sequence[Any]]], wanted: Sequence[str]
+    members: Mapping[str, Mapping[str, Sequence[Any]]], required: Sequence[str]
 ) -> dict[str, tuple[float, int]]:
+    """Effects from the turns in which all the `required` flags are set."""
     logs: dict[str, dict[int, float]] = {}
     for name, columns in members.items():
-        chosen = [all(flags) for flags in zip(*(columns[key] for key in wanted), strict=True)]
-        taken = zip(*(columns[key] for key in ("cycle", "seconds", "steps")), chosen, strict=True)
-        logs[name] = {cycle: math.log(s / steps) for cycle, s, steps, counts in taken if counts}
+        counts = [all(flags) for flags in zip(*(columns[key] for key in required), strict=True)]
+        rows = zip(*(columns[key] for key in ("cycle", "seconds", "steps")), counts, strict=True)
+        logs[name] = {cycle: math.log(s / steps) for cycle, s, steps, counted in rows if counted}
     while True:
-        shared = _shared(logs)
+        shared = _shared_cycles(logs)
         kept = {
             name: {cycle: own[cycle] for cycle in own if cycle in shared}
             for name, own in logs.items()
         }
         kept = {name: own for name, own in kept.items() if len(own) >= LEAST_CYCLES}
         if kept == logs:
-            return {name: (effect, len(logs[name])) for name, effect in _polished(logs).items()}
+            return {
+                name: (effect, len(logs[name])) for name, effect in _median_polish(logs).items()
+            }
         logs = kept
 
 
-def _shared(logs: Mapping[str, Mapping[int, float]]) -> set[int]:
-    """The cycles in which two members or more have a turn."""
+def _shared_cycles(logs: Mapping[str, Mapping[int, float]]) -> set[int]:
+    """The cycles in which at least two members have a turn."""
     members = Counter(cycle for own in logs.values() for cycle in own)
     return {cycle for cycle, count in members.items() if count > 1}
 
 
-def _polished(logs: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+def _median_polish(logs: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
     effect = dict.fromkeys(logs, 0.0)
     cycles = {cycle for own in logs.values() for cycle in own}
-    for _ in range(ROUNDS_OF_POLISH):
+    for _ in range(POLISH_ITERATIONS):
         level = {
             cycle: statistics.median(
                 own[cycle] - effect[name] for name, own in logs.items() if cycle in own

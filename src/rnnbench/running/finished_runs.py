@@ -1,9 +1,9 @@
-"""What the finished runs of an experiment took, for the decision whether another repeat is needed.
+"""Durations of an experiment's finished runs, for the decision whether another repeat is needed.
 
-That decision comes before each repeat and looks at all runs. So that this reads every pointer and
-every record once and not once for each repeat, what they say is kept in ``measured.jsonl`` beside
-the pointers, one line for each pointer read. It is a cache: a line counts for the very file that it
-was read from, lines may be missing or garbled, and without it everything is read again.
+That decision is made before each repeat and depends on all runs. To read every pointer and record
+only once, and not for each repeat, their values are cached in ``measured.jsonl`` next to the
+pointers, with one line per pointer read. A line is valid only for the version of the file that it
+was read from. Lines may be missing or garbled; without the cache everything is read again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 CACHE = "measured.jsonl"
-SCHEMA = 3  # another one where `Measured.value` comes to mean something else
-# How a line of the plan begins (`planning.Run`): the rest, most of it, need not be parsed.
+SCHEMA = 3  # increase it if the meaning of `FinishedRun.value` changes
+# The beginning of a line of the plan (`planning.Run`): the much longer rest need not be parsed.
 HEAD = re.compile(r'\{"name": "([^"\\]+)", "order": \d+, "block": \d+, "digest": "(\w+)"')
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A finished run: the digest of its identity, its worker's seconds, its device, its
-    `value_of` (None where it is void), and the round in which that is relative to others'."""
+class FinishedRun:
+    """A finished run: the digest of its identity, its worker's seconds, its device, its `value_of`
+    (None if it is void), and the id of the round within which that value is relative."""
 
     digest: str
     wall_seconds: float
@@ -43,33 +43,33 @@ class Measured:
     round: str | None = None
 
 
-def measured(place: Place) -> dict[str, Measured]:
-    """Run → what it took, for the runs of the plan that are finished as planned; those that were
-    not needed are none of them."""
+def finished_runs(place: Place) -> dict[str, FinishedRun]:
+    """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
+    not needed are left out."""
     digests = planned_digests(place.folder / "plan.jsonl")
-    known = _cached(place.folder / CACHE)
-    found: dict[str, Measured] = {}
+    cached = _cached(place.folder / CACHE)
+    finished: dict[str, FinishedRun] = {}
     new: list[Mapping[str, Any]] = []
     for name, stamp in _pointers(place.folder).items():
         if name not in digests:
             continue
-        if name in known and known[name][0] == stamp:
-            one = known[name][1]
+        if name in cached and cached[name][0] == stamp:
+            run = cached[name][1]
         else:
             try:
-                one = _read(place, name)
+                run = _read(place, name)
             except (RecordError, KeyError, TypeError, ValueError):
                 continue  # to be measured again
             line = {"name": name, "stamp": stamp, "schema": SCHEMA}
-            new.append({**line, "run": asdict(one) if one else None})
-        if one and one.digest == digests[name]:
-            found[name] = one
+            new.append({**line, "run": asdict(run) if run else None})
+        if run and run.digest == digests[name]:
+            finished[name] = run
     _append(place.folder / CACHE, new)
-    return found
+    return finished
 
 
 def planned_digests(plan: Path) -> dict[str, str]:
-    """Run → the digest of its identity, of all lines of the plan."""
+    """Run → the digest of its identity, for all lines of the plan."""
     digests = {}
     with plan.open(encoding="utf-8") as file:
         for line in file:
@@ -82,28 +82,28 @@ def planned_digests(plan: Path) -> dict[str, str]:
 
 
 def _pointers(folder: Path) -> dict[str, list[int]]:
-    """Run → what tells its pointer's file from any other: pointers are replaced, never written
-    into."""
-    found = {}
+    """Run → inode, modification time and size of its pointer. They identify the file's version,
+    since pointers are replaced and never modified."""
+    stamps = {}
     with os.scandir(folder) as entries:
         for entry in entries:
             name, ending = os.path.splitext(entry.name)
             if ending == ".json":
                 with suppress(FileNotFoundError):
                     state = entry.stat()
-                    found[name] = [state.st_ino, state.st_mtime_ns, state.st_size]
-    return found
+                    stamps[name] = [state.st_ino, state.st_mtime_ns, state.st_size]
+    return stamps
 
 
-def _read(place: Place, name: str) -> Measured | None:
-    """What a pointer and its record say; None for a run that was not needed."""
+def _read(place: Place, name: str) -> FinishedRun | None:
+    """The run of a pointer and its record; None for a run that was not needed."""
     file = place.pointer(name)
     pointer = read_json(file)
     if pointer["record"] is None:
         return None
     record = record_behind(place.results, file, pointer)
     usable = record.verdict.status != "void" and record.epochs
-    return Measured(
+    return FinishedRun(
         digest=pointer["digest"],
         wall_seconds=float(pointer.get("wall_seconds") or 0),
         device=record.choices.get("device"),
@@ -113,31 +113,32 @@ def _read(place: Place, name: str) -> Measured | None:
 
 
 def value_of(record: Record) -> float:
-    """What repeats are compared by: how the run's steps took against its round's where it was
-    measured in turns, else its seconds per epoch."""
+    """The value by which repeats are compared: the duration of the run's steps relative to its
+    round's if it was measured in turns, otherwise its seconds per epoch."""
     effect = (record.round or {}).get("effect")
     if effect is not None:
         return math.exp(effect)
     return run_value([epoch.seconds for epoch in record.epochs])
 
 
-def _cached(file: Path) -> dict[str, tuple[list[int], Measured | None]]:
-    found: dict[str, tuple[list[int], Measured | None]] = {}
+def _cached(file: Path) -> dict[str, tuple[list[int], FinishedRun | None]]:
+    cached: dict[str, tuple[list[int], FinishedRun | None]] = {}
     try:
         lines = file.read_bytes().splitlines()
     except OSError:
-        return found
+        return cached
     for text in lines:
         with suppress(ValueError, KeyError, TypeError):
             line = json.loads(text)
             if line["schema"] == SCHEMA:
                 run = line["run"]
-                found[line["name"]] = (line["stamp"], Measured(**run) if run else None)
-    return found
+                cached[line["name"]] = (line["stamp"], FinishedRun(**run) if run else None)
+    return cached
 
 
 def _append(file: Path, lines: list[Mapping[str, Any]]) -> None:
-    """In one write, so that two nodes' lines stay whole; where that fails, they are read again."""
+    """Appends the lines in a single write, so that the lines of two nodes do not mix. If writing
+    fails, the pointers are read again next time."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     with suppress(OSError):
         if text:

@@ -1,4 +1,4 @@
-"""The host before a grid starts: what would spoil its numbers, said before an hour is spent."""
+"""Checks the host before a grid starts and warns about conditions that would distort its times."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ SWAPPED_BYTES = 64 * 2**20
 
 
 def warnings(facts: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a host, one sentence with a remedy each. Pure.
+    """Warnings about a host, each with its remedy. No side effects.
 
-    **Arguments:** `facts` as `look` returns them; what could not be read is None.
+    **Arguments:** `facts` as `look` returns them; facts that could not be read are None.
     """
-    found = []
+    messages = []
     load, cores = facts.get("load"), facts.get("cores") or 1
     if load is not None and load > BUSY_SHARE * cores:
-        found.append(
-            f"other work keeps {load:.1f} of {cores} cores busy; end it, or runs will be suspect"
+        messages.append(
+            f"other processes keep {load:.1f} of {cores} cores busy; stop them, or runs will be "
+            "suspect"
         )
     governor = facts.get("governor")
     if governor not in (None, "performance"):
-        found.append(
+        messages.append(
             f"the frequency governor is {governor}; `cpupower frequency-set -g performance` "
             "makes times comparable"
         )
     if facts.get("on_battery"):
-        found.append("this machine runs on its battery; plug it in")
+        messages.append("this machine runs on battery; plug it in")
     if (facts.get("swapped_bytes") or 0) > SWAPPED_BYTES:
-        found.append("memory is swapped out; close what holds it")
+        messages.append("memory is swapped out; close programs that use much memory")
     for process in facts.get("gpu_processes") or ():
-        found.append(f"process {process} uses a GPU; end it before timing there")
-    return found
+        messages.append(f"process {process} uses a GPU; stop it before timing on that GPU")
+    return messages
 
 
 def look() -> dict[str, Any]:
-    """The facts `warnings` judges: load of the last minute (runnable processes), cores,
+    """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
     governor, battery, swapped bytes, other processes on NVIDIA GPUs."""
     return {
         "load": os.getloadavg()[0],

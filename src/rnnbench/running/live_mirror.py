@@ -1,5 +1,5 @@
-"""Mirrors a long run to MLflow while it is under way: at handshakes only, in a process of
-its own that is gone before the next timed phase begins."""
+"""Mirrors a long run to MLflow while it is in progress: only at handshakes, in a separate process
+that ends before the next timed phase begins."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Handshake = Callable[[list[Event]], None]
 
 
 def mirror_for(place: Place) -> Callable[[Mapping[str, Any], str], Handshake]:
-    """What `measure` calls with (planned, record key) to get a run's handshake function. The runs
-    of a round share the interval: while one is mirrored, which takes seconds, the others wait."""
+    """The function that `measure` calls with (planned, record key) to get a run's handshake
+    function. The runs of a round share the interval, because the others wait for the seconds that
+    it takes to mirror a run."""
     last = time.monotonic()
 
     def start(planned: Mapping[str, Any], key: str) -> Handshake:
@@ -73,4 +74,4 @@ def _mirror(place: Place, planned: Mapping[str, Any], key: str, events: list[Eve
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             )
         except (OSError, subprocess.SubprocessError):
-            say(f"{planned['name']}: MLflow was not reached; the record is logged later.")
+            say(f"{planned['name']}: cannot reach MLflow; the record will be logged later.")

@@ -1,4 +1,4 @@
-"""What is made before the runs, a certificate or a probe: from the plan to its file."""
+"""Makes a preflight item, i.e. a certificate or a probe, from its plan and writes its file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rnnbench.running import memory
 from rnnbench.running.progress import say
 from rnnbench.running.supervise import SIGKILLED, Event, Outcome
 from rnnbench.running.train import Place
-from rnnbench.running.worker import work
+from rnnbench.running.worker import run_worker
 
 
 def preflight(
-    what: str,
+    kind: str,
     key: str,
     place: Place,
     job: Mapping[str, Any],
@@ -27,45 +27,53 @@ def preflight(
     assembled: Callable[[Outcome, str, Mapping[str, Outcome]], dict[str, Any]],
     others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Has a worker do `job`, and then each of the `others` (by name), while nothing on this host is
-    timed, and writes what `assembled` makes of the outcome, of the end of the log, and of name →
-    outcome of the others, as the ``certificate`` or ``probe`` (`what`) `key`.
-    Raises `RunError` where nothing could be tried or written."""
-    folder = place.folder / f"{what}s"
-    files = folder / "work" / key
-    holder = f"process {os.getpid()}, {what} {key}"
+    """Runs `job`, and then each of the `others` (by name), in workers of their own while nothing
+    else on this host is timed. Writes and returns the result as the certificate or probe `key`.
 
-    def done(job: Mapping[str, Any], name: str, files: Path) -> Outcome:
+    **Arguments:**
+
+    - `kind`: ``certificate`` or ``probe``.
+    - `assembled`: makes the result from the outcome of `job`, the end of its log, and name →
+      outcome of the others.
+
+    Raises `RunError` if a worker received an external SIGKILL or the result cannot be written.
+    """
+    folder = place.folder / f"{kind}s"
+    files = folder / "work" / key
+    holder = f"process {os.getpid()}, {kind} {key}"
+
+    def run(job: Mapping[str, Any], name: str, files: Path) -> Outcome:
         for ending in (".log", ".events.jsonl"):
             Path(f"{files}{ending}").unlink(missing_ok=True)
-        outcome = work(
+        outcome = run_worker(
             job, place.root, files, timing=timing, limits=limits, on_event=_say_phase(name)
         )
         if outcome.exit_code == SIGKILLED and not outcome.over_limit:
             raise RunError(
-                f"was killed from outside in phase {outcome.phase}.",
+                f"received an external SIGKILL in phase {outcome.phase}.",
                 where=name,
-                remedy="run the same command again; if memory ran out, on a machine with more.",
+                remedy="run the same command again; if memory ran out, use a machine with more.",
             )
         return outcome
 
     try:
         files.parent.mkdir(parents=True, exist_ok=True)
         with locks.locked(place.timing_lock, holder) as timing:
-            outcome = done(job, f"{what} {key}", files)
-            beside = {
-                name: done(other, f"{what} {key} on {name}", Path(f"{files}.{number}"))
+            outcome = run(job, f"{kind} {key}", files)
+            other_outcomes = {
+                name: run(other, f"{kind} {key} on {name}", Path(f"{files}.{number}"))
                 for number, (name, other) in enumerate(others.items(), 1)
             }
-        found = assembled(outcome, memory.tail(Path(f"{files}.log")), beside)
-        write_json(folder / f"{key}.json", found)
+        result = assembled(outcome, memory.tail(Path(f"{files}.log")), other_outcomes)
+        write_json(folder / f"{key}.json", result)
     except OSError as error:
         raise RunError(
-            f"{what} {key} could not be made: {error}.",
+            f"{kind} {key} could not be made: {error}.",
             where=str(folder),
-            remedy="free or unlock the results folder and run the same command again.",
+            remedy="make the results folder writable, with free space, and run the same command "
+            "again.",
         ) from error
-    return found
+    return result
 
 
 def _say_phase(label: str) -> Callable[[Event], None]:

@@ -1,4 +1,4 @@
-"""One probe, from the plan to its file: the worker measures what the device can do."""
+"""Makes a probe from its plan: the worker measures the performance of the device."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ NOT_MEASURED: dict[str, Any] = {
 
 
 def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Makes the probe that `planned` (an entry of ``probes.json``) describes and writes it, also
-    where it failed: then with its ``error``. Nothing else on this host is timed meanwhile. Raises
-    `RunError` where nothing could be tried or written."""
+    """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes. A failed
+    probe is written with its ``error``. Nothing else on this host is timed in the meantime. Raises
+    `RunError` if the probe cannot be made or written."""
     job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
     hardware = machine.fingerprint()
 
@@ -48,10 +48,10 @@ def assembled(
     outcome: Outcome,
     log_tail: str = "",
 ) -> dict[str, Any]:
-    """The probe from what the worker reported before it ended. `log_tail` is the end of its
+    """The probe, from what the worker reported before it ended. `log_tail` is the end of its
     log."""
     events: list[Event] = outcome.events
-    told = assemble.facts_of(events, "probe")
+    reported = assemble.facts_of(events, "probe")
     failure = verdict.failure_reason(
         events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail
     )
@@ -59,7 +59,7 @@ def assembled(
     wrong = device_reasons(planned["config"]["device"], measured, hardware)
     error = "; ".join(reason.text for reason in [*filter(None, [failure]), *wrong]) or None
     if wrong:
-        told = {}
+        reported = {}
     return {
         "schema": SCHEMA,
         "key": planned["key"],
@@ -70,13 +70,14 @@ def assembled(
         "threads": threads,
         "error": error,
         "foreign_load": _foreign(events),
-        **{name: told.get(name, nothing) for name, nothing in EMPTY.items()},
-        "models": [{**NOT_MEASURED, **model} for model in told.get("models") or []],
+        **{name: reported.get(name, empty) for name, empty in EMPTY.items()},
+        "models": [{**NOT_MEASURED, **model} for model in reported.get("models") or []],
     }
 
 
 def _foreign(events: list[Event]) -> float | None:
-    """CPU seconds per second that others used on the probe's own cores while it measured."""
+    """CPU seconds per second that other processes used on the probe's cores while it measured;
+    None if unknown."""
     phases = [phase for phase in assemble.phases_of(events) if phase.name != "import"]
     used = [(phase.details.get("load") or {}).get("foreign") for phase in phases]
     seconds = sum(phase.seconds for phase in phases)

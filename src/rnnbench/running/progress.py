@@ -1,4 +1,4 @@
-"""What a person sees while runs are measured: which runs, how far, how long still."""
+"""Progress messages while runs are measured."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ def duration(seconds: float) -> str:
 
 
 def remaining(done_seconds: list[float], left: int) -> str:
-    """An estimate from the runs that are done, or nothing while there are none."""
+    """``, about 5 min left``: an estimate from the finished runs; empty if there are none."""
     if not done_seconds or not left:
         return ""
     return f", about {duration(left * sum(done_seconds) / len(done_seconds))} left"
 
 
 class Progress:
-    """Says how far a round is, at most every ten seconds: the share of its training that is done,
-    of how many runs, and how long still. `epochs`: run → how many it trains."""
+    """Prints a round's progress, at most every ten seconds: the share of its training that is done,
+    the number of runs, and the estimated remaining time. `epochs`: run → its number of epochs."""
 
     def __init__(self, label: str, epochs: Mapping[str, int]):
         self._label, self._epochs = label, epochs
-        self._all: dict[str, int] = {}  # steps, of those that have said it
+        self._steps: dict[str, int] = {}  # all steps of a run, once it has reported them
         self._done = dict.fromkeys(epochs, 0.0)
         self._turns = 0
-        self._began = self._said = time.monotonic()
+        self._began = self._printed = time.monotonic()
 
     def of(self, name: str) -> Callable[[Mapping[str, Any]], None]:
-        """What is called with each event of the run `name`."""
+        """The function to be called with each event of the run `name`."""
 
         def on_event(event: Mapping[str, Any]) -> None:
             left, epoch = event.get("left"), event.get("epoch")
             if event["event"] == "gate" and isinstance(left, int) and left > 0:
-                if name not in self._all:  # turns begin when all have started
-                    self._began = self._said = time.monotonic()
+                if name not in self._steps:  # turns begin when all runs have started
+                    self._began = self._printed = time.monotonic()
                 self._turns += 1
-                self._reached(name, 1 - left / self._all.setdefault(name, left))
+                self._reached(name, 1 - left / self._steps.setdefault(name, left))
             elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
                 self._reached(name, epoch / max(epoch, self._epochs[name]))
 
@@ -58,9 +58,9 @@ class Progress:
     def _reached(self, name: str, share: float) -> None:
         self._done[name] = max(share, self._done[name])
         done, now = sum(self._done.values()) / len(self._done), time.monotonic()
-        if now - self._said < QUIET_SECONDS or not 0 < done < 1:
+        if now - self._printed < QUIET_SECONDS or not 0 < done < 1:
             return
-        self._said = now
+        self._printed = now
         bar = "█" * round(20 * done)
         runs = f"{len(self._done)} runs, {self._turns} turns" if len(self._done) > 1 else "1 run"
         left = duration((now - self._began) * (1 - done) / done)

@@ -1,4 +1,4 @@
-"""What is known of an experiment when the next of its repeats is due."""
+"""Decides whether the next repeat of an experiment's round is needed, from its finished runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rnnbench.grid.point import cell_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
 from rnnbench.records.store import read_json
-from rnnbench.running.finished_runs import measured
+from rnnbench.running.finished_runs import finished_runs
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
@@ -19,34 +19,39 @@ if TYPE_CHECKING:
 def why_not_needed(
     planned: Sequence[Mapping[str, Any]], place: Place, rule: Repeats, reference: str | None = None
 ) -> dict[str, str]:
-    """Run → why it need not be measured, of those of a round that need not, by the experiment's
-    `rule` and the records that this site has of it. Runs are compared within a round, so that
-    either all of it is needed or nothing. `reference`: the run that the others are compared with:
-    what has to be known of them is how they compare with it."""
-    runs = measured(place)
+    """Run → why it need not be measured, for the `planned` runs of a round; empty if the round is
+    needed. Runs are compared within a round, so either all of its runs are needed or none.
+
+    **Arguments:**
+
+    - `rule`: the experiment's ``repeats``, applied to the records that this site has of it.
+    - `reference`: name of the run that the others are compared with. If runs are measured in turns,
+      the precision of their ratio to it decides.
+    """
+    runs = finished_runs(place)
     spent = sum(run.wall_seconds for run in runs.values())
     base = cell_of(reference) if reference else None
-    against = {run.round: run.value for name, run in runs.items() if cell_of(name) == base}
+    base_values = {run.round: run.value for name, run in runs.items() if cell_of(name) == base}
     devices = {run["choices"].get("device") for run in planned}
     values: dict[str, list[float]] = {cell_of(run["name"]): [] for run in planned}
     for name, run in runs.items():
         if run.device in devices and run.value is not None:
-            own, other = values.setdefault(cell_of(name), []), against.get(run.round)
+            own, base_value = values.setdefault(cell_of(name), []), base_values.get(run.round)
             if run.round is None or base is None:
                 own.append(run.value)
-            elif other is not None:
-                own.append(run.value / other)
+            elif base_value is not None:
+                own.append(run.value / base_value)
     if base is not None and any(run.round for run in runs.values()):
-        values.pop(base, None)  # it is compared with nothing
-    whys = {}
-    for cell in {cell_of(run["name"]) for run in planned} & set(values):
-        beside = [known for other, known in values.items() if other != cell]
-        why = stop_reason(rule, planned[0]["repeat"], values[cell], beside, spent)
-        if why is None:
+        values.pop(base, None)  # the reference has no ratio
+    reasons = {}
+    for configuration in {cell_of(run["name"]) for run in planned} & set(values):
+        others = [known for other, known in values.items() if other != configuration]
+        reason = stop_reason(rule, planned[0]["repeat"], values[configuration], others, spent)
+        if reason is None:
             return {}
-        whys[cell] = why
-    common = min(whys.values(), default="")  # the reference's, which is compared with nothing
-    return {run["name"]: whys.get(cell_of(run["name"]), common) for run in planned if whys}
+        reasons[configuration] = reason
+    default = min(reasons.values(), default="")  # for the reference, which has no ratio
+    return {run["name"]: reasons.get(cell_of(run["name"]), default) for run in planned if reasons}
 
 
 def rule_of(place: Place) -> Repeats | None:
@@ -56,7 +61,7 @@ def rule_of(place: Place) -> Repeats | None:
 
 
 def read_facts(place: Place) -> Mapping[str, Any]:
-    """What was planned of the experiment beside its runs; nothing where nobody says."""
+    """The facts of ``experiment.json``, written with the plan; empty if it cannot be read."""
     try:
         facts = read_json(place.folder / "experiment.json")
     except RecordError:
@@ -65,5 +70,5 @@ def read_facts(place: Place) -> Mapping[str, Any]:
 
 
 def pointer_without_record(digest: str, why: str, rule: Repeats) -> dict[str, Any]:
-    """What the run's pointer holds in place of a record, and the rule it was decided by."""
+    """The pointer of a run that was not needed: the reason, and the rule that decided it."""
     return {"record": None, "digest": digest, "not_needed": why, "repeats": rule.as_dict()}

@@ -1,4 +1,4 @@
-"""Which revision of this code measured."""
+"""The revision of the code that measured a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SECONDS = 10
 
 
 def revision(folder: Path = Path(rnnworker.__file__).parent) -> str:
-    """The git commit of the worker's `folder`, with ``-edited`` where a tracked file of its
-    repository differs; the package's version where git does not keep it. For a reader alone: a
-    run's identity has a digest of the code itself."""
+    """The git commit of the worker's `folder`, with ``-edited`` if a tracked file of its repository
+    has changed; the package's version if the folder is not in git. It is for readers only: a run's
+    identity has a digest of the code itself."""
     try:
         _git(folder, "ls-files", "--error-unmatch", ".")
         return _git(

@@ -1,4 +1,4 @@
-"""Runs that live at the same time: their processes, from the start to their records."""
+"""Measures cohorts: runs that are alive at the same time, from their processes to their records."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Planned = Mapping[str, Any]
 Mirror = Callable[[Planned, str], Callable]
 
 
-class Sitting:
-    """Runs that live at the same time, once."""
+class CohortRunner:
+    """Measures cohorts of the round `name`. For the arguments see `round.measure`."""
 
     def __init__(
         self,
@@ -52,31 +52,31 @@ class Sitting:
         return record_folder(self.place.results, self.hardware["machine"], run["name"])
 
     def peaks(self, planned: Sequence[Planned]) -> list[int]:
-        """What the last run of each cell here needed of memory at most, in bytes."""
-        found = []
+        """Peak bytes of memory of the latest run of each configuration on this machine."""
+        peaks = []
         for run in planned:
             files = record_files(
                 self.place.results, self.hardware["machine"], f"{cell_of(run['name'])}-s*-r*"
             )
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(max(files, key=lambda file: file.name))
-                found.append(int(latest["measured"]["peak_memory_bytes"]))
-        return found
+                peaks.append(int(latest["measured"]["peak_memory_bytes"]))
+        return peaks
 
-    def sit(
+    def measure(
         self,
-        group: Sequence[Planned],
+        cohort: Sequence[Planned],
         timing: int,
-        mine: Mapping[str, attempt.Attempt],
-        asked: set[str],
+        attempts: Mapping[str, attempt.Attempt],
+        requested: set[str],
     ) -> dict[str, Record]:
-        """Measures `group` and writes records and pointers. Those not `asked` for are companions,
-        whose pointers stay."""
-        group = starting_order(group)
-        started = {run["name"]: _stamp(self.folder(run)) for run in group}
-        files = {run["name"]: self.folder(run) / started[run["name"]] for run in group}
-        progress = Progress(self.label, {run["name"]: _epochs(run) for run in group})
-        code, killed_before = revision(), memory.kills()
+        """Measures the `cohort`, writes records and pointers, and returns the records of the
+        `requested` runs. The other runs are companions, whose pointers are not changed."""
+        cohort = starting_order(cohort)
+        started = {run["name"]: _start_timestamp(self.folder(run)) for run in cohort}
+        files = {run["name"]: self.folder(run) / started[run["name"]] for run in cohort}
+        progress = Progress(self.label, {run["name"]: _epochs(run) for run in cohort})
+        code, killed_before = revision(), memory.oom_kills()
         members = [
             worker.member(
                 run["name"],
@@ -91,99 +91,104 @@ class Sitting:
                 timing=timing,
                 limits=run["config"].get("limits") or {},
                 on_event=progress.of(run["name"]),
-                on_handshake=self._live(run, started[run["name"]]),
+                on_handshake=self._mirrored(run, started[run["name"]]),
             )
-            for number, run in enumerate(group)
+            for number, run in enumerate(cohort)
         ]
         began = time.monotonic()
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
-        share = (time.monotonic() - began) / len(group)
+        share = (time.monotonic() - began) / len(cohort)
         for path in files.values():
-            worker.done(path)
-        ran_out = killed_before is not None and memory.kills() != killed_before
-        about = self._round(group, outcomes, min(started.values()), asked)
-        slept = effects.asleep(
-            {name: one.turns for name, one in outcomes.items()},
-            {name: one.events for name, one in outcomes.items()},
+            worker.remove_job_file(path)
+        ran_out = killed_before is not None and memory.oom_kills() != killed_before
+        rounds = self._rounds(cohort, outcomes, min(started.values()), requested)
+        asleep = effects.asleep(
+            {name: outcome.turns for name, outcome in outcomes.items()},
+            {name: outcome.events for name, outcome in outcomes.items()},
         )
         made: list[Record] = []
         killed: list[Planned] = []
-        alone: list[Planned] = []
-        for run in group:
+        out_of_memory: list[Planned] = []
+        for run in cohort:
             name = run["name"]
             outcome = outcomes[name]
-            from_outside = outcome.exit_code == SIGKILLED and not outcome.over_limit
-            if from_outside and not (ran_out and len(group) == 1):
-                (alone if ran_out else killed).append(run)
+            killed_externally = outcome.exit_code == SIGKILLED and not outcome.over_limit
+            if killed_externally and not (ran_out and len(cohort) == 1):
+                (out_of_memory if ran_out else killed).append(run)
                 continue
-            record = self._recorded(run, started[name], outcome, about[name], slept[name], ran_out)
+            record = self._record(run, started[name], outcome, rounds[name], asleep[name], ran_out)
             measured = {**record.measured, "revision": code, "wall_seconds": share}
             record = replace(record, measured=measured)
-            if len(group) > 1 and _for_memory(record):
-                alone.append(run)
+            if len(cohort) > 1 and _ran_out_of_memory(record):
+                out_of_memory.append(run)
                 continue
             made.append(record)
-        records = self._write(made, mine, asked)
-        # ReportInputs others it has shown nothing about itself.
-        for run in alone:
-            if run["name"] in asked:
-                say(f"{self.label}  {run['name']} ran out of memory beside the others; now alone")
-                records |= self.sit([run], timing, mine, asked)
+        records = self._write(made, attempts, requested)
+        # Out of memory next to others does not mean that the run needs too much on its own.
+        for run in out_of_memory:
+            if run["name"] in requested:
+                say(f"{self.label}  {run['name']} ran out of memory; retrying it on its own")
+                records |= self.measure([run], timing, attempts, requested)
         if killed:
             raise _killed(killed, outcomes)
         return records
 
     def _write(
-        self, made: Iterable[Record], mine: Mapping[str, attempt.Attempt], asked: set[str]
+        self,
+        made: Iterable[Record],
+        attempts: Mapping[str, attempt.Attempt],
+        requested: set[str],
     ) -> dict[str, Record]:
-        """Records and pointers; returns the runs that were `asked` for. Companions come first: who
-        finds a record that has no pointer finds them too."""
+        """Writes records and pointers; returns the records of the `requested` runs. Companions are
+        written first, so that they exist if a record is found without its pointer."""
         records: dict[str, Record] = {}
         companions: list[str] = []
-        for record in sorted(made, key=lambda record: record.name in asked):
-            if record.name not in asked:
+        for record in sorted(made, key=lambda record: record.name in requested):
+            if record.name not in requested:
                 companions.append(f"records/{record.key}.json")
-            elif mine[record.name].is_current():
+            elif attempts[record.name].is_current():
                 records[record.name] = record
             else:
-                raise _taken_over(record.name)
+                raise _superseded(record.name)
             write_json(self.place.results / f"records/{record.key}.json", record.to_json())
         for name, record in records.items():
             write_json(self.place.pointer(name), pointer_to(record, companions))
         return records
 
-    def _live(self, run: Planned, started: str) -> Callable:
+    def _mirrored(self, run: Planned, started: str) -> Callable:
         if self.mirror is None:
             return lambda events: None
         return self.mirror(run, f"{self.hardware['machine']}/{run['name']}/{started}")
 
-    def _round(
+    def _rounds(
         self,
-        group: Sequence[Planned],
+        cohort: Sequence[Planned],
         outcomes: Mapping[str, Outcome],
         started: str,
-        asked: set[str],
+        requested: set[str],
     ) -> dict[str, dict[str, Any]]:
-        """Run → what its record says of its round."""
-        turns = {name: effects.turns(one.events, one.turns) for name, one in outcomes.items()}
-        found = effects.effects(turns) if len(group) > 1 else {}
+        """Run → the ``round`` of its record."""
+        turns = {
+            name: effects.turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()
+        }
+        measured = effects.effects(turns) if len(cohort) > 1 else {}
         return {
             run["name"]: {
                 "id": f"{self.hardware['machine']}/{self.name}/{started}",
-                "members": [one["name"] for one in group],
-                "companion": run["name"] not in asked,
-                "effect": found.get(run["name"], (None, 0))[0],
-                "cycles": found.get(run["name"], (None, 0))[1],
+                "members": [member["name"] for member in cohort],
+                "companion": run["name"] not in requested,
+                "effect": measured.get(run["name"], (None, 0))[0],
+                "cycles": measured.get(run["name"], (None, 0))[1],
             }
-            for run in group
+            for run in cohort
         }
 
-    def _recorded(
+    def _record(
         self,
         run: Planned,
         started: str,
         outcome: Outcome,
-        about: Mapping[str, Any],
+        round_: Mapping[str, Any],
         asleep: Mapping[str, float],
         ran_out: bool,
     ) -> Record:
@@ -195,8 +200,8 @@ class Sitting:
             outcome,
             log_tail=memory.tail(self.folder(run) / f"{started}.log"),
             ran_out=ran_out,
-            round_=about,
-            asleep=asleep if len(about["members"]) > 1 else None,
+            round_=round_,
+            asleep=asleep if len(round_["members"]) > 1 else None,
         )
         if job_of_slurm := slurm.job():
             job = {**job_of_slurm, "log": f"records/{record.key}.log"}
@@ -208,8 +213,8 @@ def _epochs(run: Planned) -> int:
     return int(run["config"]["model"].get("epochs", 0))
 
 
-def _for_memory(record: Record) -> bool:
-    """Whether it ran out of memory, and not of its own limit of it."""
+def _ran_out_of_memory(record: Record) -> bool:
+    """Whether the run ran out of memory without a memory limit of its own."""
     limit = (record.config.get("limits") or {}).get("memory_bytes")
     return limit is None and any(r.code == "out_of_memory" for r in record.verdict.reasons)
 
@@ -217,26 +222,26 @@ def _for_memory(record: Record) -> bool:
 def _killed(runs: Iterable[Planned], outcomes: Mapping[str, Outcome]) -> RunError:
     names = [run["name"] for run in runs]
     return RunError(
-        f"was killed from outside in phase {outcomes[names[0]].phase}.",
+        f"received an external SIGKILL in phase {outcomes[names[0]].phase}.",
         where=", ".join(names),
         remedy="run the same command again; if memory ran out, choose a smaller batch.",
     )
 
 
-def _taken_over(name: str) -> RunError:
-    """A process that was taken for dead (its node had no network, its job was suspended) must not
-    write beside its successor."""
+def _superseded(name: str) -> RunError:
+    """An attempt that was considered dead (its node had no network, its job was suspended) must not
+    write records next to its successor's."""
     return RunError(
-        "was taken over by another attempt while this one gave no sign of life; this one is not "
-        "recorded.",
+        "another attempt took over this run because this one did not renew its file in time; this "
+        "attempt is not recorded.",
         where=name,
-        remedy="nothing: the other attempt's record stands.",
+        remedy="nothing needs to be done: the other attempt's record counts.",
     )
 
 
-def _stamp(folder: Path) -> str:
-    """The start as a file name that sorts after every earlier one, also when the clock has
-    been set back."""
+def _start_timestamp(folder: Path) -> str:
+    """The current time as a timestamp that sorts after every earlier one in `folder`, even if the
+    clock has been set back."""
     latest = max((path.name.split(".")[0] for path in folder.glob("2*.json")), default="")
-    moment = timestamps.now()
-    return moment if moment > latest else timestamps.later(latest)
+    now = timestamps.now()
+    return now if now > latest else timestamps.later(latest)

@@ -1,4 +1,4 @@
-"""The Slurm job this process belongs to, and whether another one is over."""
+"""The Slurm job of this process, and whether another job is over."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from typing import Any
 
 SECONDS = 10
 OVER = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
-}
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PREEMPTED", "REVOKED", "TIMEOUT",
+}  # fmt: skip
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
-    """The id of this process's job, its cluster, node and partition; None outside Slurm."""
+    """Id, cluster, node, partition and restart count of this process's job; None outside Slurm."""
     if not environment.get("SLURM_JOB_ID"):
         return None
     return {
@@ -36,22 +28,22 @@ def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
 
 
 def is_earlier_start(other: Any, mine: Any) -> bool:
-    """Whether `other` is what Slurm has put back into the queue and started again as `mine`."""
+    """Whether `other` is an earlier start of the job `mine`, which Slurm has requeued since."""
     if not isinstance(other, Mapping) or not isinstance(mine, Mapping):
         return False
-    same = all(other.get(key) == mine.get(key) for key in ("id", "cluster"))
-    return same and other.get("restart", 0) < mine.get("restart", 0)
+    is_same_job = all(other.get(key) == mine.get(key) for key in ("id", "cluster"))
+    return is_same_job and other.get("restart", 0) < mine.get("restart", 0)
 
 
 def is_over(other: Any) -> bool:
-    """Whether Slurm says that the job `other` has ended. False also where Slurm cannot be asked
-    or the job is another cluster's."""
+    """Whether Slurm reports that the job `other` has ended. False also if Slurm does not answer or
+    the job belongs to another cluster."""
     if not isinstance(other, Mapping) or not other.get("id"):
         return False
     if other.get("cluster") != os.environ.get("SLURM_CLUSTER_NAME", other.get("cluster")):
         return False
     try:
-        asked = subprocess.run(
+        query = subprocess.run(
             ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={other['id']}"],
             capture_output=True,
             text=True,
@@ -59,7 +51,7 @@ def is_over(other: Any) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    if asked.returncode:
-        return "Invalid job id" in asked.stderr
-    states = asked.stdout.split()
+    if query.returncode:
+        return "Invalid job id" in query.stderr
+    states = query.stdout.split()
     return bool(states) and set(states) <= OVER

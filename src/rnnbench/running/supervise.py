@@ -1,6 +1,6 @@
-"""The worker processes of a round, supervised from the conductor.
+"""Supervises the worker processes of a round from the controller.
 
-The process that waits here is asleep while a worker is timed; it imports nothing heavy.
+The controller sleeps while a worker is timed and imports no large packages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Event = dict[str, Any]
 
 
 def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
-    """As `rnnworker.rounds.supervise`, as many members starting side by side as there are cores."""
+    """Calls `rnnworker.rounds.supervise`; as many members start in parallel as there are cores."""
     at_once = len(os.sched_getaffinity(0))
     return rounds.supervise(members, seed, parse=parse, at_once=at_once)
 
 
 def parse(line: bytes) -> Event | None:
-    """One event, or None where the line is none."""
+    """The event in `line`, or None if it is not an event."""
     try:
         event = strict_json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One run: where it happens, its line in the plan, and its record from what its worker told."""
+"""One run: its place, its line in the plan, and its record from what its worker reported."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rnnbench.running.supervise import Event, Outcome
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run happens: the project's root, its results folder, the site's name, the
-    experiment, and the file whose lock lets one process on this host time."""
+    """The place of a run: the project's root, its results folder, the site, the experiment, and the
+    file whose lock allows only one process on this host to time runs."""
 
     root: Path
     results: Path
@@ -38,14 +38,14 @@ class Place:
         return self.folder / f"{name}.json"
 
 
-# In a line of the plan, near its begin.
+# Near the beginning of a line of the plan.
 ROUND = re.compile(r'"digest": "\w+", "round": "([^"\\]+)"')
 
 
 def timing_lock() -> Path:
-    """One file per host, whatever the user's temporary folder is."""
-    named = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-    return Path(os.path.expandvars(named))
+    """The lock file of this host, regardless of the user's temporary folder."""
+    path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
+    return Path(os.path.expandvars(path))
 
 
 def assembled(
@@ -60,9 +60,14 @@ def assembled(
     round_: Mapping[str, Any] | None = None,
     asleep: Mapping[str, float] | None = None,
 ) -> Record:
-    """The record of a worker that has ended, whatever it reported (see `failure_reason`). `round_`:
-    the record's ``round``; `asleep`: what it used while others had their turns
-    (`effects.asleep`)."""
+    """The record of a worker that has ended, successfully or not (see `failure_reason`).
+
+    **Arguments:**
+
+    - `log_tail`, `ran_out`: see `failure_reason`.
+    - `round_`: the record's ``round``.
+    - `asleep`: the CPU time it used while others had their turns (`effects.asleep`).
+    """
     events: list[Event] = outcome.events
     phases, epochs = assemble.phases_of(events), assemble.epochs_of(events)
     measured = {
@@ -80,7 +85,7 @@ def assembled(
         events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail, ran_out
     )
     if failure is None and not any(event["event"] == "finished" for event in events):
-        failure = Reason("died", f"ended in phase {outcome.phase}", "look at the run's log.")
+        failure = Reason("died", f"ended early in phase {outcome.phase}", "see the run's log.")
     return Record(
         name=planned["name"],
         experiment=place.experiment,
@@ -110,9 +115,9 @@ def assembled(
 
 
 def read_round(plan: Path, name: str) -> tuple[list[dict[str, Any]], int, int]:
-    """The lines of the round `name` in the plan, in their order; the place of the round in it, from
-    0; and how many rounds it has."""
-    found: list[dict[str, Any]] = []
+    """The lines of the round `name` in the plan, in their order; the index of the round, from 0;
+    and the number of rounds. Raises `RunError` if the plan cannot be read or has no such round."""
+    lines: list[dict[str, Any]] = []
     rounds: dict[str, int] = {}
     try:
         with plan.open(encoding="utf-8") as file:
@@ -121,14 +126,14 @@ def read_round(plan: Path, name: str) -> tuple[list[dict[str, Any]], int, int]:
                 if head:
                     rounds.setdefault(head[1], len(rounds))
                     if head[1] == name:
-                        found.append(json.loads(line))
+                        lines.append(json.loads(line))
     except OSError as error:
         raise RunError(f"cannot be read: {error}.", where=str(plan)) from error
-    if not found:
+    if not lines:
         raise RunError(
-            f"has no round {name}.", where=str(plan), remedy="start it through snakemake."
+            f"has no round {name}.", where=str(plan), remedy="start the round through Snakemake."
         )
-    return found, rounds[name], len(rounds)
+    return lines, rounds[name], len(rounds)
 
 
 def progress_label(order: int, total: int, name: str) -> str:

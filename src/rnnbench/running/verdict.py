@@ -1,4 +1,5 @@
-"""Clean, suspect or void: pure decisions about what a run reported. Each reason has a remedy."""
+"""Decides whether a run is clean, suspect or void, from what it reported. Each reason has a remedy.
+No side effects."""
 
 from __future__ import annotations
 
@@ -15,17 +16,9 @@ from rnnbench.running.load_reasons import load_reasons
 
 CLOSURE = 0.01
 VOID_CODES = (
-    "loss_not_finite",
-    "exception",
-    "out_of_memory",
-    "died",
-    "over_limit",
-    "wrong_device",
-    "wrong_kernel",
-    "wrong_precision",
-    "warm_start",
-    "no_epochs",
-)
+    "loss_not_finite", "exception", "out_of_memory", "died", "over_limit", "wrong_device",
+    "wrong_kernel", "wrong_precision", "warm_start", "no_epochs",
+)  # fmt: skip
 
 
 def judge(
@@ -36,8 +29,8 @@ def judge(
     device: Sequence[Reason] = (),
     turns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Verdict:
-    """The verdict on a run from its phases, epochs, `turns` and facts; `failure` is what ended it
-    early, if anything did, `device` what is wrong with its device (`device_reasons`)."""
+    """The verdict on a run from its phases, epochs, `turns` and `measured` facts. `failure` is the
+    `failure_reason`, `device` the `device_reasons`."""
     reasons = [failure] if failure else []
     reasons += device
     reasons += _kernel(measured.get("kernel"))
@@ -48,7 +41,7 @@ def judge(
     reasons += card_reasons(measured.get("card_use"))
     reasons += _closure(measured.get("closure"))
     if not epochs and not failure:
-        reasons.append(Reason("no_epochs", "no epoch was finished", "look at the run's log."))
+        reasons.append(Reason("no_epochs", "no epoch was completed", "see the run's log."))
     if any(reason.code in VOID_CODES for reason in reasons):
         return Verdict("void", tuple(reasons))
     return Verdict("suspect" if reasons else "clean", tuple(reasons))
@@ -62,37 +55,39 @@ def failure_reason(
     log_tail: str = "",
     memory_ran_out: bool = False,
 ) -> Reason | None:
-    """What ended the worker early, or None. A SIGKILL from outside is no verdict on the
-    run: the caller treats it as a failure without a record.
+    """Why the worker ended early, or None. An external SIGKILL does not count against the run: the
+    caller must treat it as a failure without a record.
 
-    **Arguments:** `log_tail` is the end of the worker's log, `memory_ran_out` says that the
-    kernel killed a process of the worker's control group for memory meanwhile.
+    **Arguments:**
+
+    - `log_tail`: the end of the worker's log.
+    - `memory_ran_out`: whether the kernel killed a process in the worker's control group because
+      memory ran out.
     """
     if over_limit:
         return Reason(
             "over_limit",
-            f"phase {over_limit} was over its limit and was ended{_last_event(events)}",
-            f"raise limits.{over_limit}, or look at the run's log for what hangs.",
+            f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}",
+            f"raise limits.{over_limit}, or see the run's log for what hangs.",
         )
     error = next((event for event in events if event["event"] == "error"), None)
     if error is not None:
         text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
-        if error.get("type") in ("MemoryError", "ResourceExhaustedError") or memory.said(text):
+        is_memory_error = error.get("type") in ("MemoryError", "ResourceExhaustedError")
+        if is_memory_error or memory.is_out_of_memory(text):
             return _out_of_memory(text)
-        return Reason("exception", text, "the traceback is in the run's log.")
+        return Reason("exception", text, "see the traceback in the run's log.")
     if exit_code < 0:
         name = _signal_name(-exit_code)
         if memory_ran_out and -exit_code == signal.SIGKILL:
-            return _out_of_memory(f"the kernel ended it for memory ({name}) in phase {phase}")
-        if memory.said(log_tail):
-            return _out_of_memory(f"died for memory in native code ({name}) in phase {phase}")
-        return Reason(
-            "died", f"died in native code ({name}) in phase {phase}", "look at the run's log."
-        )
+            return _out_of_memory(f"the kernel's OOM killer ended it ({name}) in phase {phase}")
+        if memory.is_out_of_memory(log_tail):
+            return _out_of_memory(f"ran out of memory in native code ({name}) in phase {phase}")
+        text = f"was terminated by {name} in phase {phase}"
+        return Reason("died", text, "see the run's log.")
     if exit_code != 0:
-        return Reason(
-            "died", f"ended with exit code {exit_code} in phase {phase}", "look at the run's log."
-        )
+        text = f"ended with exit code {exit_code} in phase {phase}"
+        return Reason("died", text, "see the run's log.")
     return None
 
 
@@ -100,26 +95,28 @@ def _out_of_memory(text: str) -> Reason:
     return Reason(
         "out_of_memory",
         text,
-        "a smaller batch, a machine with more memory, or another limits.memory_bytes.",
+        "use a smaller batch, a machine with more memory, or a higher limits.memory_bytes.",
     )
 
 
 def _last_event(events: Sequence[Mapping[str, Any]]) -> str:
-    """The last thing it said; a handshake says nothing."""
-    told = [event for event in events if event["event"] != "handshake"]
-    if not told:
-        return "; it never said a word"
-    last = told[-1]
+    """The last event other than a handshake, as the end of a sentence."""
+    reported = [event for event in events if event["event"] != "handshake"]
+    if not reported:
+        return "; no events were received"
+    last = reported[-1]
     detail = last.get("epoch") if last["event"] == "epoch" else last.get("phase")
     return f"; its last event was {last['event']} {detail if detail is not None else ''}".rstrip()
 
 
 def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
-    """The share of the training phase that its set-up, epochs, validations and end leave open;
-    0 when the parts add up to the whole. The parts are differences of the worker's monotonic
-    clock, read in `fit`; the whole is from the phase's begin to its end by another clock, which
-    nobody slews. So it finds an epoch that is missing or counted twice, a wrong length, and a
-    monotonic clock that runs fast or slow. None where the worker did not measure the whole."""
+    """The share of the training phase that its set-up, epochs, validations and tear-down do not
+    explain; 0 if the parts add up to the whole.
+
+    The parts are differences of the worker's monotonic clock, read in `fit`. The whole is the
+    phase's duration by a second clock that is never slewed. The closure thus reveals an epoch that
+    is missing or counted twice, a wrong duration, and a monotonic clock that runs too fast or too
+    slow. None if the worker did not measure the whole."""
     train = next((phase for phase in phases if phase.name == "train"), None)
     if train is None or not epochs:
         return None
@@ -140,13 +137,13 @@ def _number(value: Any) -> float | None:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # real-time signals have no names of their own
+    except ValueError:  # most real-time signals have no names
         return f"signal {number}"
 
 
 def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
-    """What the label promises against what ran; nothing is promised where `expected` is None.
-    Void is what contradicts the label; where nothing was seen, the run is marked."""
+    """Compares the kernels that ran with those that the label promises (`expected`; None promises
+    nothing). A contradiction makes the run void; if no kernel was observed, it is suspect."""
     if not kernel or kernel.get("expected") is None:
         return []
     found, expected = sorted(kernel.get("found") or []), sorted(kernel["expected"])
@@ -156,9 +153,8 @@ def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
         return [
             Reason(
                 "not_attested",
-                f"no recurrent kernel was seen, so that it ran {' and '.join(expected)} is not "
-                "attested",
-                "nothing contradicts it either; compare with a run whose kernel was seen.",
+                f"no recurrent kernel was observed, so {' and '.join(expected)} is not attested",
+                "nothing contradicts it either; compare with a run whose kernel was observed.",
             )
         ]
     ran = " and ".join(found)
@@ -166,28 +162,28 @@ def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
         Reason(
             "wrong_kernel",
             f"ran {ran} instead of {' and '.join(expected)}",
-            "choose the rnn that says what runs, or rnn=auto, which promises nothing; in an rnn of "
-            "your own correct kernels, or write null.",
+            "choose the rnn that names what ran, or rnn=auto, which promises no kernel; in a "
+            "user-supplied rnn correct `kernels` or set it to null.",
         )
     ]
 
 
-def _precision(told: Any) -> list[Reason]:
-    """What the layers computed in, read back, against what was asked."""
-    if not isinstance(told, Mapping) or told.get("as_asked") is not False:
+def _precision(used: Any) -> list[Reason]:
+    """Compares the precision read back from the layers with the requested one."""
+    if not isinstance(used, Mapping) or used.get("as_asked") is not False:
         return []
-    used = f"policy {told.get('policy')}, layers {told.get('layers')}, TF32 {told.get('tf32')}"
+    text = f"policy {used.get('policy')}, layers {used.get('layers')}, TF32 {used.get('tf32')}"
     return [
         Reason(
             "wrong_precision",
-            f"computed with {used} instead of {told.get('asked')}",
-            "choose a precision that this implementation has.",
+            f"computed with {text} instead of {used.get('asked')}",
+            "choose a precision that this implementation supports.",
         )
     ]
 
 
 def _start(measured: Mapping[str, Any]) -> list[Reason]:
-    """The weights right before training against the canonical ones of model and seed."""
+    """Compares the weights right before training with the canonical ones of model and seed."""
     canonical, started = (
         measured.get(name) for name in ("weights_sha256", "started_weights_sha256")
     )
@@ -197,7 +193,7 @@ def _start(measured: Mapping[str, Any]) -> list[Reason]:
         Reason(
             "warm_start",
             "training did not start from the canonical weights of its model and seed",
-            "let the model's function build layers only, without loading or training weights.",
+            "the model's function must only build layers, not load or train weights.",
         )
     ]
 
@@ -210,7 +206,7 @@ def _loss(epochs: Sequence[Epoch]) -> list[Reason]:
                 Reason(
                     "loss_not_finite",
                     f"loss became NaN or infinite in epoch {epoch.epoch}",
-                    "a smaller learning rate, gradient clipping, or check the data.",
+                    "lower the learning rate, clip gradients, or check the data.",
                 )
             ]
     if len(losses) > 1 and losses[-1] >= losses[0]:  # type: ignore[operator]
@@ -218,7 +214,7 @@ def _loss(epochs: Sequence[Epoch]) -> list[Reason]:
             Reason(
                 "loss_not_falling",
                 f"loss did not fall: {losses[0]:.4g} in epoch 1, {losses[-1]:.4g} in the last",
-                "more epochs or another learning rate; its time is still a time.",
+                "train more epochs or change the learning rate; its times are valid nevertheless.",
             )
         ]
     return []
@@ -230,9 +226,9 @@ def _closure(value: float | None) -> list[Reason]:
     return [
         Reason(
             "closure",
-            f"set-up, epochs, validation and end leave {value:.1%} of the training time, by "
-            "another clock, unexplained",
-            "measure again: an epoch was lost, or the clock was being set; or take longer epochs "
-            "(a larger dataset), so that the gaps between them do not count.",
+            f"set-up, epochs, validations and tear-down leave {value:.1%} of the training time (by "
+            "a second clock) unexplained",
+            "measure again, since an epoch was lost or the clock was being adjusted; or use longer "
+            "epochs (a larger dataset), so that the gaps between them do not matter.",
         )
     ]

@@ -1,4 +1,4 @@
-"""The worker: what it is told, and its process from start to end."""
+"""Workers: their jobs, environments and processes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,10 @@ from rnnworker.affinity import start_cores
 from rnnworker.members import Member
 from rnnworker.rounds import may_fork
 
-ALONE = "worker"
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "GOTO_NUM_THREADS",
-)
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "GOTO_NUM_THREADS",
+)  # fmt: skip
 
 
 def job_of(
@@ -38,9 +33,15 @@ def job_of(
     place: int = 0,
     **more: Any,
 ) -> dict[str, Any]:
-    """What a worker is told to do: `config` (sections ``device`` and ``build`` at least), on cores
-    that are chosen here, and `more`. It loads pickles only from a dataset whose bytes have
-    `pinned_md5`. `place`: its number in its round, whose members start on different cores."""
+    """The job of a worker, on cores chosen by this function.
+
+    **Arguments:**
+
+    - `config`: has at least the sections ``device`` and ``build``.
+    - `pinned_md5`: md5 of the dataset from which the worker may load pickles.
+    - `place`: the number of the worker in its cohort, whose members start on different cores.
+    - `more`: further keys of the job.
+    """
     topology = affinity.read_topology()
     card = card_of(config)
     cores = affinity.for_device(topology, config["device"], card)
@@ -71,13 +72,13 @@ def member(
     on_event: Callable[[Event], None] = lambda event: None,
     on_handshake: Callable[[list[Event]], None] = lambda events: None,
 ) -> Member:
-    """The worker that does `job`, to be supervised.
+    """The member of a cohort that runs `job`.
 
     **Arguments:**
 
-    - `files`: what its files begin with; ``.log`` and ``.events.jsonl`` are left, and
-      ``.job.json`` until `done`.
-    - `timing`: the descriptor of the host's timing lock, which the worker holds too.
+    - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until `remove_job_file`,
+      ``.job.json``.
+    - `timing`: the descriptor of the host's timing lock, which the worker inherits.
     - `limits`, `on_event`, `on_handshake`: as in `Member`.
     """
     job_file = _job_file(files)
@@ -100,15 +101,15 @@ def member(
     )
 
 
-def done(files: Path) -> None:
-    """Takes away what only the worker needed."""
+def remove_job_file(files: Path) -> None:
     _job_file(files).unlink(missing_ok=True)
 
 
-def work(job: Mapping[str, Any], root: Path, files: Path, **options: Any) -> Outcome:
-    """Has a new worker do `job`, alone, and returns when it is gone; as `member`."""
-    outcome = supervise([member(ALONE, job, root, files, **options)])[ALONE]
-    done(files)
+def run_worker(job: Mapping[str, Any], root: Path, files: Path, **options: Any) -> Outcome:
+    """Runs `job` in a new worker, not in turns, and returns its outcome. Arguments as in
+    `member`."""
+    outcome = supervise([member("worker", job, root, files, **options)])["worker"]
+    remove_job_file(files)
     return outcome
 
 
@@ -117,13 +118,13 @@ def _job_file(files: Path) -> Path:
 
 
 def nvml() -> str | None:
-    """The one file of nvidia-ml-py, which a worker looks at its card with."""
+    """The path of nvidia-ml-py's only module, with which a worker reads the state of its card."""
     spec = importlib.util.find_spec("pynvml")
     return spec.origin if spec else None
 
 
 def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The card that a run with `config` uses here (`cards.chosen`)."""
+    """The card that a run with `config` uses on this host (`cards.chosen`)."""
     if config["device"].get("kind") != "gpu":
         return None
     environment = {**os.environ, **(config["build"].get("environment") or {})}
@@ -136,8 +137,9 @@ def worker_environment(
     threads: int,
     card: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """The worker's environment: ours, without the thread counts that Snakemake exports and
-    without what leads Python to our packages; then the config's own, and `card` as the only one."""
+    """The worker's environment: this process's, without the thread counts that Snakemake exports
+    and without variables that lead Python to rnnbench's packages; then the build's variables, and
+    `card` as the only visible card."""
     kept = {
         name: value
         for name, value in environment.items()
