@@ -83,8 +83,8 @@ def test_steps_that_apply_something_else_are_a_failure_on_that_device() -> None:
     assert found["keras"]["applied"] == {"cpu_1": STEPS, "cpu_2": off}
     assert found["keras"]["status"] == "failed"
     assert found["keras"]["why"] == (
-        "on cpu_2 it does not learn what it computes: 13 of 30 training steps applied another "
-        "gradient (worst 87 %)"
+        "on cpu_2 it applies wrong gradients: 13 of 30 training steps applied a gradient other "
+        "than the computed one (worst 87 %)"
     )
     # The function itself is right.
     assert found["keras"]["function_why"] is None
