@@ -149,28 +149,23 @@ def test_warmup_is_a_change_point(seconds, epochs):
         assert table["still_warm"].tolist() == [int(epochs > 0)]
 
 
-def configuration(rnn, build="tf_2_21", options="", device="cpu_1"):
+def config(rnn, build="tf_2_21", options="", device="cpu_1"):
     return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "options": options,
             "device": device, "variant": options}  # fmt: skip
 
 
 def test_judgement_follows_the_certificates():
     certificates = Certificates((certificate("tf_2_21"), certificate("tf_1_15")))
-    assert certificates.judge(configuration("block"), configuration("keras"))[0] == CERTIFIED
-    verdict, why = certificates.judge(
-        configuration("cell", "tf_1_15"), configuration("keras", "tf_1_15")
-    )
+    assert certificates.judge(config("block"), config("keras"))[0] == CERTIFIED
+    verdict, why = certificates.judge(config("cell", "tf_1_15"), config("keras", "tf_1_15"))
     assert verdict == UNEQUAL and "gradients differ by 0.03" in why
-    assert (
-        certificates.judge(configuration("block", "tf_1_15"), configuration("keras"))[0]
-        == CERTIFIED
-    )
-    assert certificates.judge(configuration("mine"), configuration("keras"))[0] == UNKNOWN
-    assert Certificates().judge(configuration("block"), configuration("keras"))[0] == UNKNOWN
+    assert certificates.judge(config("block", "tf_1_15"), config("keras"))[0] == CERTIFIED
+    assert certificates.judge(config("mine"), config("keras"))[0] == UNKNOWN
+    assert Certificates().judge(config("block"), config("keras"))[0] == UNKNOWN
     failed = certificate("tf_2_21")
     why = "outputs are NaN"
     failed["implementations"]["block"] |= {"status": "failed", "why": why, "function_why": why}
-    verdict, why = Certificates((failed,)).judge(configuration("block"), configuration("keras"))
+    verdict, why = Certificates((failed,)).judge(config("block"), config("keras"))
     assert verdict == UNEQUAL and "outputs are NaN" in why
 
 
@@ -188,16 +183,12 @@ def with_options():
 def test_an_implementation_is_judged_with_its_options():
     certificates, relu = Certificates((with_options(),)), "activation=relu"
     assert (
-        certificates.judge(
-            configuration("unrolled", options=relu), configuration("keras", options=relu)
-        )[0]
+        certificates.judge(config("unrolled", options=relu), config("keras", options=relu))[0]
         == CERTIFIED
     )
-    verdict, why = certificates.judge(configuration("keras", options=relu), configuration("keras"))
+    verdict, why = certificates.judge(config("keras", options=relu), config("keras"))
     assert (verdict, why) == (UNEQUAL, "not the same function: activation relu instead of tanh")
-    verdict, why = certificates.judge(
-        configuration("block", options="activation=relu"), configuration("keras")
-    )
+    verdict, why = certificates.judge(config("block", options="activation=relu"), config("keras"))
     assert verdict == UNEQUAL and "relu instead of tanh" in why
     # A full name in the certificate of one side does not differ from the options of the other.
     hard = with_options()
@@ -206,19 +197,16 @@ def test_an_implementation_is_judged_with_its_options():
     ] | {"function": {"recurrent_activation": "hard_sigmoid of Keras 3"}}
     options = "recurrent_activation=hard_sigmoid"
     pair = (
-        configuration("keras", options=options),
-        configuration("keras", "tf_1_15", options=options),
+        config("keras", options=options),
+        config("keras", "tf_1_15", options=options),
     )
     assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
     # Without a certificate the options decide, and naming the default is not a difference.
-    assert (
-        Certificates().judge(configuration("keras", options=relu), configuration("keras"))[0]
-        == UNEQUAL
-    )
-    other = configuration("keras", options="activation=tanh")
-    assert Certificates().judge(other, configuration("keras"))[0] == UNKNOWN
+    assert Certificates().judge(config("keras", options=relu), config("keras"))[0] == UNEQUAL
+    other = config("keras", options="activation=tanh")
+    assert Certificates().judge(other, config("keras"))[0] == UNKNOWN
     verdict, why = certificates.judge(
-        configuration("unrolled", options="implementation=1"), configuration("keras")
+        config("unrolled", options="implementation=1"), config("keras")
     )
     assert verdict == UNKNOWN and why.startswith("unrolled implementation=1 was not certified")
 
@@ -231,14 +219,8 @@ def test_a_failed_entry_does_not_affect_other_options():
         "status": "failed", "why": why, "function_why": why,
     }  # fmt: skip
     certificates = Certificates((failing,))
-    assert (
-        certificates.judge(configuration("cudnn_raw", options="op=A"), configuration("keras"))[0]
-        == CERTIFIED
-    )
-    assert (
-        certificates.judge(configuration("cudnn_raw", options="op=B"), configuration("keras"))[0]
-        == UNEQUAL
-    )
+    assert certificates.judge(config("cudnn_raw", options="op=A"), config("keras"))[0] == CERTIFIED
+    assert certificates.judge(config("cudnn_raw", options="op=B"), config("keras"))[0] == UNEQUAL
 
 
 def wrong_gradients(build="current", device="cpu_1"):
@@ -256,33 +238,26 @@ def test_wrong_gradients_make_unequal_on_that_device_only():
         "applies wrong gradients: 12 of 30 training steps applied a gradient other than the "
         "computed one (worst 87 %)"
     )
-    assert certificates.why_not_learning(configuration("block")) == text
-    assert certificates.why_not_learning(configuration("keras")) is None
-    assert certificates.judge(configuration("block"), configuration("keras")) == (
+    assert certificates.why_not_learning(config("block")) == text
+    assert certificates.why_not_learning(config("keras")) is None
+    assert certificates.judge(config("block"), config("keras")) == (
         UNEQUAL,
         f"block {text}",
     )
     # It is not even equal to itself there.
+    assert certificates.judge(config("block"), config("block", device="cpu_4"))[0] == UNEQUAL
+    assert certificates.why_not_learning(config("block", device="cpu_4")) is None
     assert (
-        certificates.judge(configuration("block"), configuration("block", device="cpu_4"))[0]
-        == UNEQUAL
-    )
-    assert certificates.why_not_learning(configuration("block", device="cpu_4")) is None
-    assert (
-        certificates.judge(
-            configuration("block", device="cpu_4"), configuration("keras", device="cpu_4")
-        )[0]
+        certificates.judge(config("block", device="cpu_4"), config("keras", device="cpu_4"))[0]
         == CERTIFIED
     )
-    verdict, why = certificates.judge(
-        configuration("block", device="cpu_2"), configuration("keras")
-    )
+    verdict, why = certificates.judge(config("block", device="cpu_2"), config("keras"))
     assert verdict == UNKNOWN and "on cpu_2 were not checked" in why
 
 
 def test_a_certificate_of_a_build_as_published_names_that():
     as_published = wrong_gradients() | {"overrides": {"build.as_published": True}}
-    block = configuration("block", "current") | {"model": "digits_rnn"}
+    block = config("block", "current") | {"model": "digits_rnn"}
     certificates = Certificates((as_published,))
     assert certificates.why_not_learning(block) is None
     why = certificates.why_not_learning(block | {"variant": "as_published=True, units=8"})
@@ -296,9 +271,9 @@ def test_a_certificate_of_schema_1_is_read_without_steps():
             del entry[name]
     old["pairs"][2] |= {"equal": False}
     certificates = Certificates((checked(old, "x"),))
-    verdict, why = certificates.judge(configuration("block"), configuration("keras"))
+    verdict, why = certificates.judge(config("block"), config("keras"))
     assert verdict == UNKNOWN and "were not checked" in why
-    assert certificates.judge(configuration("cudnn"), configuration("keras"))[0] == UNEQUAL
+    assert certificates.judge(config("cudnn"), config("keras"))[0] == UNEQUAL
 
 
 def test_runs_with_wrong_gradients_are_not_clean():

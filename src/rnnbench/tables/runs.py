@@ -9,7 +9,7 @@ from rnnbench.tables.usable_runs import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-RUN_COLUMNS = [
+COPIED = [
     "name",
     "verdict",
     "reasons",
@@ -33,7 +33,7 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     `peak_memory_bytes`; `loss`, `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
-    table = run_rows[RUN_COLUMNS].copy()
+    table = run_rows[COPIED].copy()
     epochs = frame[frame["phase"] == "epoch"]
     by_run = epochs.groupby("record")
     table["epochs"] = by_run["epoch"].count()
