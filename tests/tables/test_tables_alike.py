@@ -75,22 +75,14 @@ def test_configurations_with_other_overrides_or_no_accuracy_are_not_compared():
     assert alike(tidy([])).empty
 
 
-@pytest.mark.parametrize(
-    ("configurations", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10), (4, 1), (12, 1)]
-)
+@pytest.mark.parametrize(("count", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10), (4, 1), (12, 1)])
 @pytest.mark.parametrize("shared", [0.0, 0.9])
-def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(
-    configurations, seeds, shared
-):
+def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(count, seeds, shared):
     """`shared`: the share of the variance between seeds that all configurations have in common."""
-    generator, alarms, lost = (
-        np.random.default_rng(configurations * seeds),
-        0,
-        0.1 if seeds > 2 else 0,
-    )
+    generator, alarms, lost = np.random.default_rng(count * seeds), 0, 0.1 if seeds > 2 else 0
     for _ in range(TRIES):
         common = generator.normal(size=(1, seeds)) * math.sqrt(shared)
-        own = generator.normal(size=(configurations, seeds)) * math.sqrt(1 - shared)
+        own = generator.normal(size=(count, seeds)) * math.sqrt(1 - shared)
         accuracies = 0.9 + 0.02 * (common + own)
         accuracies[generator.random(accuracies.shape) < lost] = np.nan
         alarms += any(row["apart"] for row in distances(accuracies) if row)
@@ -98,13 +90,11 @@ def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(
     assert alarms / TRIES <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / TRIES)
 
 
-@pytest.mark.parametrize(
-    ("configurations", "seeds", "least"), [(2, 3, 0.9), (8, 3, 0.99), (8, 1, 0.8)]
-)
-def test_an_outlier_of_six_spreads_is_found(configurations, seeds, least):
+@pytest.mark.parametrize(("count", "seeds", "least"), [(2, 3, 0.9), (8, 3, 0.99), (8, 1, 0.8)])
+def test_an_outlier_of_six_spreads_is_found(count, seeds, least):
     generator, hits = np.random.default_rng(1), 0
     for _ in range(200):
-        accuracies = 0.9 + 0.02 * generator.normal(size=(configurations, seeds))
+        accuracies = 0.9 + 0.02 * generator.normal(size=(count, seeds))
         accuracies[0] -= 0.12
         first = distances(accuracies)[0]
         hits += first is not None and first["apart"]

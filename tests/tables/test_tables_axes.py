@@ -196,10 +196,7 @@ def test_an_implementation_is_judged_with_its_options():
         "keras"
     ] | {"function": {"recurrent_activation": "hard_sigmoid of Keras 3"}}
     options = "recurrent_activation=hard_sigmoid"
-    pair = (
-        config("keras", options=options),
-        config("keras", "tf_1_15", options=options),
-    )
+    pair = (config("keras", options=options), config("keras", "tf_1_15", options=options))
     assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
     # Without a certificate the options decide, and naming the default is not a difference.
     assert Certificates().judge(config("keras", options=relu), config("keras"))[0] == UNEQUAL
@@ -240,10 +237,7 @@ def test_wrong_gradients_make_unequal_on_that_device_only():
     )
     assert certificates.why_not_learning(config("block")) == text
     assert certificates.why_not_learning(config("keras")) is None
-    assert certificates.judge(config("block"), config("keras")) == (
-        UNEQUAL,
-        f"block {text}",
-    )
+    assert certificates.judge(config("block"), config("keras")) == (UNEQUAL, f"block {text}")
     # It is not even equal to itself there.
     assert certificates.judge(config("block"), config("block", device="cpu_4"))[0] == UNEQUAL
     assert certificates.why_not_learning(config("block", device="cpu_4")) is None

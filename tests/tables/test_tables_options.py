@@ -15,14 +15,7 @@ from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
 from rnnbench.tables.reference_options import with_named_options
-from rnnbench.tables.time import (
-    FASTER,
-    IS_REFERENCE,
-    NO_REFERENCE,
-    NOT_EQUAL,
-    SLOWER,
-    time,
-)
+from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
 from rnnworker.rounds import reference_of
 from tests.factory import make_record
 
@@ -81,10 +74,8 @@ def test_a_different_function_is_a_different_task() -> None:
     table = rows(records)
     assert table.loc[("unrolled", RELU_TEXT, RELU_TEXT), "words"] == NO_REFERENCE
     frame = tidy([*records, *runs("keras", 0.3, RELU)])
-    with_reference = time(frame, KERAS).set_index(["rnn", "variant", "options"])
-    assert with_reference.loc[("unrolled", RELU_TEXT, RELU_TEXT), "speedup"] == pytest.approx(
-        3, rel=0.01
-    )
+    again = time(frame, KERAS).set_index(["rnn", "variant", "options"])
+    assert again.loc[("unrolled", RELU_TEXT, RELU_TEXT), "speedup"] == pytest.approx(3, rel=0.01)
     contests = fastest(frame, time(frame, KERAS), KERAS)
     assert contests["variant"].tolist() == ["", RELU_TEXT]
     assert contests["name"].tolist() == ["unrolled", "unrolled"]
@@ -219,11 +210,9 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     assert report.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in report.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in report.cells} and len(links) == 2
-    answer = report.answers[0].fast
-    assert answer.startswith(
-        "`keras activation=tanh, recurrent_activation=sigmoid` is the only one"
-    )
-    assert "marked ≠; not compared: `keras activation=relu" in answer and "×" not in answer
+    text = report.answers[0].fast
+    assert text.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
+    assert "marked ≠; not compared: `keras activation=relu" in text and "×" not in text
 
 
 def test_a_configuration_that_matches_both_sides_counts_for_one() -> None:

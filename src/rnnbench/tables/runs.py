@@ -9,17 +9,7 @@ from rnnbench.tables.usable_runs import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-COPIED = [
-    "name",
-    "verdict",
-    "reasons",
-    "machine",
-    "started",
-    "block",
-    "order",
-    "seed",
-    "repeat",
-]
+COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
 
 
