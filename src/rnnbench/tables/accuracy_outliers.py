@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.tables.frame import CONFIGURATION, TASK
 from rnnbench.tables.stats import sidak_confidence, student
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-TASK = ["model", "cell", "dataset", "variant"]
 MIN_FOR_ONE_SEED = 4  # configurations; with three, one degree of freedom shows nothing
 CONFIDENCE = 0.95
 ALIKE_COLUMNS = [*CONFIGURATION, "seeds", "val_acc", "others", "difference", "allowed", "apart"]

@@ -10,13 +10,15 @@ from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Groups, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
+from rnnbench.tables.stats import Ratio, mean_interval
 from rnnbench.tables.time import (
+    FASTER,
     KEY,
-    NO_DIFFERENCE,
     NOT_EQUAL,
     RATIO_COLUMNS,
+    SLOWER,
     compare,
+    ratio_text,
     without_companions,
     wrong_steps,
 )
@@ -111,16 +113,13 @@ def _row(
         "effect": _effect(own["seconds"], other["seconds"]),
         "shown_different": ratio.shown_different,
         "regression": slower,
-        "words": _text(ratio),
+        "words": _change_text(ratio),
     }
 
 
-def _text(ratio: Ratio) -> str:
-    if ratio.low is None:
-        return ONE_RUN
-    if not ratio.shown_different:
-        return NO_DIFFERENCE
-    return "slower" if ratio.estimate > 1 else "faster"
+def _change_text(ratio: Ratio) -> str:
+    text = ratio_text(ratio)
+    return {FASTER: SLOWER, SLOWER: FASTER}.get(text, text)
 
 
 def _effect(a: np.ndarray, b: np.ndarray) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
+from rnnbench.tables.frame import TASK
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
@@ -19,9 +20,7 @@ from rnnbench.tables.usable_runs import run_values
 if TYPE_CHECKING:
     import pandas as pd
 
-# A training is defined by its task and can be done in different places.
-TASK = ["model", "cell", "dataset", "variant"]
-PLACE = ["device", "machine", "build"]
+PLACE = ["device", "machine", "build"]  # where a task can be trained
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
     "seconds_high", "relative", "relative_low", "relative_high", "reference", "price_kind",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DOES_NOT_LEARN = "not_learning"  # reason code that comes from the certificate, not from the run
 # Comparisons stay within a group; each of its (device, machine) pairs is a column of a report.
 GROUP = ["model", "cell", "build", "dataset", "variant"]
+TASK = ["model", "cell", "dataset", "variant"]  # defines a training, apart from how it is done
 COLUMN = ["device", "machine"]
 CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.tables.frame import CONFIGURATION, TASK
 from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import usable_epochs
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = 0.99  # of the accuracy that every run of the task reaches
-TASK = ["model", "cell", "dataset", "variant"]
 TARGET_COLUMNS = [
     *CONFIGURATION, "target", "runs", "suspect", "reached", "seconds", "seconds_low",
     "seconds_high", "epochs",

@@ -72,8 +72,8 @@ def time(
     - `unequal`: the ratio of the times (`Unequal`, marked with ≠) if the certificate shows that the
       functions differ, which excludes a speed-up (else ``""``); `difference`: how they differ.
     - `not_learning`: why the training steps apply a gradient other than the computed one (``""`` if
-      no certificate shows this). Such a configuration, or one with such a reference, has neither
-      `speedup` nor `unequal`.
+      no certificate shows this). If this holds for the configuration or its reference, it has
+      neither `speedup` nor `unequal`.
 
     Source: the epochs of the records.
     """
@@ -86,7 +86,7 @@ def time(
     against = references(keys_of(frame), reference)
     rows = []
     for key, runs in groups.items():
-        own, base = (dict(zip(KEY, values, strict=True)) for values in (key, against[key]))
+        own, base = (dict(zip(KEY, choices, strict=True)) for choices in (key, against[key]))
         base_runs = groups.get(against[key])
         is_reference = against[key] == key
         equal = ("", "")
@@ -230,22 +230,22 @@ def _row(
         "evaluate_seconds": _mean(runs["evaluate"]),
         "predict_seconds": _mean(runs["predict"]),
         "speedup_suspect": bool(runs["suspect"].any()),
+        "method": "",
+        "shown_different": False,
         "unequal": "",
         "difference": "",
     }
     if wrong:
-        return {**row, "method": "", "shown_different": False, "words": wrong}
+        return {**row, "words": wrong}
     if is_reference:
-        return {**row, "speedup": 1.0, "method": "", "shown_different": False,
-                "words": IS_REFERENCE}  # fmt: skip
+        return {**row, "speedup": 1.0, "words": IS_REFERENCE}
     if base is None:
-        return {**row, "method": "", "shown_different": False, "words": NO_REFERENCE}
+        return {**row, "words": NO_REFERENCE}
     ratio = compare(with_companions, base, spread)
     suspect = bool(runs["suspect"].any() or base["suspect"].any())
     if equal[0] == UNEQUAL:
-        return {**row, "method": ratio.method, "shown_different": False, "words": NOT_EQUAL,
-                "unequal": unequal(ratio), "difference": difference(equal[1]),
-                "speedup_suspect": suspect}  # fmt: skip
+        return {**row, "method": ratio.method, "words": NOT_EQUAL, "unequal": unequal(ratio),
+                "difference": difference(equal[1]), "speedup_suspect": suspect}  # fmt: skip
     times = without_companions(base)["seconds"].tolist(), runs["seconds"].tolist()
     boot_low, boot_high = bootstrap_interval(*times) or (None, None)
     return {
