@@ -84,8 +84,8 @@ def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None
     assert entries["keras"]["applied"] == {"cpu_1": STEPS, "cpu_2": off}
     assert entries["keras"]["status"] == "failed"
     assert entries["keras"]["why"] == (
-        "on cpu_2 it does not learn what it computes: 13 of 30 training steps applied another "
-        "gradient (worst 87 %)"
+        "on cpu_2 it applies wrong gradients: 13 of 30 training steps applied a gradient other "
+        "than the computed one (worst 87 %)"
     )
     # The function itself is right.
     assert entries["keras"]["function_why"] is None

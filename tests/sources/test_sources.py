@@ -1,4 +1,4 @@
-"""Price lists and published rows: read, checked, and equal to what their sources say."""
+"""Price lists and published rows are read, validated, and equal to their sources."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def table():
     return published_frame([r for r in read_published(FOLDER) if r.source != "me"])
 
 
-def test_every_row_is_there_and_has_a_caveat(table):
+def test_every_published_row_has_a_caveat(table):
     assert len(table) == 105 and (table["caveat"] != "").all()
 
 
-def test_the_ratios_of_the_sources(table):
+def test_ratios_match_the_sources(table):
     speedup = cudnn_speedups(table).set_index(["device", "implementation"])["speedup"]
     assert round(speedup["Tesla K80", "CuDNNLSTM"], 1) == 7.5  # 984.2 / 130.84
     assert round(speedup["Tesla P100", "CuDNNLSTM"], 1) == 12.5  # 496.82 / 39.82
@@ -52,9 +52,9 @@ def test_the_ratios_of_the_sources(table):
     assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235) and len(steps) == 5
 
 
-def test_the_k80_and_p100_rows_say_what_their_source_says(table):
+def test_k80_and_p100_rows_match_their_source(table):
     own = table[table["source"] == K80_P100].set_index(["device", "implementation"])
-    # Third epochs of the two notebooks (P100) and the two screenshots (K80).
+    # The third epochs of the two notebooks (P100) and of the two screenshots (K80).
     assert own[["loss", "val_loss"]].to_numpy().tolist() == [
         [0.1142, 0.1028], [0.0828, 0.0665], [0.1101, 0.0729], [0.0434, 0.0577],
     ]  # fmt: skip
@@ -64,25 +64,27 @@ def test_the_k80_and_p100_rows_say_what_their_source_says(table):
     assert own["caveat"].str.contains("scaled per column").all()
 
 
-def test_text_generation_has_no_validation_and_the_implementation_is_said(table):
+def test_text_generation_caveats_state_missing_validation_and_implementation(table):
     text = table[table["workload"].isin(["lstm_text_generation", "text_generator_keras"])]
     assert len(text) == 24 and text["val_loss"].isna().all()
     assert text["caveat"].str.contains("no validation").all()
     first = text[text["source"] == CPU_GPU[0]]
     assert len(first) == 18 and first["caveat"].str.contains("implementation=2").all()
-    both_ways = table[
+    bidirectional = table[
         (table["source"] == CPU_GPU[0]) & (table["workload"] == "imdb_bidirectional_lstm")
     ]
-    assert len(both_ways) == 9 and both_ways["caveat"].str.contains("implementation=0").all()
+    assert (
+        len(bidirectional) == 9 and bidirectional["caveat"].str.contains("implementation=0").all()
+    )
 
 
-def test_a_bound_is_no_time(table, tmp_path):
-    told = user_table(table).to_dict("records")
-    assert [(row["train_seconds"], row["below"]) for row in told] == [(630, False), (60, True)]
-    assert told[1]["speedup"] == pytest.approx(10.5)
-    section = next(one for one in published_sections(read_published(FOLDER)) if one.id == "samples")
-    assert section.views[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
-    # Written and read again it is a bound still.
+def test_an_upper_bound_is_not_a_time(table, tmp_path):
+    reported = user_table(table).to_dict("records")
+    assert [(row["train_seconds"], row["below"]) for row in reported] == [(630, False), (60, True)]
+    assert reported[1]["speedup"] == pytest.approx(10.5)
+    sections = {section.id: section for section in published_sections(read_published(FOLDER))}
+    assert sections["samples"].views[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
+    # It is still a bound after a round trip through the file.
     bound = parse_row({**ROW, "train_seconds": "<60"}, "here")
     append_row(tmp_path / "published" / "own.csv", bound)
     assert read_published(tmp_path / "published") == [bound] and bound.below
@@ -93,7 +95,7 @@ def measured(**changes):
     return table.assign(model="mnist_rnn", samples=60000, us_per_sample=80.0, **changes)
 
 
-def test_side_by_side_stand_rows_of_the_same_cell_and_samples():
+def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     rows = read_published(FOLDER)
     section = beside_section(measured(), rows)
     (view,) = section.views
@@ -112,7 +114,7 @@ def test_side_by_side_stand_rows_of_the_same_cell_and_samples():
     assert not beside_section(measured().assign(model="mine"), rows)
 
 
-def test_a_model_without_a_recurrent_layer_needs_no_cell():
+def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
     section = beside_section(measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER))
     assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples an epoch: measured here"
 
@@ -128,17 +130,17 @@ def test_relative_to_the_k80_by_hand(table):
     assert len(found) == 63 + 31
 
 
-def test_the_price_lists_say_what_the_published_rows_say(table):
+def test_price_list_matches_the_published_rows(table):
     prices = read_prices(Path(ROOT) / "conf/price/gce_2017.yaml")
     own = table[table["source"] == CPU_GPU[0]]
-    said = {
+    published_prices = {
         "k80" if row["device"] == "Tesla K80" else f"cpu_{int(row['vcpus'])}":
         row["price_usd_per_hour"] for row in own.to_dict("records")
     }  # fmt: skip
-    assert {price.device: price.usd_per_hour for price in prices.prices} == said
+    assert {price.device: price.usd_per_hour for price in prices.prices} == published_prices
 
 
-def test_the_list_that_fits_is_chosen_and_a_users_own_overrides(tmp_path):
+def test_newest_usable_price_list_is_chosen_unless_the_user_names_one(tmp_path):
     folder = Path(ROOT) / "conf/price"
     assert choose_prices(None, folder, {"p100"}).name == "gce_2017_v2"
     assert choose_prices(None, folder, {"cpu_3"}) is None
@@ -153,7 +155,7 @@ def test_the_list_that_fits_is_chosen_and_a_users_own_overrides(tmp_path):
              "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: rent, usd_per_hour: 1}]",
              "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: owned, usd_per_hour: -1}]"],
 )  # fmt: skip
-def test_a_broken_price_list_is_one_line(tmp_path, text):
+def test_invalid_price_list_is_a_one_line_error(tmp_path, text):
     file = tmp_path / "p.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"p\.yaml") as caught:
@@ -162,21 +164,21 @@ def test_a_broken_price_list_is_one_line(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
-    [({"caveat": ""}, "caveat is missing"), ({"train_seconds": "-1"}, "not above 0"),
+    ("change", "message"),
+    [({"caveat": ""}, "caveat is missing"), ({"train_seconds": "-1"}, "must be a number > 0"),
      ({"acc": "97"}, "share"), ({"epochs": "x"}, "not a number"), ({"year": "20"}, "year"),
      ({"train_seconds": "nan"}, "nan"), ({"speed": "1"}, "unknown columns")],
 )  # fmt: skip
-def test_a_wrong_row_names_its_column(change, word):
-    with pytest.raises(ConfigError, match=word):
+def test_invalid_row_names_its_column(change, message):
+    with pytest.raises(ConfigError, match=message):
         parse_row({**ROW, **change}, "here")
 
 
-def test_publish_appends_once_and_keeps_what_is_there(tmp_path, capsys):
+def test_publish_appends_once_and_keeps_existing_rows(tmp_path, capsys):
     file = tmp_path / "published" / "own.csv"
     given = [f"--{name.replace('_', '-')}={value}" for name, value in ROW.items()]
     assert publish([*given, "--file", str(file)]) == 0 and "12.5 s" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already has this row"):
         publish([*given, "--file", str(file)])
     publish([*given, "--file", str(file), "--build", 'a, "b"'])
     rows = list(csv.reader(file.open()))

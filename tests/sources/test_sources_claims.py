@@ -1,4 +1,4 @@
-"""What everybody repeats, and whether the published rows say so."""
+"""Popular claims, and whether the published rows support them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judged(rows=None):
     return claims_table(read_claims(FOLDER), rows).set_index("claim")
 
 
-def test_two_claims_are_not_what_their_rows_say():
+def test_two_claims_are_not_supported_by_their_rows():
     table = judged()
     assert table.index[table["supported"] == "no"].tolist() == [TWICE, COMPILED]
     assert table["supported"].value_counts().to_dict() == {"yes": 7, "no": 2, "cannot say": 1}
@@ -43,46 +43,46 @@ def test_two_claims_are_not_what_their_rows_say():
     assert compiled["why"] == "26 of 28 are outside"
 
 
-def test_a_verdict_comes_from_the_rows():
+def test_support_is_computed_from_the_rows():
     def slower(row):
-        is_it = row.model == "imdb_bilstm" and row.vcpus == 8 and row.build == "pip"
-        return dataclasses.replace(row, train_seconds=600.0) if is_it else row
+        is_changed = row.model == "imdb_bilstm" and row.vcpus == 8 and row.build == "pip"
+        return dataclasses.replace(row, train_seconds=600.0) if is_changed else row
 
     assert judged(list(map(slower, read_published(FOLDER)))).loc[TWICE, "supported"] == "yes"
 
     def dearer(row):
-        is_it = row.vcpus == 16 and row.build.startswith("compiled")
-        return dataclasses.replace(row, train_seconds=2 * row.train_seconds) if is_it else row
+        is_changed = row.vcpus == 16 and row.build.startswith("compiled")
+        return dataclasses.replace(row, train_seconds=2 * row.train_seconds) if is_changed else row
 
     winner = judged(list(map(dearer, read_published(FOLDER)))).loc[WINNER]
     assert winner["supported"] == "no" and "both faster and cheaper" in winner["why"]
     assert set(judged([read_published(FOLDER)[0]])["supported"]) == {"cannot say"}
 
 
-def test_rows_of_two_functions_say_nothing_of_accuracy():
+def test_rows_of_different_functions_cannot_support_an_accuracy_claim():
     row = judged().loc["cuDNN does not change the accuracy"]
-    assert row["supported"] == "cannot say" and "not of one function" in row["why"]
+    assert row["supported"] == "cannot say" and "differ in function" in row["why"]
     alike = [dataclasses.replace(row, caveat="one run") for row in read_published(FOLDER)]
     assert judged(alike).loc["cuDNN does not change the accuracy", "supported"] == "no"
 
 
-def test_a_claim_that_cannot_be_read_is_one_line(tmp_path):
+def test_invalid_claims_file_names_the_fault(tmp_path):
     good = (FOLDER / "claims.csv").read_text()
-    for old, new, why in (
-        ("measure", "measured", "the columns are not"),
+    for old, new, message in (
+        ("measure", "measured", "the columns must be"),
         (",time,", ",speed,", "measure is 'speed'"),
         ("device=Tesla K80;", "card=Tesla K80;", "no column 'card'"),
         (",9,10,", ",nine,10,", "low is 'nine'"),
     ):
         (tmp_path / "claims.csv").write_text(good.replace(old, new, 1))
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(ConfigError, match=message):
             read_claims(tmp_path)
-    assert read_claims(tmp_path / "nowhere") == []
+    assert read_claims(tmp_path / "nonexistent") == []
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_what_this_machine_measured_stands_beside(tmp_path, here):
-    name = machine.fingerprint()["machine"] if here else "other-0123abcd"
+@pytest.mark.parametrize("local", [True, False])
+def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
+    name = machine.fingerprint()["machine"] if local else "other-0123abcd"
     for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
         for repeat in range(2):
             record = make_record(
@@ -91,13 +91,13 @@ def test_what_this_machine_measured_stands_beside(tmp_path, here):
                 repeat=repeat,
                 epoch_seconds=seconds * (1 + 0.01 * repeat),
             )
-            place = f"records/{record.key}.json"
-            write_json(tmp_path / place, record.to_json())
-            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": place})
+            path = f"records/{record.key}.json"
+            write_json(tmp_path / path, record.to_json())
+            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": path})
     assert (
         published(["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]) == 0
     )
     text = (tmp_path / "published.html").read_text()
-    shown = re.sub(r'data-markdown="[^"]*"', "", text)  # what the button copies says it again
-    assert shown.count("2.00× (") == (1 if here else 0)
+    shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
+    assert shown.count("2.00× (") == (1 if local else 0)
     assert "Of 10 claims the rows do not support 2" in text

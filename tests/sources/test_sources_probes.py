@@ -1,4 +1,4 @@
-"""Probes: read whole, or refused in one line that names the file."""
+"""Probes are read completely or rejected with one line that names the file."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from rnnbench.errors import RecordError
 from rnnbench.sources.probes import read_probes
 from tests.factory import make_probe
 
-HALF = make_probe()["models"][0]
+MODEL = make_probe()["models"][0]
 
 
-def test_what_was_written_is_read_and_a_failed_probe_too(tmp_path):
-    assert read_probes(tmp_path / "none") == []
+def test_probes_are_read_including_failed_ones(tmp_path):
+    assert read_probes(tmp_path / "nonexistent") == []
     failed = {name: make_probe()[name] for name in ("schema", "key", "device", "build", "machine")}
     for name, probe in (("a", make_probe()), ("b", {**failed, "error": "it crashed"})):
         (tmp_path / f"{name}.json").write_text(json.dumps(probe))
-    whole, other = read_probes(tmp_path)
-    assert whole == make_probe()
-    assert other["error"] == "it crashed" and other["peak_gflops"] is None
-    assert (other["large"], other["models"], other["bandwidth"]) == ([], [], None)
+    successful, failed = read_probes(tmp_path)
+    assert successful == make_probe()
+    assert failed["error"] == "it crashed" and failed["peak_gflops"] is None
+    assert (failed["large"], failed["models"], failed["bandwidth"]) == ([], [], None)
 
 
 @pytest.mark.parametrize(
     "change",
     [{"schema": 2}, {"key": None}, {"peak_gflops": 0}, {"peak_gb_per_s": "x"}, {"large": {}},
      {"large": [{"size": 8, "gflops": [-1.0]}]}, {"bandwidth": {"bytes": 8}}, {"models": [1]},
-     {"models": [{**HALF, "config": None}]}, {"models": [{**HALF, "products": [{"m": 1}]}]},
-     {"models": [{**HALF, "flops_per_step": 3}]}, {"models": [{**HALF, "timesteps": "8"}]}],
+     {"models": [{**MODEL, "config": None}]}, {"models": [{**MODEL, "products": [{"m": 1}]}]},
+     {"models": [{**MODEL, "flops_per_step": 3}]}, {"models": [{**MODEL, "timesteps": "8"}]}],
 )  # fmt: skip
-def test_a_broken_probe_is_one_line(tmp_path, change):
+def test_invalid_probe_is_a_one_line_error(tmp_path, change):
     (tmp_path / "p.json").write_text(json.dumps({**make_probe(), **change}))
     with pytest.raises(RecordError, match=r"p\.json") as caught:
         read_probes(tmp_path)

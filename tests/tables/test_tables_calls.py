@@ -1,4 +1,4 @@
-"""``evaluate()`` and ``predict()``: latency, throughput, speed-ups of their own."""
+"""Latency, throughput and speed-ups of ``evaluate()`` and ``predict()``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KERAS = {"rnn": "keras"}
 
 
 def run(rnn: str, repeat: int, predict: float, samples: int, batch: int, **changes) -> Record:
-    """A call of ``predict()`` takes `predict` seconds, one of ``evaluate()`` one."""
+    """A record whose ``predict()`` calls take `predict` seconds and ``evaluate()`` calls one."""
     record = make_record(rnn=rnn, repeat=repeat, **changes)
-    took = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
+    durations = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
     phases = tuple(
-        dataclasses.replace(phase, details={"calls": took[phase.name], "samples": samples})
-        if phase.name in took
+        dataclasses.replace(phase, details={"calls": durations[phase.name], "samples": samples})
+        if phase.name in durations
         else phase
         for phase in record.phases
     )
@@ -44,35 +44,35 @@ def table(records: list[Record], reference: dict[str, str] = KERAS):
 def test_latency_throughput_and_speedup_by_hand():
     keras = [run("keras", repeat, 0.2, 128, 32, epoch_seconds=0.5) for repeat in range(3)]
     block = [run("block", repeat, 0.4, 128, 32, epoch_seconds=0.25) for repeat in range(3)]
-    found = table([*keras, *block]).set_index(["call", "rnn"])
-    row = found.loc["predict", "keras"]
+    rows = table([*keras, *block]).set_index(["call", "rnn"])
+    row = rows.loc["predict", "keras"]
     assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
     assert row["ms_per_batch"] == pytest.approx(1e3 * row["seconds"] / 4)  # 128 / 32 batches
     assert row["samples_per_second"] == pytest.approx(128 / row["seconds"])
     assert row["words"] == IS_REFERENCE and (row["samples"], row["batch"]) == (128, 32)
-    # It trains in half the time and predicts in twice as much.
-    slow = found.loc["predict", "block"]
+    # It trains in half the time and predicts in twice the time.
+    slow = rows.loc["predict", "block"]
     assert slow["words"] == SLOWER and slow["speedup"] == pytest.approx(0.5)
     assert slow["speedup_low"] <= 0.5 <= slow["speedup_high"]
-    assert found.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
+    assert rows.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
     assert time(tidy([*keras, *block]), KERAS)["words"].tolist() == [IS_REFERENCE, FASTER]
 
 
-def test_a_call_of_another_function_is_marked():
+def test_a_call_of_a_different_function_is_marked():
     relu = {"rnn.options.activation": "relu"}
     plain = {"rnn.options.activation": "tanh"}
     records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
     records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
-    found = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
-    row = found.csv["calls"].set_index(["call", "options"]).loc["predict", "activation=relu"]
+    report = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
+    row = report.csv["calls"].set_index(["call", "options"]).loc["predict", "activation=relu"]
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
-    (section,) = [one for one in found.sections if one.id == "calls"]
-    texts = [text for line in section.views[0].rows for text in line.cells if "2.00×" in text]
+    (section,) = [section for section in report.sections if section.id == "calls"]
+    texts = [text for row in section.views[0].rows for text in row.cells if "2.00×" in text]
     assert texts == ["≠ 2.00×"]
 
 
-def test_kernels_say_in_which_variant_something_else_ran():
+def test_kernel_groups_name_the_variant_if_kernels_differ():
     def attested(why: str, **overrides) -> Record:
         record = make_record(overrides={f"model.{k}": v for k, v in overrides.items()})
         kernel = {"found": ["while"], "expected": None, "why_not_cudnn": [why]}
@@ -90,11 +90,11 @@ def test_kernels_say_in_which_variant_something_else_ran():
     assert groups(plain, attested("a CPU", units=9)) == [("", "a CPU")]
 
 
-def test_published_threads_stand_beside_measured_ones():
+def test_published_thread_counts_are_shown_next_to_measured_ones():
     def measured(*devices: str) -> list[Record]:
         records = [make_record(device=device) for device in devices]
-        named = [{**record.choices, "model": "imdb_bilstm"} for record in records]
-        return [dataclasses.replace(r, choices=c) for r, c in zip(records, named, strict=True)]
+        choices = [{**record.choices, "model": "imdb_bilstm"} for record in records]
+        return [dataclasses.replace(r, choices=c) for r, c in zip(records, choices, strict=True)]
 
     rows = read_published(ROOT / "reports/published")
     assert published_scaling(tidy(measured("cpu_1")), rows).empty
@@ -105,14 +105,14 @@ def test_published_threads_stand_beside_measured_ones():
     assert table.loc[("pip", 8), "speedup"] == 1
     assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
     assert len(table) == 8  # two builds; the later article has two vCPU counts only
-    found = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
+    report = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
                     beside=ReportInputs(published=tuple(rows)))  # fmt: skip
-    (section,) = [one for one in found.sections if one.id == "threads"]
+    (section,) = [section for section in report.sections if section.id == "threads"]
     assert [view.id for view in section.views] == ["threads-published"]
     assert len(section.figures) == 1 and "Fewer than three" in section.words[0]
 
 
-def test_a_run_without_calls_is_in_no_row():
+def test_a_run_without_calls_has_no_row():
     record = make_record()
     phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
     assert table([dataclasses.replace(record, phases=phases)]).empty

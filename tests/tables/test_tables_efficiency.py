@@ -1,4 +1,4 @@
-"""Time per timestep, share of the peak and of the products against numbers worked out by hand."""
+"""Efficiency: time per timestep and shares, checked against numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
 from rnnbench.tables.frame import tidy
 from tests.factory import make_probe, make_record
 
-# A step of the made-up model: 2 · 32 · (8 · (8·256 + 64·256) + 64·10) forward, thrice in training.
+# FLOP per forward step of the test model; a training step needs three times as many.
 FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
 
 
 def test_one_run_by_hand():
-    # 45 steps of batches of 32 hold 1,438 samples: the last is 30 of 32.
+    # 45 steps with batches of 32 process 1,438 samples: the last batch has 30.
     (row,) = efficiency(tidy([make_record(epoch_seconds=0.45)]), [make_probe()]).to_dict("records")
     assert row["step_seconds"] == pytest.approx(0.01)
     assert row["us_per_timestep"] == pytest.approx(1250)
@@ -30,7 +30,7 @@ def test_one_run_by_hand():
     assert pd.isna(row["gflops_low"])
 
 
-def test_the_run_is_the_unit_and_the_ends_change_places():
+def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
     times = [0.45, 0.46, 0.44]
     frame = tidy([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
     probe = make_probe(peak_gb_per_s=2.0)
@@ -46,7 +46,7 @@ def test_the_run_is_the_unit_and_the_ends_change_places():
     assert row["roof_gflops"] == pytest.approx(3 * FORWARD / 4e6 * 2)
 
 
-def test_a_probe_of_something_else_counts_for_nothing():
+def test_a_probe_of_another_configuration_is_ignored():
     frame = tidy([make_record()])
     for probe in (
         make_probe(device="cpu_2"),
@@ -57,15 +57,14 @@ def test_a_probe_of_something_else_counts_for_nothing():
         assert "were not probed" in row["why"] and row["step_seconds"] > 0
         assert pd.isna(row["peak_gflops"])
     (row,) = efficiency(frame, [make_probe(overrides={"model.units": 128})]).to_dict("records")
-    assert "did not look at this model" in row["why"] and row["peak_gflops"] == 50
+    assert "does not include this model" in row["why"] and row["peak_gflops"] == 50
 
 
-def test_what_failed_or_is_incomplete_says_so_and_has_no_share():
+def test_failed_or_incomplete_probes_give_a_reason_and_no_share():
     frame = tidy([make_record()])
     (row,) = efficiency(frame, [make_probe(error="it crashed", models=[])]).to_dict("records")
     assert "it crashed" in row["why"]
-    whole = make_probe()["models"][0]
-    partial = {**whole, "complete": False}
+    partial = {**make_probe()["models"][0], "complete": False}
     (row,) = efficiency(frame, [make_probe(models=[partial])]).to_dict("records")
     assert row["us_per_timestep"] > 0 and "convolutions" in row["why"]
     assert pd.isna(row["peak_share"])
@@ -77,23 +76,23 @@ def test_a_void_run_has_no_efficiency():
 
 
 @pytest.mark.parametrize("precision", ["tf32", "mixed_float16"])
-def test_runs_of_another_precision_have_no_share_of_the_float32_peak(precision):
+def test_runs_in_another_precision_have_no_share_of_the_float32_peak(precision):
     record = make_record(epoch_seconds=0.45, overrides={"precision": precision})
     record.config["precision"] = precision
     probe = make_probe(config=record.config)
     (row,) = efficiency(tidy([record]), [probe]).to_dict("records")
-    # Faster than any float32 product: the time is what it is, a share of another peak is not.
+    # Rates are valid in every precision, but shares of the float32 peak are not.
     assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
     for name in ("peak_share", "products_share", "peak_gflops", "roof_gflops", "intensity"):
         assert pd.isna(row[name])
     assert row["why"] == f"the peak is measured in float32, and these runs compute in {precision}"
 
 
-def test_more_than_the_peak_is_no_share_but_a_suspect_probe():
+def test_runs_above_the_peak_have_no_share_and_question_the_probe():
     frame = tidy([make_record(epoch_seconds=0.45)])
     (row,) = efficiency(frame, [make_probe(peak_gflops=2.0)]).to_dict("records")
     assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
-    assert "more than the probe's peak" in row["why"] and pd.isna(row["roof_gflops"])
+    assert "exceed the peak of the probe" in row["why"] and pd.isna(row["roof_gflops"])
     section = efficiency_section(efficiency(frame, [make_probe(peak_gflops=2.0)]), {})
-    assert any("No share of the peak: the runs reached more" in words for words in section.words)
+    assert any("No share of the peak: the runs exceed" in text for text in section.words)
     assert percent_span(0.9, 1.04) == "90–over 100 %"

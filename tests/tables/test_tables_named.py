@@ -1,4 +1,4 @@
-"""Every table against numbers worked out by hand."""
+"""The main tables against numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rnnbench.tables.measuring_order import as_planned, order
 from rnnbench.tables.missing import missing, skipped
 from rnnbench.tables.runs import runs
 from rnnbench.tables.sort_order import ranked
-from rnnbench.tables.stats import dunnett
+from rnnbench.tables.stats import dunnett_quantile
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
 from rnnbench.tables.usable_runs import run_values
 from tests.factory import SAMPLES, STEPS, make_late, make_record
@@ -31,7 +31,7 @@ REFERENCE = {"rnn": "keras"}
 
 
 def pair(**changes):
-    """keras at 0.5 and 0.6 s, unrolled at exactly half, in two blocks."""
+    """keras at 0.5 and 0.6 s in two blocks, unrolled at exactly half the time."""
     return [
         make_record(rnn=rnn, repeat=repeat, epoch_seconds=seconds * share, **changes)
         for repeat, seconds in enumerate((0.5, 0.6))
@@ -39,12 +39,12 @@ def pair(**changes):
     ]
 
 
-def cell(table, implementation, **where):
-    chosen = table[table["implementation"] == implementation]
-    for name, value in where.items():
-        chosen = chosen[chosen[name] == value]
-    assert len(chosen) == 1
-    return chosen.iloc[0]
+def row_of(table, implementation, **conditions):
+    rows = table[table["implementation"] == implementation]
+    for name, value in conditions.items():
+        rows = rows[rows[name] == value]
+    assert len(rows) == 1
+    return rows.iloc[0]
 
 
 def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
@@ -63,13 +63,13 @@ def test_a_run_without_phases_is_in_the_frame():
 
 def test_time_by_hand():
     table = time(tidy(pair()), REFERENCE)
-    fast, base = cell(table, "unrolled"), cell(table, "keras")
+    fast, base = row_of(table, "unrolled"), row_of(table, "keras")
     assert base["epoch_seconds"] == pytest.approx(math.sqrt(0.5 * 0.6))
     assert base["ms_per_step"] == pytest.approx(1e3 * math.sqrt(0.3) / STEPS)
     assert base["us_per_sample"] == pytest.approx(1e6 * math.sqrt(0.3) / SAMPLES)
     assert base["evaluate_seconds"] == pytest.approx(0.05)
     assert (base["speedup"], base["words"]) == (1, IS_REFERENCE)
-    # Each block's ratio is exactly 2, so the paired interval has no width.
+    # The ratio of each block is exactly 2, so the paired interval has width zero.
     assert (fast["speedup"], fast["speedup_low"], fast["method"]) == (
         pytest.approx(2), pytest.approx(2), "paired",
     )  # fmt: skip
@@ -78,27 +78,27 @@ def test_time_by_hand():
 
 def test_the_run_is_the_unit():
     table = time(tidy([make_record(epoch_seconds=[7.0, 0.1, 0.2, 9.0])]), REFERENCE)
-    row = cell(table, "keras")
+    row = row_of(table, "keras")
     assert row["epoch_seconds"] == pytest.approx(0.2) and pd.isna(row["epoch_low"])
 
 
 def test_without_a_reference_there_is_no_speedup():
-    row = cell(time(tidy([make_record(rnn="block")]), REFERENCE), "block")
+    row = row_of(time(tidy([make_record(rnn="block")]), REFERENCE), "block")
     assert pd.isna(row["speedup"]) and row["words"] == NO_REFERENCE
 
 
 def test_a_reference_may_be_a_device():
     records = [make_record(device="cpu_1", epoch_seconds=0.6), make_record(device="cpu_2")]
     table = time(tidy(records), {"device": "cpu_1"})
-    assert cell(table, "keras", device="cpu_2")["speedup"] == pytest.approx(1.2)
+    assert row_of(table, "keras", device="cpu_2")["speedup"] == pytest.approx(1.2)
 
 
-def test_an_alias_is_compared_with_the_run_without():
+def test_an_alias_is_compared_with_the_run_without_alias():
     records = [make_record(), make_record(alias="twin", name="twin", epoch_seconds=0.25)]
-    assert cell(time(tidy(records), REFERENCE), "keras as twin")["speedup"] == pytest.approx(2)
+    assert row_of(time(tidy(records), REFERENCE), "keras as twin")["speedup"] == pytest.approx(2)
 
 
-def test_void_runs_enter_no_number():
+def test_void_runs_are_in_no_number():
     void = make_record(epoch_seconds=99.0, repeat=2, verdict="void", acc=0.1)
     frame = tidy([*pair(), void])
     assert time(frame, REFERENCE).equals(time(tidy(pair()), REFERENCE))
@@ -115,21 +115,21 @@ def test_machines_are_never_pooled():
     assert set(accuracy(frame)["machine"]) == {"other-1", "testbox-0123abcd"}
 
 
-def test_suspect_runs_are_counted_and_taint_what_is_compared_with_them():
+def test_suspect_runs_are_counted_and_mark_comparisons_with_them():
     records = pair()
     records[0] = make_record(rnn="keras", epoch_seconds=0.5, verdict="suspect")
     table = time(tidy(records), REFERENCE)
-    assert (cell(table, "keras")["suspect"], cell(table, "unrolled")["suspect"]) == (1, 0)
-    assert cell(table, "unrolled")["speedup_suspect"]
+    assert (row_of(table, "keras")["suspect"], row_of(table, "unrolled")["suspect"]) == (1, 0)
+    assert row_of(table, "unrolled")["speedup_suspect"]
 
 
 def test_accuracy_by_hand():
-    row = cell(accuracy(tidy([make_record(acc=0.9), make_record(acc=1.0, seed=1)])), "keras")
+    row = row_of(accuracy(tidy([make_record(acc=0.9), make_record(acc=1.0, seed=1)])), "keras")
     assert row["val_acc"] == pytest.approx(0.95) and row["seeds"] == 2
     assert row["val_acc_sd"] == pytest.approx(math.sqrt(0.005))
 
 
-def test_a_last_loss_that_is_missing_is_not_taken_from_the_epoch_before():
+def test_a_missing_last_loss_is_not_taken_from_an_earlier_epoch():
     record = make_record(epochs=3)
     last = dataclasses.replace(record.epochs[-1], loss=None, val_acc=None)
     frame = tidy([dataclasses.replace(record, epochs=(*record.epochs[:-1], last))])
@@ -142,7 +142,7 @@ def test_learning_by_hand():
         for seed, (base, other) in enumerate([(0.90, 0.89), (0.92, 0.90)])
         for rnn, acc in (("keras", base), ("block", other))
     ]
-    row = cell(learning(tidy(records), REFERENCE), "block")
+    row = row_of(learning(tidy(records), REFERENCE), "block")
     assert row["val_acc_difference"] == pytest.approx(-0.015)
     assert row["val_acc_high"] == pytest.approx(-0.015 + 12.7062047 * 0.005, rel=1e-5)
     assert row["val_acc_largest"] == pytest.approx(0.02) and not row["shown_different"]
@@ -159,96 +159,98 @@ def test_fastest_and_its_runner_up():
     assert by_build.iloc[0]["contestants"] == 2
 
 
-def some(levels, repeats=3, wobble=0.01, **changes):
-    """Runs at `levels` of seconds, whose wobble differs by cell and block."""
-    turns = (0, 1, -1, 2, -2, 0.5, -0.5)
+def noisy_runs(levels, repeats=3, noise=0.01, **changes):
+    """Runs at `levels` (rnn → seconds) with noise that differs by implementation and block."""
+    pattern = (0, 1, -1, 2, -2, 0.5, -0.5)
     return [
-        make_record(rnn=rnn, repeat=r, epoch_seconds=level * (1 + wobble * turns[(r + 2 * i) % 7]),
+        make_record(rnn=rnn, repeat=r, epoch_seconds=level * (1 + noise * pattern[(r + 2 * i) % 7]),
                     **changes)
         for r in range(repeats) for i, (rnn, level) in enumerate(levels.items())
     ]  # fmt: skip
 
 
-def test_what_is_said_of_the_fastest_holds_for_all_contestants_together():
+def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
     levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
-    frame = tidy(some(levels))
+    frame = tidy(noisy_runs(levels))
     table = time(frame, REFERENCE)
-    row, alone = fastest(frame, table, REFERENCE).iloc[0], cell(table, "e")
-    assert row["name"] == "e" and row["speedup"] == pytest.approx(alone["speedup"])
-    # Wider than the time table's by Dunnett's quantile over Student's, on logarithms.
-    pooled = alone["method"] == "pooled over cells, 10 degrees of freedom"
+    row, single = fastest(frame, table, REFERENCE).iloc[0], row_of(table, "e")
+    assert row["name"] == "e" and row["speedup"] == pytest.approx(single["speedup"])
+    # On logarithms, wider than in the time table by Dunnett's quantile / Student's.
+    is_pooled = single["method"] == "pooled over configurations, 10 degrees of freedom"
     ratio = math.log(row["high"] / row["low"]) / math.log(
-        alone["speedup_high"] / alone["speedup_low"]
+        single["speedup_high"] / single["speedup_low"]
     )
-    assert pooled and ratio == pytest.approx(dunnett(0.95, 5, 10) / dunnett(0.95, 1, 10))
-    assert (alone["words"], row["words"]) == ("faster", "no difference shown")
+    assert is_pooled and ratio == pytest.approx(
+        dunnett_quantile(0.95, 5, 10) / dunnett_quantile(0.95, 1, 10)
+    )
+    assert (single["words"], row["words"]) == ("faster", "no difference shown")
 
 
-def test_two_contestants_are_no_choice():
-    frame = tidy(some({"keras": 0.5, "block": 0.45}))
+def test_two_contestants_need_no_simultaneous_interval():
+    frame = tidy(noisy_runs({"keras": 0.5, "block": 0.45}))
     table = time(frame, REFERENCE)
-    row, alone = fastest(frame, table, REFERENCE).iloc[0], cell(table, "block")
-    assert (row["low"], row["high"]) == (alone["speedup_low"], alone["speedup_high"])
+    row, single = fastest(frame, table, REFERENCE).iloc[0], row_of(table, "block")
+    assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
 
 
-def test_cells_without_a_usable_run_are_named_with_their_shortest_reason():
+def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reason():
     why = ("it ran no recurrent kernel that is known.", "the loss is not finite from epoch 2.")
     verdicts = [Verdict("void", (Reason("x", text, "y"),)) for text in why]
-    gone = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
-    frame = tidy([*gone, *some({"unrolled": 0.4, "block": 0.5})])
+    void = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
+    frame = tidy([*void, *noisy_runs({"unrolled": 0.4, "block": 0.5})])
     row = fastest(frame, time(frame, REFERENCE), REFERENCE).iloc[0]
     assert (row["name"], row["contestants"]) == ("unrolled", 2)
     assert row["void"] == "`keras` (the loss is not finite from epoch 2)"
     assert row["reference_void"] == "the loss is not finite from epoch 2"
 
 
-class Steps(Certificates):
-    """Certificates that know of the cells of one implementation that their steps are wrong."""
+class WrongSteps(Certificates):
+    """Certificates according to which the implementation `cell` applies wrong gradients."""
 
-    def why_not_learning(self, cell):
-        wrong = cell["rnn"] == "cell"
-        return "does not learn what it computes: steps 210 % off" if wrong else None
+    def why_not_learning(self, configuration):
+        is_wrong = configuration["rnn"] == "cell"
+        return "applies wrong gradients: worst 210 %" if is_wrong else None
 
 
-def test_what_does_not_learn_what_it_computes_is_no_contestant():
-    frame = tidy(some({"keras": 0.5, "cell": 0.2, "block": 0.4}))
-    table = time(frame, REFERENCE, Steps())
-    assert cell(table, "cell")["words"] == "does not learn what it computes"
-    assert pd.isna(cell(table, "cell")["speedup"]) and cell(table, "block")["speedup"] > 1
+def test_wrong_gradients_exclude_from_the_contest():
+    frame = tidy(noisy_runs({"keras": 0.5, "cell": 0.2, "block": 0.4}))
+    table = time(frame, REFERENCE, WrongSteps())
+    assert row_of(table, "cell")["words"] == "applies wrong gradients"
+    assert pd.isna(row_of(table, "cell")["speedup"]) and row_of(table, "block")["speedup"] > 1
     row = fastest(frame, table, REFERENCE).iloc[0]
     assert (row["name"], row["contestants"]) == ("block", 2)
-    assert row["left_out"] == "`cell` (does not learn what it computes: steps 210 % off)"
+    assert row["left_out"] == "`cell` (applies wrong gradients: worst 210 %)"
     assert set(cost(frame, table, None, REFERENCE)["implementation"]) == {"block"}
 
 
-def test_a_build_that_does_not_learn_what_it_computes_is_no_faster_or_slower():
+def test_a_build_with_wrong_gradients_has_no_change_of_time():
     records = [
-        dataclasses.replace(one, choices={**one.choices, "build": build}, name=one.name + build)
-        for build in ("new", "old") for rnn in ("keras", "cell") for one in some({rnn: 0.5})
+        dataclasses.replace(run, choices={**run.choices, "build": build}, name=run.name + build)
+        for build in ("new", "old") for rnn in ("keras", "cell") for run in noisy_runs({rnn: 0.5})
     ]  # fmt: skip
-    table = builds(tidy(records), {"build": "new"}, Steps())
-    found = table[table["build"] == "old"].set_index("rnn")
-    assert found.loc["cell", "words"] == "does not learn what it computes"
-    assert pd.isna(found.loc["cell", "change"]) and found.loc["keras", "change"] > 0
+    table = builds(tidy(records), {"build": "new"}, WrongSteps())
+    old = table[table["build"] == "old"].set_index("rnn")
+    assert old.loc["cell", "words"] == "applies wrong gradients"
+    assert pd.isna(old.loc["cell", "change"]) and old.loc["keras", "change"] > 0
 
 
-def test_a_reference_that_does_not_learn_what_it_computes_gives_no_speedup():
-    frame = tidy(some({"keras": 0.5, "cell": 0.6}))
-    table = time(frame, {"rnn": "cell"}, Steps())
+def test_a_reference_with_wrong_gradients_gives_no_speedup():
+    frame = tidy(noisy_runs({"keras": 0.5, "cell": 0.6}))
+    table = time(frame, {"rnn": "cell"}, WrongSteps())
     assert table["speedup"].isna().all()
     row = fastest(frame, table, {"rnn": "cell"}).iloc[0]
     assert (row["name"], row["contestants"]) == ("keras", 1)
-    assert row["words"] == "the reference does not learn what it computes"
+    assert row["words"] == "the reference applies wrong gradients"
 
 
-def test_leads_that_the_time_table_shows_already_are_not_counted_twice():
+def test_leads_that_are_in_the_time_table_are_not_counted_twice():
     block = [make_record(rnn="block", repeat=r, epoch_seconds=0.3 + r / 99) for r in (0, 1)]
     for records, extra in ((pair(), 0), ([*pair(), *block], 1)):
         frame = tidy(records)
         assert extra_ratios(fastest(frame, time(frame, REFERENCE), REFERENCE)) == extra
 
 
-def test_runs_gaps_kernels_and_order():
+def test_runs_kernels_order_and_missing():
     records = [
         make_record(order=2, started=make_started(0)),
         make_record(
@@ -261,10 +263,10 @@ def test_runs_gaps_kernels_and_order():
     assert kernels(frame)[["implementation", "kernel", "runs"]].values.tolist() == [
         ["block", "op: B", 1]
     ]
-    unseen = {"found": [], "expected": ["while"]}
-    table = kernels(tidy([make_record(measured={"kernel": unseen})]))
-    assert table["kernel"].tolist() == ["not attested: none was seen"]
-    assert kernels(tidy([make_record(measured={"kernel": {**unseen, "expected": None}})])).empty
+    not_found = {"found": [], "expected": ["while"]}
+    table = kernels(tidy([make_record(measured={"kernel": not_found})]))
+    assert table["kernel"].tolist() == ["not attested: no kernel found"]
+    assert kernels(tidy([make_record(measured={"kernel": {**not_found, "expected": None}})])).empty
     assert order(frame)["planned"].tolist() == [2, 1] and not as_planned(order(frame))
     assert skipped([{"name": "a", "why": "b"}])["why"].tolist() == ["b"]
     assert missing(["x", "y"], ["y"])["name"].tolist() == ["x"]
@@ -288,28 +290,28 @@ def test_ranked_puts_devices_in_natural_order_and_the_fastest_first():
 
 
 @pytest.mark.parametrize("records", [[], [make_record(verdict="void", epochs=0, phases=())]])
-def test_tables_of_nothing_are_empty(records):
+def test_tables_without_usable_runs_are_empty(records):
     frame = ranked(tidy(records))
     table = time(frame, REFERENCE)
     assert table.empty and accuracy(frame).empty and learning(frame, REFERENCE).empty
     assert order(frame).empty and kernels(frame).empty
-    # What was run and gave nothing is named as void.
+    # Configurations whose runs are void are listed.
     assert fastest(frame, table, REFERENCE)["contestants"].tolist() == [0] * len(records)
     assert len(runs(frame)) == len(records)
 
 
-def test_the_frame_is_linear_in_the_records():
+def test_the_frame_takes_linear_time():
     record = make_record(epochs=10)
     start = clock.perf_counter()
     tidy([record] * 2000)
     assert clock.perf_counter() - start < 5
 
 
-def test_a_companion_without_a_run_of_its_own_enters_nothing():
+def test_companions_without_a_run_of_their_configuration_are_ignored():
     first, late, again = make_late()
     table = time(tidy([first, late, again]), REFERENCE)
-    row = cell(table, "block")
+    row = row_of(table, "block")
     assert row["speedup"] == pytest.approx(math.exp(-0.2))
-    alone = time(tidy([late, again]), REFERENCE)
-    assert list(alone["implementation"]) == ["block"]
-    assert alone.iloc[0]["words"] == NO_REFERENCE and pd.isna(alone.iloc[0]["speedup"])
+    table = time(tidy([late, again]), REFERENCE)
+    assert list(table["implementation"]) == ["block"]
+    assert table.iloc[0]["words"] == NO_REFERENCE and pd.isna(table.iloc[0]["speedup"])

@@ -1,5 +1,5 @@
-"""An implementation is an rnn choice with its overrides of ``rnn``; those that make another
-function belong to what is computed."""
+"""An implementation is an rnn choice with its overrides of ``rnn``, except overrides that change
+the function, which belong to the variant."""
 
 from __future__ import annotations
 
@@ -15,21 +15,14 @@ from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
 from rnnbench.tables.reference_options import with_named_options
-from rnnbench.tables.time import (
-    FASTER,
-    IS_REFERENCE,
-    NO_REFERENCE,
-    NOT_EQUAL,
-    SLOWER,
-    time,
-)
+from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
 from rnnworker.rounds import reference_of
 from tests.factory import make_record
 
 KERAS = {"rnn": "keras"}
 OPTION = "rnn.options."
 RELU = {"rnn.options.activation": "relu", "rnn.options.recurrent_activation": "hard_sigmoid"}
-WORDS = "activation=relu, recurrent_activation=hard_sigmoid"
+RELU_TEXT = "activation=relu, recurrent_activation=hard_sigmoid"
 
 
 def runs(rnn: str, seconds: float, overrides: dict | None = None, **changes) -> list[Record]:
@@ -53,7 +46,7 @@ def unrolled(table, column: str = "speedup") -> list:
     return table.loc[table.index.get_level_values("rnn") == "unrolled", column].tolist()
 
 
-def test_a_way_to_compute_finds_the_reference_of_its_task() -> None:
+def test_options_of_an_implementation_keep_the_reference() -> None:
     table = rows(
         [
             *runs("keras", 0.5),
@@ -69,87 +62,87 @@ def test_a_way_to_compute_finds_the_reference_of_its_task() -> None:
     assert table["implementation"].tolist()[:3] == names
 
 
-def test_they_are_contestants_of_one_contest_and_learn_beside_the_reference() -> None:
+def test_options_of_an_implementation_stay_in_one_contest() -> None:
     frame = tidy([*runs("keras", 0.5), *runs("cudnn_raw", 0.2, {"rnn.options.op": "CudnnRNNV3"})])
     (row,) = fastest(frame, time(frame, KERAS), KERAS).to_dict("records")
     assert (row["name"], row["contestants"]) == ("cudnn_raw op=CudnnRNNV3", 2)
     assert learning(frame, KERAS)["is_reference"].tolist() == [True, False]
 
 
-def test_another_function_is_another_task() -> None:
+def test_a_different_function_is_a_different_task() -> None:
     records = [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU)]
     table = rows(records)
-    assert table.loc[("unrolled", WORDS, WORDS), "words"] == NO_REFERENCE
+    assert table.loc[("unrolled", RELU_TEXT, RELU_TEXT), "words"] == NO_REFERENCE
     frame = tidy([*records, *runs("keras", 0.3, RELU)])
     again = time(frame, KERAS).set_index(["rnn", "variant", "options"])
-    assert again.loc[("unrolled", WORDS, WORDS), "speedup"] == pytest.approx(3, rel=0.01)
+    assert again.loc[("unrolled", RELU_TEXT, RELU_TEXT), "speedup"] == pytest.approx(3, rel=0.01)
     contests = fastest(frame, time(frame, KERAS), KERAS)
-    assert contests["variant"].tolist() == ["", WORDS]
+    assert contests["variant"].tolist() == ["", RELU_TEXT]
     assert contests["name"].tolist() == ["unrolled", "unrolled"]
-    assert set(learning(frame, KERAS)["variant"]) == {"", WORDS}
+    assert set(learning(frame, KERAS)["variant"]) == {"", RELU_TEXT}
 
 
-def test_a_function_in_a_choices_own_file_is_one_too() -> None:
-    mine = [
+def test_function_options_in_the_file_of_a_choice_count() -> None:
+    my_relu = [
         dataclasses.replace(
             record, config={**record.config, "rnn": {"options": {"activation": "relu", "op": 1}}}
         )
         for record in runs("my_relu", 0.1)
     ]
-    table = rows([*runs("keras", 0.5), *mine])
+    table = rows([*runs("keras", 0.5), *my_relu])
     assert table.loc[("my_relu", "activation=relu", ""), "words"] == NO_REFERENCE
     relu = {"rnn.options.activation": "relu"}
-    table = rows([*runs("keras", 0.5, relu), *mine])
+    table = rows([*runs("keras", 0.5, relu), *my_relu])
     assert table.loc[("my_relu", "activation=relu", ""), "words"] == FASTER
 
 
-def test_the_reference_is_the_one_without_options_of_its_own() -> None:
-    first, second = ({"rnn.options.implementation": way} for way in (1, 2))
-    cells = [*runs("unrolled", 0.2, second), *runs("keras", 0.4, second)]
-    table = rows([*cells, *runs("keras", 0.5, first)])
-    assert unrolled(table) == pytest.approx([2], rel=0.01), "the same"
-    table = rows([*cells, *runs("keras", 0.5, first), *runs("keras", 1.0)])
-    assert unrolled(table) == pytest.approx([5], rel=0.01), "without"
+def test_the_reference_is_the_implementation_without_options_if_it_exists() -> None:
+    first, second = ({"rnn.options.implementation": value} for value in (1, 2))
+    records = [*runs("unrolled", 0.2, second), *runs("keras", 0.4, second)]
+    table = rows([*records, *runs("keras", 0.5, first)])
+    assert unrolled(table) == pytest.approx([2], rel=0.01), "same options"
+    table = rows([*records, *runs("keras", 0.5, first), *runs("keras", 1.0)])
+    assert unrolled(table) == pytest.approx([5], rel=0.01), "no options"
     assert table["words"].tolist() == [FASTER, FASTER, FASTER, IS_REFERENCE]
     table = rows([*runs("unrolled", 0.2), *runs("keras", 0.4, second)])
-    assert unrolled(table) == pytest.approx([2], rel=0.01), "the only one"
+    assert unrolled(table) == pytest.approx([2], rel=0.01), "only candidate"
     table = rows([*runs("unrolled", 0.2), *runs("keras", 0.4, first), *runs("keras", 0.4, second)])
     assert unrolled(table, "words") == [NO_REFERENCE]
 
 
-def test_no_other_takes_the_place_of_a_void_reference() -> None:
+def test_a_void_reference_is_not_replaced() -> None:
     other = runs("keras", 0.4, {"rnn.options.implementation": 2})
     table = rows([*runs("unrolled", 0.2), *other, *runs("keras", 0.5, verdict="void")])
     assert table["words"].tolist() == [NO_REFERENCE, NO_REFERENCE]
 
 
-def test_with_a_build_as_reference_an_implementation_stays_what_it_is() -> None:
-    ways = {"rnn.options.implementation": 1}
+def test_a_build_as_reference_keeps_the_options() -> None:
+    options = {"rnn.options.implementation": 1}
     old = [
         dataclasses.replace(
             record,
             name=record.name.replace("current", "tf_1_15"),
             choices={**record.choices, "build": "tf_1_15"},
         )
-        for record in runs("keras", 0.2, ways)
+        for record in runs("keras", 0.2, options)
     ]
-    table = rows([*runs("keras", 0.5), *runs("keras", 0.4, ways), *old], {"build": "current"})
-    found = table[table["build"] == "tf_1_15"]
-    assert found["speedup"].tolist() == pytest.approx([2], rel=0.01)
+    table = rows([*runs("keras", 0.5), *runs("keras", 0.4, options), *old], {"build": "current"})
+    old_rows = table[table["build"] == "tf_1_15"]
+    assert old_rows["speedup"].tolist() == pytest.approx([2], rel=0.01)
 
 
-def test_no_ratio_between_two_functions() -> None:
+def test_versus_gives_no_speedup_between_different_functions() -> None:
     frame = tidy(
         [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU),
          *runs("keras", 0.3, RELU)]
     )  # fmt: skip
-    for words in ("*relu*", "activation=relu", WORDS.split(", ")[1]):
-        (row,) = versus(frame, [words], ["unrolled"]).to_dict("records")
-        assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], words
+    for term in ("*relu*", "activation=relu", RELU_TEXT.split(", ")[1]):
+        (row,) = versus(frame, [term], ["unrolled"]).to_dict("records")
+        assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], term
         assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
         assert str(row["unequal"]).startswith("≠")
         assert row["difference"].startswith("activation relu instead of tanh")
-        assert (row["same"], row["a"], row["b"]) == ("unrolled", WORDS, "")
+        assert (row["same"], row["a"], row["b"]) == ("unrolled", RELU_TEXT, "")
         assert row["equal_why"] == (
             "not the same function: activation relu instead of tanh, "
             "recurrent activation hard_sigmoid instead of sigmoid"
@@ -158,13 +151,13 @@ def test_no_ratio_between_two_functions() -> None:
     assert row["ratio"] == pytest.approx(3, rel=0.01) and row["unequal"] == row["difference"] == ""
 
 
-def test_a_reference_may_name_an_option_of_the_way_to_compute() -> None:
+def test_a_reference_may_name_options_of_an_implementation() -> None:
     reference = {"rnn": "keras", "rnn.options.implementation": "1"}
     levels = {0: 0.2, 1: 0.4, 2: 0.8}
     records = [
-        one
-        for way, s in levels.items()
-        for one in runs("keras", s, {f"{OPTION}implementation": way})
+        run
+        for value, seconds in levels.items()
+        for run in runs("keras", seconds, {f"{OPTION}implementation": value})
     ]
     records += runs("unrolled", 0.1)
     table = rows(records, reference)
@@ -175,25 +168,25 @@ def test_a_reference_may_name_an_option_of_the_way_to_compute() -> None:
     assert (best["name"], best["contestants"]) == ("unrolled", 4)
 
 
-def test_a_round_finds_the_run_whose_options_the_reference_names() -> None:
+def test_reference_of_a_round_has_the_named_options() -> None:
     planned = [
-        {"name": f"keras-{way}", "choices": {"rnn": "keras"}, "alias": None,
-         "overrides": {f"{OPTION}implementation": way}}
-        for way in (0, 1)
+        {"name": f"keras-{value}", "choices": {"rnn": "keras"}, "alias": None,
+         "overrides": {f"{OPTION}implementation": value}}
+        for value in (0, 1)
     ]  # fmt: skip
-    found = reference_of(planned, {"rnn": "keras", f"{OPTION}implementation": "1"})
-    assert found and found["name"] == "keras-1"
+    base = reference_of(planned, {"rnn": "keras", f"{OPTION}implementation": "1"})
+    assert base and base["name"] == "keras-1"
     assert reference_of(planned, {"rnn": "keras", f"{OPTION}implementation": "2"}) is None
 
 
-def test_functions_that_the_reference_tells_apart_stand_side_by_side_but_win_nothing() -> None:
+def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants() -> None:
     plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
     reference = {"rnn": "keras", **plain}
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
     frame = with_named_options(tidy(records), reference)
     table = time(frame, reference).set_index("implementation")
     assert set(table["variant"]) == {""}
-    relu = table.loc[f"keras {WORDS}"]
+    relu = table.loc[f"keras {RELU_TEXT}"]
     assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
     assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)
     assert relu["difference"] == (
@@ -205,43 +198,42 @@ def test_functions_that_the_reference_tells_apart_stand_side_by_side_but_win_not
     assert "relu instead of tanh" in best["left_out"]
     learnt = learning(frame, reference)
     assert learnt["is_reference"].tolist() == [True, False, False]
-    # Where no reference names them they are two tasks, as before.
+    # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3
 
 
-def test_numbers_lead_to_the_runs_of_what_the_reference_names() -> None:
+def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU)]
     experiment = Experiment("relu", "t", "", {"rnn": "keras", **plain})
-    found = content(records, experiment)
-    assert found.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
-    links = {link for row in found.time[0].rows for link in row.links}
-    assert links == {cell.anchor for cell in found.cells} and len(links) == 2
-    said = found.answers[0].fast
-    assert said.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
-    assert "marked ≠; not compared: `keras activation=relu" in said and "×" not in said
+    report = content(records, experiment)
+    assert report.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
+    links = {link for row in report.time[0].rows for link in row.links}
+    assert links == {cell.anchor for cell in report.cells} and len(links) == 2
+    text = report.answers[0].fast
+    assert text.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
+    assert "marked ≠; not compared: `keras activation=relu" in text and "×" not in text
 
 
-def test_what_both_sides_choose_stands_for_one_of_them() -> None:
+def test_a_configuration_that_matches_both_sides_counts_for_one() -> None:
     frame = tidy([*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("cell", 0.6)])
-    found = versus(frame, ["*"], ["keras"])
-    assert found["a"].tolist() == ["unrolled", "cell"]
+    table = versus(frame, ["*"], ["keras"])
+    assert table["a"].tolist() == ["unrolled", "cell"]
     assert versus(frame, ["keras"], ["keras"]).empty
 
 
-def test_a_block_belongs_to_its_experiment() -> None:
-    """Both of three runs in blocks 0 to 2, the second cell's of another experiment."""
-    together = [*runs("keras", 0.5), *runs("unrolled", 0.4)]
-    apart = [*runs("keras", 0.5), *runs("unrolled", 0.4, experiment="other")]
-    elsewhere = [*runs("keras", 0.5), *runs("unrolled", 0.4, site="cluster")]
+def test_blocks_are_common_only_within_experiment_site_and_machine() -> None:
+    same = [*runs("keras", 0.5), *runs("unrolled", 0.4)]
+    other_experiment = [*runs("keras", 0.5), *runs("unrolled", 0.4, experiment="other")]
+    other_site = [*runs("keras", 0.5), *runs("unrolled", 0.4, site="cluster")]
 
     def method(records: list[Record]) -> str:
         (row,) = versus(tidy(records), ["unrolled"], ["keras"]).to_dict("records")
         assert row["ratio"] == pytest.approx(1.25, rel=0.01)
         return row["method"]
 
-    assert method(together) == "paired"
-    assert method(apart) == method(elsewhere) == "welch"
-    two = [*runs("keras", 0.5), *runs("keras", 0.4, machine="other-0123abcd")]
-    (row,) = versus(tidy(two), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict("records")
-    assert row["method"] == "welch", "two machines measure no block together"
+    assert method(same) == "paired"
+    assert method(other_experiment) == method(other_site) == "welch"
+    two_machines = [*runs("keras", 0.5), *runs("keras", 0.4, machine="other-0123abcd")]
+    (row,) = versus(tidy(two_machines), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict("records")
+    assert row["method"] == "welch"

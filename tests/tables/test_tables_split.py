@@ -1,4 +1,4 @@
-"""Cells cut out of a table: as pandas' own groups, in the order of the table."""
+"""`split` gives the same groups as pandas, in the order of the table."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ TABLE = pd.DataFrame(
 
 
 def test_groups_and_rows_keep_the_order_of_the_table() -> None:
-    found = split(TABLE, ["model"], ["seconds", "name"])
-    assert list(found) == [("b",), ("a",), ("c",)]
-    assert found["b",]["seconds"].tolist() == [5.0, 3.0]
-    assert found["a",]["name"].tolist() == ["two", "four"]
+    groups = split(TABLE, ["model"], ["seconds", "name"])
+    assert list(groups) == [("b",), ("a",), ("c",)]
+    assert groups["b",]["seconds"].tolist() == [5.0, 3.0]
+    assert groups["a",]["name"].tolist() == ["two", "four"]
 
 
-def test_as_pandas_groups_them() -> None:
-    found = split(TABLE, ["model", "threads"], ["seconds"])
-    groups = TABLE.groupby(["model", "threads"], sort=False, dropna=False)
-    assert [rows["seconds"].tolist() for rows in found.values()] == [
-        rows["seconds"].tolist() for _, rows in groups
+def test_groups_are_those_of_pandas() -> None:
+    groups = split(TABLE, ["model", "threads"], ["seconds"])
+    expected = TABLE.groupby(["model", "threads"], sort=False, dropna=False)
+    assert [rows["seconds"].tolist() for rows in groups.values()] == [
+        rows["seconds"].tolist() for _, rows in expected
     ]
-    assert list(found)[:3] == [("b", 2.0), ("a", 1.0), ("a", 4.0)]
+    assert list(groups)[:3] == [("b", 2.0), ("a", 1.0), ("a", 4.0)]
 
 
-def test_nothing_has_no_cells() -> None:
+def test_an_empty_table_has_no_groups() -> None:
     assert split(TABLE.iloc[:0], ["model"], ["seconds"]) == {}

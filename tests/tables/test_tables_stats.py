@@ -1,4 +1,4 @@
-"""Intervals against numbers worked out by hand and against scipy's own."""
+"""Intervals against numbers computed by hand and against scipy."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import dunnett as dunnett_of_scipy
+from scipy.stats import dunnett as scipy_dunnett
 from scipy.stats import ttest_ind, ttest_rel
 
 from rnnbench.records.record import run_value
 from rnnbench.tables.stats import (
     ONE_RUN,
     difference_interval,
-    dunnett,
+    dunnett_quantile,
     mean_interval,
     ratio_interval,
 )
 
 
-def test_a_run_counts_with_the_median_of_its_epochs():
+def test_run_value_is_the_median_of_the_epochs_after_the_first():
     assert run_value([9.0, 0.5, 0.7, 0.4]) == 0.5
     assert run_value([0.4, 0.6]) == 0.6
     assert run_value([0.4]) == 0.4
@@ -27,39 +27,39 @@ def test_a_run_counts_with_the_median_of_its_epochs():
 
 def test_mean_interval_by_hand():
     # Logarithms 0, 1, 2: mean 1, s = 1, t(2) at 97.5 % = 4.302653.
-    found = mean_interval([1.0, math.e, math.e**2])
-    half = 4.302652730 / math.sqrt(3)
-    assert found.estimate == pytest.approx(math.e)
-    assert found.low == pytest.approx(math.exp(1 - half))
-    assert found.high == pytest.approx(math.exp(1 + half))
+    interval = mean_interval([1.0, math.e, math.e**2])
+    halfwidth = 4.302652730 / math.sqrt(3)
+    assert interval.estimate == pytest.approx(math.e)
+    assert interval.low == pytest.approx(math.exp(1 - halfwidth))
+    assert interval.high == pytest.approx(math.exp(1 + halfwidth))
 
 
 def test_difference_interval_by_hand():
     # -1, 0, 1: mean 0, s = 1.
-    found = difference_interval([-1.0, 0.0, 1.0])
-    assert (found.estimate, found.high) == (0, pytest.approx(4.302652730 / math.sqrt(3)))
+    interval = difference_interval([-1.0, 0.0, 1.0])
+    assert (interval.estimate, interval.high) == (0, pytest.approx(4.302652730 / math.sqrt(3)))
 
 
-def test_welch_is_that_of_scipy():
+def test_welch_interval_matches_scipy():
     generator = np.random.default_rng(3)
     a, b = np.exp(generator.normal(0.2, 0.03, 4)), np.exp(generator.normal(0, 0.08, 7))
     interval = ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
-    found = ratio_interval(a.tolist(), b.tolist())
-    assert found.method == "welch"
-    assert (found.low, found.high) == pytest.approx(
+    ratio = ratio_interval(a.tolist(), b.tolist())
+    assert ratio.method == "welch"
+    assert (ratio.low, ratio.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
 
 
-def test_complete_blocks_are_paired_whatever_their_order():
+def test_complete_blocks_are_paired_in_any_order():
     generator = np.random.default_rng(4)
     drift = generator.normal(0, 0.3, 5)
     a = np.exp(0.1 + drift + generator.normal(0, 0.01, 5))
     b = np.exp(drift + generator.normal(0, 0.01, 5))
     interval = ttest_rel(np.log(a), np.log(b)).confidence_interval(0.95)
-    found = ratio_interval(a.tolist(), b[::-1].tolist(), [0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
-    assert found.method == "paired" and found.shown_different
-    assert (found.low, found.high) == pytest.approx(
+    ratio = ratio_interval(a.tolist(), b[::-1].tolist(), [0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    assert ratio.method == "paired" and ratio.shown_different
+    assert (ratio.low, ratio.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
 
@@ -69,36 +69,38 @@ def test_too_few_common_blocks_are_not_paired(blocks):
     assert ratio_interval([1.0, 1.1], [1.0, 1.2], *blocks).method == "welch"
 
 
-def test_runs_are_paired_by_the_blocks_that_both_have():
-    # Blocks 1, 2 and 3 are common, their ratios 1.1, 1.2 and 1.3; the others' times do not enter.
+def test_runs_are_paired_by_common_blocks():
+    # Blocks 1, 2 and 3 are common, with ratios 1.1, 1.2 and 1.3; other runs are ignored.
     a, b = [7.0, 1.1, 2.4, 3.9], [1.0, 2.0, 3.0, 0.1]
-    found = ratio_interval(a, b, [0, 1, 2, 3], [1, 2, 3, 4])
+    ratio = ratio_interval(a, b, [0, 1, 2, 3], [1, 2, 3, 4])
     interval = ttest_rel(np.log([1.1, 2.4, 3.9]), np.log([1, 2, 3])).confidence_interval(0.95)
-    assert (found.method, found.n_a, found.n_b) == ("paired on 3 common blocks", 3, 3)
-    assert (found.low, found.high) == pytest.approx(
+    assert (ratio.method, ratio.n_a, ratio.n_b) == ("paired on 3 common blocks", 3, 3)
+    assert (ratio.low, ratio.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
-    # Two common blocks beside other runs are too few: Student's t of one freedom is 12.7.
+    # Two common blocks and further runs are too few: Student's t of one degree of freedom is 12.7.
     assert ratio_interval(a[:3], b[:2], [0, 1, 2], [1, 2]).method == "welch"
 
 
-@pytest.mark.parametrize(("among", "runs"), [(3, 4), (7, 3), (11, 5)])
-def test_dunnetts_quantile_is_that_of_scipy(among, runs):
-    samples = np.random.default_rng(among).normal(size=(among + 1, runs))
-    interval = dunnett_of_scipy(*samples[1:], control=samples[0], rng=0).confidence_interval()
+@pytest.mark.parametrize(("comparisons", "runs"), [(3, 4), (7, 3), (11, 5)])
+def test_dunnetts_quantile_matches_scipy(comparisons, runs):
+    samples = np.random.default_rng(comparisons).normal(size=(comparisons + 1, runs))
+    interval = scipy_dunnett(*samples[1:], control=samples[0], rng=0).confidence_interval()
     spread = math.sqrt(np.mean(samples.var(axis=1, ddof=1)) * 2 / runs)
-    wide = (interval.high - interval.low)[0] / 2 / spread
-    assert dunnett(0.95, among, (among + 1) * (runs - 1)) == pytest.approx(wide, rel=5e-3)
+    expected = (interval.high - interval.low)[0] / 2 / spread
+    assert dunnett_quantile(0.95, comparisons, (comparisons + 1) * (runs - 1)) == pytest.approx(
+        expected, rel=5e-3
+    )
 
 
 def test_dunnetts_quantile_of_one_comparison_is_students():
-    assert dunnett(0.95, 1, 4) == pytest.approx(2.776445)
+    assert dunnett_quantile(0.95, 1, 4) == pytest.approx(2.776445)
 
 
 def test_one_run_has_no_interval():
-    found = ratio_interval([2.0], [1.0, 1.0, 1.0])
-    assert (found.estimate, found.low, found.high) == (pytest.approx(2), None, None)
-    assert found.method == ONE_RUN and not found.shown_different
+    ratio = ratio_interval([2.0], [1.0, 1.0, 1.0])
+    assert (ratio.estimate, ratio.low, ratio.high) == (pytest.approx(2), None, None)
+    assert ratio.method == ONE_RUN and not ratio.shown_different
     assert mean_interval([0.5]).low is None
 
 
@@ -110,16 +112,16 @@ def test_equal_values_give_an_interval_of_width_zero():
     assert mean_interval([0.5, 0.5]).low == pytest.approx(0.5)
 
 
-def test_one_side_without_variance_leaves_the_freedom_of_the_other():
+def test_a_side_without_variance_leaves_the_degrees_of_freedom_of_the_other():
     a, b = [1.0, 1.0, 1.0], [1.1, 1.2, 1.3]
     interval = ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
     assert ratio_interval(a, b).low == pytest.approx(math.exp(interval.low))
 
 
-def test_the_intervals_cover_what_they_say():
+def test_intervals_have_their_nominal_coverage():
     generator, hits, tries = np.random.default_rng(1), 0, 400
     for _ in range(tries):
         a, b = np.exp(generator.normal(0, 0.03, (2, 3)))
-        found = ratio_interval(a.tolist(), b.tolist())
-        hits += found.low <= 1 <= found.high
+        ratio = ratio_interval(a.tolist(), b.tolist())
+        hits += ratio.low <= 1 <= ratio.high
     assert 0.92 < hits / tries <= 1

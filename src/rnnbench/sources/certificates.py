@@ -1,4 +1,4 @@
-"""Certificates of an experiment from their files (``ARCHITECTURE.md``, "Certificate")."""
+"""Reads the certificates of an experiment (``ARCHITECTURE.md``, "Certificate")."""
 
 from __future__ import annotations
 
@@ -9,40 +9,49 @@ from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
 SCHEMA = 2
-READ = (1, SCHEMA)
+READABLE_SCHEMAS = (1, SCHEMA)
 LISTS = ("pairs", "portability")
 
 
 def read_certificates(folder: Path) -> list[dict[str, Any]]:
-    """All certificates in `folder`, by file name; none where it does not exist. One that cannot
-    be read is an error: to leave it out would show speed-ups that it may forbid."""
+    """All certificates in `folder`, sorted by file name; an empty list if it does not exist.
+
+    Raises a `RecordError` if a certificate cannot be read: skipping it would show speed-ups that
+    it may forbid.
+    """
     return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every list of the schema, or a `RecordError` that names what is wrong. One of
-    schema 1 says nothing of the steps that were applied."""
-    remedy = "delete it and run snakemake again, which certifies anew."
-    if not isinstance(data, dict) or data.get("schema") not in READ:
-        raise RecordError("is no certificate of schema 1 or 2.", where=where, remedy=remedy)
-    found = data.get("implementations")
-    if data["schema"] == 1 and isinstance(found, dict):
-        found = data["implementations"] = {name: _since_2(one) for name, one in found.items()}
-    good = isinstance(found, dict) and all(
-        isinstance(one, dict) and "status" in one and isinstance(one.get("applied"), dict)
-        for one in found.values()
+    """`data` with every list of the schema filled in. Raises a `RecordError` that names the fault.
+
+    A certificate of schema 1 contains nothing about the applied training steps.
+    """
+    remedy = "delete it and run snakemake again, which makes a new certificate."
+    if not isinstance(data, dict) or data.get("schema") not in READABLE_SCHEMAS:
+        raise RecordError("is not a certificate of schema 1 or 2.", where=where, remedy=remedy)
+    entries = data.get("implementations")
+    if data["schema"] == 1 and isinstance(entries, dict):
+        entries = {name: _upgraded(entry) for name, entry in entries.items()}
+        data["implementations"] = entries
+    is_complete = (
+        isinstance(entries, dict)
+        and all(
+            isinstance(entry, dict) and "status" in entry and isinstance(entry.get("applied"), dict)
+            for entry in entries.values()
+        )
+        and all(isinstance(data.setdefault(name, []), list) for name in LISTS)
+        and all(
+            isinstance(pair, dict) and {"a", "b", "equal"} <= set(pair) for pair in data["pairs"]
+        )
     )
-    good = good and all(isinstance(data.setdefault(name, []), list) for name in LISTS)
-    good = good and all(
-        isinstance(pair, dict) and {"a", "b", "equal"} <= set(pair) for pair in data["pairs"]
-    )
-    if not good:
-        raise RecordError("is not a whole certificate.", where=where, remedy=remedy)
+    if not is_complete:
+        raise RecordError("is not a complete certificate.", where=where, remedy=remedy)
     return data
 
 
-def _since_2(entry: Any) -> Any:
-    """An entry of schema 1 with what schema 2 has beside it."""
+def _upgraded(entry: Any) -> Any:
+    """An entry of schema 1 with the keys that schema 2 added."""
     if not isinstance(entry, dict):
         return entry
     why = entry.get("why") if entry.get("status") == "failed" else None

@@ -1,5 +1,5 @@
-"""What everybody repeats of the published results: each claim in its source's words, and on which
-published rows it rests (``reports/published/claims.csv``)."""
+"""Popular claims about the published results, each with a quotation from its source and the
+published rows that it rests on (``reports/published/claims.csv``)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ TESTS = ("every", "most", "mean", "front")
 class Claim:
     """One claim.
 
-    - `claim`: what is repeated, `words`: how its `source` says it, at which `address`.
-    - `rows`: the source of the published rows that it rests on. Rows that fit `over` are set
-      against those that fit `of` (column → value), which are alike in `paired_by`.
-    - `measure`: ``time`` (seconds over / seconds of), ``accuracy`` (validation accuracy over - of)
-      or ``front`` (whether none of `over` is faster and cheaper than `of`).
-    - `test`: the claim holds where ``every`` such number is from `low` to `high`, where ``most``
-      are, or where their geometric ``mean`` is; None is no bound.
-    - `ours_a`, `ours_b`: what stands for it here, in the words of ``rnnbench compare`` (how much
-      faster is a than b?); ``""``: nothing does. `ours_note`: what is different of it.
+    - `claim`: the claim in short; `words`: the quotation from its `source`, published at `address`.
+    - `rows`: the source of the published rows that the claim rests on. Rows that match `over`
+      (column → value) are compared with rows that match `of` and have equal values in the
+      `paired_by` columns.
+    - `measure`: ``time`` (seconds of `over` / seconds of `of`), ``accuracy`` (validation accuracy
+      of `over` - that of `of`) or ``front`` (whether no row of `over` is both faster and cheaper
+      than its `of`).
+    - `test`: the claim holds if ``every`` such number, or ``most`` of them, or their geometric
+      ``mean`` lies between `low` and `high`; a bound of None is open.
+    - `ours_a`, `ours_b`: the equivalent measured runs, as selections of ``rnnbench compare`` (how
+      much faster is a than b?); ``""`` if there is no equivalent. `ours_note`: how they differ from
+      the published rows.
     """
 
     claim: str
@@ -54,8 +57,8 @@ CLAIM_COLUMNS = tuple(field.name for field in fields(Claim))
 
 
 def read_claims(folder: Path) -> list[Claim]:
-    """The claims of ``claims.csv`` in `folder`, none where it is not there. Raises a `ConfigError`
-    that names the line."""
+    """The claims in ``claims.csv`` of `folder`; an empty list if the file does not exist. Raises a
+    `ConfigError` that names the line."""
     path = folder / CLAIMS
     if not path.is_file():
         return []
@@ -69,17 +72,17 @@ def read_claims(folder: Path) -> list[Claim]:
 def _claim(line: Mapping[Any, Any], where: str) -> Claim:
     texts = {name: str(line.get(name) or "").strip() for name in CLAIM_COLUMNS}
     if set(line) != set(CLAIM_COLUMNS):
-        raise _fault(where, f"the columns are not {', '.join(CLAIM_COLUMNS)}")
+        raise _error(where, f"the columns must be {', '.join(CLAIM_COLUMNS)}")
     for name in CLAIM_COLUMNS[:6]:
         if not texts[name]:
-            raise _fault(where, f"{name} is missing")
-    for name, known in (("measure", MEASURES), ("test", TESTS)):
-        if texts[name] not in known:
-            raise _fault(where, f"{name} is {texts[name]!r}, not one of {', '.join(known)}")
+            raise _error(where, f"{name} is missing")
+    for name, choices in (("measure", MEASURES), ("test", TESTS)):
+        if texts[name] not in choices:
+            raise _error(where, f"{name} is {texts[name]!r}; must be one of {', '.join(choices)}")
     values: dict[str, Any] = {
         **texts,
-        "over": _fitting(texts["over"], where),
-        "of": _fitting(texts["of"], where),
+        "over": _conditions(texts["over"], where),
+        "of": _conditions(texts["of"], where),
         "paired_by": tuple(_column(name, where) for name in texts["paired_by"].split()),
         "low": _bound(texts["low"], "low", where),
         "high": _bound(texts["high"], "high", where),
@@ -87,7 +90,7 @@ def _claim(line: Mapping[Any, Any], where: str) -> Claim:
     return Claim(**values)
 
 
-def _fitting(text: str, where: str) -> dict[str, str]:
+def _conditions(text: str, where: str) -> dict[str, str]:
     """``device=Tesla K80; build=pip`` as column → value."""
     pairs = [part.partition("=") for part in text.split(";") if part.strip()]
     return {_column(name.strip(), where): value.strip() for name, _, value in pairs}
@@ -95,7 +98,7 @@ def _fitting(text: str, where: str) -> dict[str, str]:
 
 def _column(name: str, where: str) -> str:
     if name not in COLUMNS:
-        raise _fault(where, f"published rows have no column {name!r}")
+        raise _error(where, f"published rows have no column {name!r}")
     return name
 
 
@@ -103,11 +106,11 @@ def _bound(text: str, name: str, where: str) -> float | None:
     try:
         value = float(text) if text else None
     except ValueError as error:
-        raise _fault(where, f"{name} is {text!r}, not a number") from error
+        raise _error(where, f"{name} is {text!r}, not a number") from error
     if value is not None and not math.isfinite(value):
-        raise _fault(where, f"{name} is {text!r}")
+        raise _error(where, f"{name} is {text!r}, not a finite number")
     return value
 
 
-def _fault(where: str, what: str) -> ConfigError:
-    return ConfigError(f"{what}.", where=where, remedy="see reports/published/README.md.")
+def _error(where: str, message: str) -> ConfigError:
+    return ConfigError(f"{message}.", where=where, remedy="see reports/published/README.md.")

@@ -1,4 +1,4 @@
-"""Price lists: what an hour of a device cost, when, and who says so (``conf/price/*.yaml``)."""
+"""Price lists: dated, sourced prices of one hour of a device (``conf/price/*.yaml``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONAL = ("note", "reference")
 
 @dataclass(frozen=True)
 class Price:
-    """USD for one hour of `device`, of a `kind`."""
+    """The price in USD of one hour of `device`; `kind` is one of `KINDS`."""
 
     device: str
     kind: str
@@ -25,7 +25,7 @@ class Price:
 
 @dataclass(frozen=True)
 class PriceList:
-    """One dated, sourced list. `reference` is the device that costs are relative to (``""``:
+    """A dated, sourced price list. `reference` is the device that costs are relative to (``""`` if
     the list names none)."""
 
     name: str
@@ -37,15 +37,15 @@ class PriceList:
     reference: str = ""
 
     def of(self, device: str, kind: str = "") -> Price | None:
-        """The price of `device`: of `kind`, or, where none is asked for, the first of on demand,
-        preemptible and owned that the list has."""
-        found = {price.kind: price for price in self.prices if price.device == device}
+        """The price of `device` of the given `kind`. Without a `kind`, the first that the list has
+        of on demand, preemptible and owned; None if it has none."""
+        by_kind = {price.kind: price for price in self.prices if price.device == device}
         kinds = (kind,) if kind else KINDS
-        return next((found[name] for name in kinds if name in found), None)
+        return next((by_kind[name] for name in kinds if name in by_kind), None)
 
 
 def read_prices(path: Path) -> PriceList:
-    """The list in a YAML file, or a `ConfigError` in one line."""
+    """Reads a price list from a YAML file. Raises a `ConfigError` whose message is one line."""
     import yaml
 
     try:
@@ -57,41 +57,48 @@ def read_prices(path: Path) -> PriceList:
             remedy="see conf/price/README.md for an example.",
         ) from error
     if not isinstance(data, dict):
-        raise _fault(path, "is not a mapping")
+        raise _error(path, "is not a mapping")
     missing = [key for key in REQUIRED if not data.get(key)]
     unknown = [key for key in data if key not in (*REQUIRED, *OPTIONAL)]
-    if missing or unknown:
-        raise _fault(path, f"lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}")
+    if missing:
+        raise _error(path, f"missing keys: {', '.join(missing)}")
+    if unknown:
+        raise _error(path, f"unknown keys: {', '.join(map(str, unknown))}")
     if not isinstance(data["prices"], list):
-        raise _fault(path, "prices is no list")
+        raise _error(path, "prices is not a list")
     prices = tuple(_price(path, entry) for entry in data["prices"])
     if len({(price.device, price.kind) for price in prices}) < len(prices):
-        raise _fault(path, "has two prices for one device and kind")
+        raise _error(path, "has two prices for the same device and kind")
     texts = {key: str(data.get(key, "")) for key in ("title", "date", "source", *OPTIONAL)}
     return PriceList(name=path.stem, prices=prices, **texts)
 
 
-def choose_prices(asked: str | None, folder: Path, devices: Collection[str]) -> PriceList | None:
-    """The list that was asked for by name or path; else the newest of `folder` (of equally
-    dated, the last by name) that prices one of `devices`; None where none does."""
-    if asked:
-        path = Path(asked)
-        return read_prices(path if path.suffix else folder / f"{asked}.yaml")
+def choose_prices(
+    requested: str | None, folder: Path, devices: Collection[str]
+) -> PriceList | None:
+    """The `requested` price list, given by name or path. Without a request, the newest list in
+    `folder` that prices one of `devices` (of several with the same date, the last by name); None
+    if no list does."""
+    if requested:
+        path = Path(requested)
+        return read_prices(path if path.suffix else folder / f"{requested}.yaml")
     lists = [read_prices(path) for path in sorted(folder.glob("*.yaml"))]
-    fitting = [one for one in lists if any(one.of(device) for device in devices)]
-    return max(fitting, key=lambda one: (one.date, one.name)) if fitting else None
+    usable = [prices for prices in lists if any(prices.of(device) for device in devices)]
+    return max(usable, key=lambda prices: (prices.date, prices.name), default=None)
 
 
 def _price(path: Path, entry: Any) -> Price:
     if not isinstance(entry, Mapping) or set(entry) != {"device", "kind", "usd_per_hour"}:
-        raise _fault(path, f"{entry!r} is not {{device, kind, usd_per_hour}}")
+        raise _error(path, f"the price {entry!r} must have the keys device, kind, usd_per_hour")
     usd = entry["usd_per_hour"]
     if entry["kind"] not in KINDS:
-        raise _fault(path, f"kind {entry['kind']!r} is none of {', '.join(KINDS)}")
+        raise _error(path, f"kind is {entry['kind']!r}; must be one of {', '.join(KINDS)}")
     if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 < usd < 1e6:
-        raise _fault(path, f"usd_per_hour {usd!r} of {entry['device']} is no positive number")
+        raise _error(
+            path, f"usd_per_hour of {entry['device']} is {usd!r}; must be a positive number"
+        )
     return Price(str(entry["device"]), str(entry["kind"]), float(usd))
 
 
-def _fault(path: Path, what: str) -> ConfigError:
-    return ConfigError(f"{what}.", where=str(path), remedy="see conf/price/README.md.")
+def _error(path: Path, message: str) -> ConfigError:
+    return ConfigError(f"{message}.", where=str(path), remedy="see conf/price/README.md.")

@@ -1,4 +1,4 @@
-"""Probes of an experiment from their files (``ARCHITECTURE.md``, "Probe")."""
+"""Reads the probes of an experiment (``ARCHITECTURE.md``, "Probe")."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ PEAKS = ("peak_gflops", "peak_gb_per_s")
 
 
 def read_probes(folder: Path) -> list[dict[str, Any]]:
-    """All probes in `folder`, by file name; none where it does not exist. A probe that failed is
-    among them, with its ``error`` in words and nulls for what was not measured. One that cannot be
-    read is a `RecordError`."""
+    """All probes in `folder`, sorted by file name; an empty list if it does not exist.
+
+    A failed probe is included, with a message in ``error`` and None for values that were not
+    measured. Raises a `RecordError` if a probe cannot be read.
+    """
     return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every key of the schema, or a `RecordError` that names what is wrong."""
+    """`data` with every key of the schema filled in. Raises a `RecordError` naming the fault."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise _wrong("is no probe of schema 1", where)
+        raise _error("is not a probe of schema 1", where)
     for name in TEXTS:
         if not isinstance(data.get(name), str):
-            raise _wrong(f"has no text {name}", where)
+            raise _error(f"{name} must be a string", where)
     for name in PEAKS:
         if not _is_rate(data.setdefault(name, None), optional=True):
-            raise _wrong(f"has a {name} that is no number above 0", where)
+            raise _error(f"{name} must be a number > 0", where)
     data.setdefault("error", None)
     if not _is_rate(data.setdefault("foreign_load", None), optional=True, zero=True):
-        raise _wrong("has a foreign_load that is no number", where)
+        raise _error("foreign_load must be a number ≥ 0", where)
     large, models = data.setdefault("large", []), data.setdefault("models", [])
-    if not (isinstance(large, list) and all(_is_samples(one, "gflops") for one in large)):
-        raise _wrong("has samples of large products that are no numbers above 0", where)
+    if not (isinstance(large, list) and all(_has_samples(product, "gflops") for product in large)):
+        raise _error("the samples of large products must be numbers > 0", where)
     bandwidth = data.setdefault("bandwidth", None)
-    if bandwidth is not None and not _is_samples(bandwidth, "gb_per_s"):
-        raise _wrong("has samples of the bandwidth that are no numbers above 0", where)
+    if bandwidth is not None and not _has_samples(bandwidth, "gb_per_s"):
+        raise _error("the samples of the bandwidth must be numbers > 0", where)
     if not (isinstance(models, list) and all(map(_is_model, models))):
-        raise _wrong("has a model that is not whole", where)
+        raise _error("one of its models is incomplete", where)
     return data
 
 
@@ -55,7 +57,7 @@ def _is_model(model: Any) -> bool:
     model.setdefault("error", None)
     model.setdefault("complete", False)
     flops = model.setdefault("flops_per_step", None)
-    numbers = [model.setdefault(n, None) for n in ("batch", "timesteps", "bytes_per_step")]
+    numbers = [model.setdefault(key, None) for key in ("batch", "timesteps", "bytes_per_step")]
     if flops is not None:
         if not isinstance(flops, Mapping):
             return False
@@ -75,19 +77,19 @@ def _is_product(product: Any) -> bool:
     )
 
 
-def _is_samples(data: Any, name: str) -> bool:
-    found = data.get(name) if isinstance(data, dict) else None
-    return isinstance(found, list) and all(map(_is_rate, found))
+def _has_samples(data: Any, name: str) -> bool:
+    samples = data.get(name) if isinstance(data, dict) else None
+    return isinstance(samples, list) and all(map(_is_rate, samples))
 
 
 def _is_rate(value: Any, optional: bool = False, zero: bool = False) -> bool:
     if value is None:
         return optional
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and (value > 0 or (zero and value == 0))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and (value > 0 or (zero and value == 0))
 
 
-def _wrong(what: str, where: str) -> RecordError:
+def _error(message: str, where: str) -> RecordError:
     return RecordError(
-        f"{what}.", where=where, remedy="delete it and run snakemake again, which probes anew."
+        f"{message}.", where=where, remedy="delete it and run snakemake again, which probes again."
     )

@@ -1,4 +1,4 @@
-"""Which MLflow run a record became, as ``rnnbench track`` noted it."""
+"""The MLflow run of each record, as written by ``rnnbench track``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rnnbench.records.store import read_json
 
 
 def read_tracked(folders: Iterable[Path]) -> dict[str, str]:
-    """Record key → MLflow's run id, from ``tracked/*.json`` of an experiment's `folders`. What
-    cannot be read is left out: the record names itself, and tracking writes the file anew."""
-    found: dict[str, str] = {}
+    """Record key → MLflow run id, from ``tracked/*.json`` in an experiment's `folders`. Unreadable
+    files are skipped: the next ``rnnbench track`` writes them again."""
+    run_ids: dict[str, str] = {}
     for path in (path for folder in folders for path in sorted(folder.glob("tracked/*.json"))):
         try:
             entries = list(read_json(path).values())
-            found |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
+            run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
         except (RecordError, AttributeError, TypeError, KeyError):
             continue
-    return found
+    return run_ids

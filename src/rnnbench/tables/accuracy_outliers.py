@@ -1,18 +1,20 @@
-"""Does every build and number of threads end as well as the others? Cell against all others.
+"""Accuracy outliers: configurations whose accuracy differs from all others of the same task.
 
-Runs of one seed start from the same weights and see the same batches, whatever computes them, so
-the cells of one task (model, cell type, data set, overrides) differ less than seeds do. A cell that
-is further from the others than other seeds would bring it has learnt something else.
+Runs of the same seed start from the same weights and see the same batches in every implementation,
+build and device. The configurations of one task (model, RNN cell, dataset, overrides) therefore
+differ less than seeds do. A configuration that is further from the others than a change of seed
+explains has learnt something else.
 
-The seed is the unit. A cell's distance is the mean over its seeds of its validation accuracy less
-the median of the others' with that seed; allowed is what Student's t gives for the spread between
-seeds inside cells, with C (S - 1) degrees of freedom for C cells of S seeds, Šidák's over the
-cells. That is exact where one implementation's result says nothing of another's, the worst case,
-and careful where they agree seed by seed. With one seed nothing is known of the spread between
-seeds; then the spread between the other cells takes its place (an outlier test, C - 2 degrees of
-freedom), from four cells on. Either spread is at least that of the share that one sample of the
-validation set of n gives: √(p (1 - p) / n). Simulated (``tests/tables/test_tables_alike.py``): at
-most 5 % of tasks name a cell where all are alike.
+The unit of the test is the seed. The difference of a configuration is the mean, over its seeds, of
+its validation accuracy minus the median of the others with that seed. The allowed difference is
+Student's t for the spread between seeds within configurations, with C (S - 1) degrees of freedom
+for C configurations of S seeds, with Šidák's correction over the configurations. This is exact if
+the results of different implementations are independent (the worst case) and conservative if they
+agree seed by seed. With a single seed the spread between seeds is unknown; the spread between the
+other configurations replaces it (an outlier test with C - 2 degrees of freedom), which needs four
+configurations. Either spread is at least the sampling error of the accuracy on a validation set of
+n samples, √(p (1 - p) / n). Simulated (``tests/tables/test_tables_alike.py``): the test reports an
+outlier in at most 5 % of the tasks in which all configurations are equal.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CELL
-from rnnbench.tables.stats import student, together
+from rnnbench.tables.frame import CONFIGURATION, TASK
+from rnnbench.tables.stats import sidak_confidence, student
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
 
@@ -29,19 +31,19 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-TASK = ["model", "cell", "dataset", "variant"]
-LEAST_ALONE = 4  # cells of one seed: with three, one degree of freedom shows nothing
+MIN_FOR_ONE_SEED = 4  # configurations; with three, one degree of freedom shows nothing
 CONFIDENCE = 0.95
-ALIKE_COLUMNS = [*CELL, "seeds", "val_acc", "others", "difference", "allowed", "apart"]
+ALIKE_COLUMNS = [*CONFIGURATION, "seeds", "val_acc", "others", "difference", "allowed", "apart"]
 
 
 def alike(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell that can be compared with others of its task.
+    """One row per configuration that can be compared with others of its task.
 
-    Columns: the cell; `seeds`; `val_acc` at the last epoch (mean over its seeds, runs of one seed
-    averaged first); `others` (mean over these seeds of the other cells' median); `difference` of
-    the two; `allowed` (as above); `apart` (bool: the difference is larger). Source: runs that are
-    not void of models that have a validation accuracy, on all machines.
+    Columns: the configuration; `seeds`; `val_acc` at the last epoch (mean over its seeds, after
+    averaging the runs of a seed); `others` (mean over these seeds of the median of the other
+    configurations); `difference` of the two; `allowed` (see above); `apart` (bool: the difference
+    exceeds the allowed one). Source: runs that are not void, on all machines, of models with a
+    validation accuracy.
     """
     import pandas as pd
 
@@ -51,53 +53,54 @@ def alike(frame: pd.DataFrame) -> pd.DataFrame:
     for task, runs in values.groupby(TASK, sort=False):
         table = runs.groupby([*KEY, "seed"], sort=False)["val_acc"].mean().unstack("seed")
         names = runs.drop_duplicates(KEY).set_index(KEY)["implementation"]
-        reached = table.to_numpy(dtype=float)
-        for key, found in zip(table.index, distances(reached, evaluated.get(task)), strict=True):
-            if found is not None:
-                cell = dict(zip(KEY, key, strict=True))
-                rows.append({**cell, "implementation": names[key], **found})
+        results = distances(table.to_numpy(dtype=float), evaluated.get(task))
+        for key, result in zip(table.index, results, strict=True):
+            if result is not None:
+                configuration = dict(zip(KEY, key, strict=True))
+                rows.append({**configuration, "implementation": names[key], **result})
     return pd.DataFrame(rows, columns=ALIKE_COLUMNS)
 
 
-def distances(reached: np.ndarray, samples: float | None = None) -> list[dict[str, Any] | None]:
-    """For each cell of `reached` (accuracies, cells × seeds, NaN where a run is missing) the
-    columns `seeds` to `apart` of `alike`; None where it cannot be compared. `samples`: of the
-    validation set."""
+def distances(accuracies: np.ndarray, samples: float | None = None) -> list[dict[str, Any] | None]:
+    """For each row of `accuracies` (configurations × seeds, NaN for missing runs), the columns
+    `seeds` to `apart` of `alike`, or None if the configuration cannot be compared. `samples` is
+    the size of the validation set."""
     import numpy as np
 
-    several = [row[~np.isnan(row)] for row in reached if not np.isnan(row).all()]
-    cells = len(several)
-    freedom = sum(len(row) - 1 for row in several)
-    found: list[dict[str, Any] | None] = []
-    for place, own in enumerate(reached):
-        others = np.delete(reached, place, axis=0)
-        here = ~np.isnan(own) & (~np.isnan(others)).any(axis=0)
-        seeds = int(here.sum())
-        if cells < 2 or not seeds or (not freedom and cells < LEAST_ALONE):
-            found.append(None)
+    known = [row[~np.isnan(row)] for row in accuracies if not np.isnan(row).all()]
+    count = len(known)
+    degrees_within = sum(len(row) - 1 for row in known)
+    results: list[dict[str, Any] | None] = []
+    for index, own in enumerate(accuracies):
+        others = np.delete(accuracies, index, axis=0)
+        common = ~np.isnan(own) & (~np.isnan(others)).any(axis=0)
+        seeds = int(common.sum())
+        if count < 2 or not seeds or (not degrees_within and count < MIN_FOR_ONE_SEED):
+            results.append(None)
             continue
-        middle = np.nanmedian(others[:, here], axis=0)
-        if freedom:
-            squares = sum(((row - row.mean()) ** 2).sum() for row in several)
-            variance, known = float(squares) / freedom, freedom
+        median = np.nanmedian(others[:, common], axis=0)
+        if degrees_within:
+            squares = sum(((row - row.mean()) ** 2).sum() for row in known)
+            variance, degrees_of_freedom = float(squares) / degrees_within, degrees_within
         else:
-            variance, known = float(np.nanvar(others, ddof=1)), cells - 2
+            variance, degrees_of_freedom = float(np.nanvar(others, ddof=1)), count - 2
         if samples:
-            share = float(middle.mean())
+            share = float(median.mean())
             variance = max(variance, share * (1 - share) / samples)
-        # The variance of a median is π/2 of that of a mean; of one or two it is their mean.
-        of_others = (1 if cells < 4 else math.pi / 2) / (cells - 1)
-        confidence = together(CONFIDENCE, cells if cells > 2 else 1)
-        allowed = student(confidence, known) * math.sqrt(variance * (1 + of_others) / seeds)
-        difference = float((own[here] - middle).mean())
-        found.append(
+        # A median has π/2 times the variance of the mean; of one or two values it is the mean.
+        variance_of_others = (1 if count < 4 else math.pi / 2) / (count - 1)
+        confidence = sidak_confidence(CONFIDENCE, count if count > 2 else 1)
+        standard_error = math.sqrt(variance * (1 + variance_of_others) / seeds)
+        allowed = student(confidence, degrees_of_freedom) * standard_error
+        difference = float((own[common] - median).mean())
+        results.append(
             {
                 "seeds": seeds,
-                "val_acc": float(own[here].mean()),
-                "others": float(middle.mean()),
+                "val_acc": float(own[common].mean()),
+                "others": float(median.mean()),
                 "difference": difference,
                 "allowed": allowed,
                 "apart": abs(difference) > allowed + 1e-9,
             }
         )
-    return found
+    return results

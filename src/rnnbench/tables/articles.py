@@ -1,4 +1,4 @@
-"""The tables of the published comparisons, from their own rows alone."""
+"""The tables of the published comparisons, computed from the published rows only."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ HOUR = 3600.0
 
 
 def published_frame(rows: Sequence[PublishedRow]) -> pd.DataFrame:
-    """One row per published row, columns as its fields, `below` and `place` (device with vCPUs)."""
+    """One row per published row. Columns: its fields, `below`, `place` (device with vCPUs)."""
     import pandas as pd
 
     from rnnbench.sources.published import COLUMNS
 
     names = [*COLUMNS, "below", "place"]
-    return pd.DataFrame([{name: getattr(r, name) for name in names} for r in rows], columns=names)
+    return pd.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
 
 
 def cudnn_speedups(table: pd.DataFrame) -> pd.DataFrame:
-    """The K80/P100 comparison: its rows with `speedup` = LSTM's seconds / own on the same device
-    (the 7.5× and 12.5×)."""
+    """The rows of the K80/P100 comparison, with `speedup` = seconds of LSTM / own seconds on the
+    same device (the source's 7.5× and 12.5×)."""
     own = table[table["source"] == K80_P100].copy()
     generic = own[own["implementation"] == "LSTM"].set_index("device")["train_seconds"]
     own["speedup"] = own["device"].map(generic) / own["train_seconds"]
@@ -37,9 +37,9 @@ def cudnn_speedups(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def step_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The 612,235-sample benchmark: its rows with `us_per_sample`; `speedup_generic` = LSTM's
-    seconds on the same device / own (the 14.7×) and `speedup_cpu` = the CPU's / own (the 54.4×).
-    """
+    """The rows of the 612,235-sample benchmark, with `us_per_sample`, `speedup_generic` = seconds
+    of LSTM on the same device / own seconds (the source's 14.7×) and `speedup_cpu` = seconds of the
+    CPU / own seconds (the source's 54.4×)."""
     own = table[(table["source"] == STEPS) & table["train_samples"].notna()].copy()
     generic = own[own["implementation"] == "LSTM"].set_index("device")["train_seconds"]
     cpu = own.loc[own["device"] == CPU_ONLY, "train_seconds"].iloc[:1]
@@ -51,8 +51,8 @@ def step_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def user_table(table: pd.DataFrame) -> pd.DataFrame:
-    """What another answer to the same question tells, without hardware or model: its rows with
-    `speedup` = LSTM's seconds / own, at least that where the own time is a bound (`below`)."""
+    """The rows of another answer to the same question, which names neither hardware nor model, with
+    `speedup` = seconds of LSTM / own seconds (a lower bound if the own time is `below` a limit)."""
     own = table[(table["source"] == STEPS) & table["train_samples"].isna()].copy()
     generic = own.loc[own["implementation"] == "LSTM", "train_seconds"].iloc[:1]
     own["speedup"] = generic.iloc[0] / own["train_seconds"] if len(generic) else float("nan")
@@ -60,9 +60,9 @@ def user_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def relative_to_k80(table: pd.DataFrame) -> pd.DataFrame:
-    """The CPU-against-GPU articles: rows with a price, with `relative` time and `relative_usd`
-    cost against the K80 with TensorFlow of the same source and workload, and `usd` =
-    seconds / 3600 · price. Rows without such a K80 are left out."""
+    """The rows of the CPU-against-GPU articles that have a price, with `usd` = seconds / 3600 ·
+    price, and with `relative` time and `relative_usd` cost relative to the K80 with TensorFlow of
+    the same source and workload. Rows without such a K80 are omitted."""
     own = table[table["source"].isin(CPU_GPU) & table["price_usd_per_hour"].notna()].copy()
     own["usd"] = own["train_seconds"] / HOUR * own["price_usd_per_hour"]
     task = ["source", "workload"]

@@ -1,4 +1,4 @@
-"""Builds side by side: each against the reference build on the same device."""
+"""Comparison of builds: each build against the reference build on the same device."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.frame import CELL
-from rnnbench.tables.grouping import Cells, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.tables.grouping import Groups, split
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import ONE_RUN, Ratio, mean_interval
+from rnnbench.tables.stats import Ratio, mean_interval
 from rnnbench.tables.time import (
+    FASTER,
     KEY,
-    NO_DIFFERENCE,
     NOT_EQUAL,
-    RUN,
+    RATIO_COLUMNS,
+    SLOWER,
     compare,
-    own_runs,
+    ratio_text,
+    without_companions,
     wrong_steps,
 )
 from rnnbench.tables.usable_runs import run_values
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-NOTABLE = 0.02  # a shown difference below 2 % is no regression anybody needs named
+NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
-    *CELL, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "change",
-    "change_low", "change_high", "effect", "shown_different", "regression", "words",
+    *CONFIGURATION, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high",
+    "change", "change_low", "change_high", "effect", "shown_different", "regression", "words",
 ]  # fmt: skip
 
 
@@ -38,48 +40,51 @@ def builds(
     reference: Mapping[str, str],
     certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
 ) -> pd.DataFrame:
-    """One row per cell that was measured in more than one build; empty for one build.
+    """One row per configuration that was measured in more than one build; empty for one build.
 
-    Columns: the cell; `against` (the reference build: the one that `reference` names, else
-    the first); `runs`, `suspect`; `epoch_seconds` with 95 % `epoch_low`, `epoch_high`; `change` =
-    own seconds / the reference build's (above 1: slower) with 95 % `change_low`, `change_high`, as
-    in the time table; `effect`: the change of log seconds in standard deviations between runs,
-    pooled over the two cells (Cohen's d; missing for one run); `shown_different`; `regression`
-    (bool: shown, and slower by 2 % or more); `words`.
+    Columns: the configuration; `against` (the reference build: the build that `reference` names,
+    else the first); `runs`, `suspect` (numbers of runs); `epoch_seconds` with its 95 % interval
+    `epoch_low`, `epoch_high`; `change` = own seconds / seconds of the reference build (above 1:
+    slower) with its 95 % interval `change_low`, `change_high`, computed as in the time table;
+    `effect`: the change of log seconds in standard deviations between runs, pooled over both
+    configurations (Cohen's d; missing for a single run); `shown_different` (bool: the interval
+    excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
+    result as text.
     """
     import pandas as pd
 
     values = run_values(frame, companions=True)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
-    cells, spreads = split(values, KEY, [*RUN, "implementation"]), pooled_spreads(values, KEY)
-    first = reference.get("build") or values["build"].iloc[0]
-    rest = [name for name in KEY if name != "build"]
+    groups = split(values, KEY, [*RATIO_COLUMNS, "implementation"])
+    spreads = pooled_spreads(values, KEY)
+    preferred = reference.get("build") or values["build"].iloc[0]
+    all_but_build = [name for name in KEY if name != "build"]
     rows: list[dict[str, Any]] = []
-    for _, family in values.groupby(rest, sort=False):
+    for _, family in values.groupby(all_but_build, sort=False):
         names = list(dict.fromkeys(family["build"]))
         if len(names) < 2:
             continue
-        against = first if first in names else names[0]
+        against = preferred if preferred in names else names[0]
         for name in names:
-            cell = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
-            base = {**cell, "build": against}
-            rows.append(_row(cells, cell, base, certificates, shared(spreads, cell, base)))
+            own = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
+            base = {**own, "build": against}
+            rows.append(_row(groups, own, base, certificates, shared_spread(spreads, own, base)))
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
 def _row(
-    cells: Cells,
-    cell: Mapping[str, Any],
+    groups: Groups,
+    configuration: Mapping[str, Any],
     base: Mapping[str, Any],
     certificates: Certificates,
     spread: Spread | None,
 ) -> dict[str, Any]:
-    mine, theirs = (cells[key_of(one)] for one in (cell, base))
-    own, other = own_runs(mine), own_runs(theirs)
+    all_own, all_base = groups[key_of(configuration)], groups[key_of(base)]
+    own, other = without_companions(all_own), without_companions(all_base)
     seconds = mean_interval(own["seconds"].tolist())
     row = {
-        **cell,
+        **configuration,
         "implementation": own["implementation"][0],
         "against": base["build"],
         "runs": len(own["seconds"]),
@@ -91,14 +96,14 @@ def _row(
         "regression": False,
         "words": "reference",
     }
-    if cell["build"] == base["build"]:
+    if configuration["build"] == base["build"]:
         return {**row, "change": 1.0}
-    if wrong := wrong_steps(certificates, cell, base):
+    if wrong := wrong_steps(certificates, configuration, base):
         return {**row, "words": wrong}
-    if certificates.judge(cell, base)[0] == UNEQUAL:
+    if certificates.judge(configuration, base)[0] == UNEQUAL:
         return {**row, "words": NOT_EQUAL}
-    # `compare` gives the speed-up of its first over its second: here the reference build's.
-    ratio = compare(theirs, mine, spread)
+    # The speed-up of the reference build over this one.
+    ratio = compare(all_base, all_own, spread)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
     return {
         **row,
@@ -108,16 +113,13 @@ def _row(
         "effect": _effect(own["seconds"], other["seconds"]),
         "shown_different": ratio.shown_different,
         "regression": slower,
-        "words": _words(ratio),
+        "words": _change_text(ratio),
     }
 
 
-def _words(ratio: Ratio) -> str:
-    if ratio.low is None:
-        return ONE_RUN
-    if not ratio.shown_different:
-        return NO_DIFFERENCE
-    return "slower" if ratio.estimate > 1 else "faster"
+def _change_text(ratio: Ratio) -> str:
+    text = ratio_text(ratio)
+    return {FASTER: SLOWER, SLOWER: FASTER}.get(text, text)
 
 
 def _effect(a: np.ndarray, b: np.ndarray) -> float | None:

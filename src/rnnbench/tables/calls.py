@@ -1,13 +1,13 @@
-"""``evaluate()`` and ``predict()``: how long a call takes, and how many samples a second."""
+"""Latency and throughput of ``evaluate()`` and ``predict()``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.pooling import pooled_spreads, shared
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import KEY, key_of, keys_of, references
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import (
@@ -15,9 +15,9 @@ from rnnbench.tables.time import (
     IS_REFERENCE,
     NO_REFERENCE,
     NOT_EQUAL,
-    RUN,
+    RATIO_COLUMNS,
     compare,
-    in_words,
+    ratio_text,
 )
 from rnnbench.tables.unequal_ratio import unequal
 from rnnbench.tables.usable_runs import run_values
@@ -27,46 +27,50 @@ if TYPE_CHECKING:
 
 CALLS = ("evaluate", "predict")
 CALL_COLUMNS = [
-    *CELL, "call", "runs", "suspect", "samples", "batch", "seconds", "low", "high", "ms_per_batch",
-    "samples_per_second", "speedup", "speedup_low", "speedup_high", "words", "unequal",
-    "difference",
+    *CONFIGURATION, "call", "runs", "suspect", "samples", "batch", "seconds", "low", "high",
+    "ms_per_batch", "samples_per_second", "speedup", "speedup_low", "speedup_high", "words",
+    "unequal", "difference",
 ]  # fmt: skip
 
 
 def calls(
     frame: pd.DataFrame, time_table: pd.DataFrame, reference: Mapping[str, str]
 ) -> pd.DataFrame:
-    """One row per cell and kind of `call` (``evaluate``, ``predict``) that was timed.
+    """One row per configuration and kind of `call` (``evaluate``, ``predict``) that was timed.
 
-    Columns: the cell; `runs`, `suspect` (how many of them); `samples` of a call, its `batch` size;
-    `seconds` of a call (the median later call of each run, geometric mean over runs) with 95 %
-    `low`, `high`; `ms_per_batch` (of a call with one batch its latency), `samples_per_second` (the
-    throughput); `speedup` = the reference's seconds / own, with 95 % `speedup_low`, `speedup_high`
-    from the seconds (calls are single turns), and `words`, `unequal`, `difference` as in the time
-    table, which says of what cell there is a speed-up. Source: the phases of runs that are not
-    void.
+    Columns: the configuration; `runs`, `suspect` (numbers of runs); `samples` per call and `batch`
+    size; `seconds` per call (the median later call of each run, geometric mean over runs) with the
+    95 % interval `low`, `high`; `ms_per_batch` (the latency, for a call of one batch) and
+    `samples_per_second` (the throughput); `speedup` = seconds of the reference / own seconds, with
+    the 95 % interval `speedup_low`, `speedup_high`, from the seconds alone (calls are not timed in
+    turns); `words`, `unequal` and `difference` as in the time table, which decides whether a
+    configuration has a speed-up. Source: the phases of runs that are not void.
     """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    judged = {key_of(row): row for row in time_table.to_dict("records")}
+    time_rows = {key_of(row): row for row in time_table.to_dict("records")}
     against = references(keys_of(frame), reference)
-    every = run_values(frame)
+    all_values = run_values(frame)
     for call in CALLS:
-        values = every.copy()
-        told = frame[frame["phase"] == call].drop_duplicates("record").set_index("record")
-        values["call_samples"] = told["samples"].reindex(values["record"]).to_numpy()
-        values["batch"] = told["batch"].reindex(values["record"]).to_numpy()
-        # What turns say of training they do not say of a call.
-        values = values.assign(seconds=values[call], effect=float("nan"), sitting=values["block"])
+        phases = frame[frame["phase"] == call].drop_duplicates("record").set_index("record")
+        # Effects are measured for training only, so calls are compared by their seconds.
+        values = all_values.assign(
+            call_samples=phases["samples"].reindex(all_values["record"]).to_numpy(),
+            batch=phases["batch"].reindex(all_values["record"]).to_numpy(),
+            seconds=all_values[call],
+            effect=float("nan"),
+            sitting=all_values["block"],
+        )
         values = values[values["seconds"] > 0]
         spreads = pooled_spreads(values, KEY)
-        cells = split(values, KEY, [*RUN, "implementation", "call_samples", "batch"])
-        for key, runs in cells.items():
-            cell, base = dict(zip(KEY, key, strict=True)), against[key]
-            spread = shared(spreads, cell, dict(zip(KEY, base, strict=True)))
-            ratio = _ratio(judged.get(key, {}), runs, cells.get(base), spread)
-            rows.append({**cell, "call": call, **_row(runs), **ratio})
+        columns = [*RATIO_COLUMNS, "implementation", "call_samples", "batch"]
+        groups = split(values, KEY, columns)
+        for key, runs in groups.items():
+            configuration, base = dict(zip(KEY, key, strict=True)), against[key]
+            spread = shared_spread(spreads, configuration, dict(zip(KEY, base, strict=True)))
+            ratio = _ratio(time_rows.get(key, {}), runs, groups.get(base), spread)
+            rows.append({**configuration, "call": call, **_row(runs), **ratio})
     return pd.DataFrame(rows, columns=CALL_COLUMNS)
 
 
@@ -90,15 +94,19 @@ def _row(runs: Rows) -> dict[str, Any]:
     }
 
 
-def _ratio(judged: Mapping[Any, Any], runs: Rows, base: Rows | None, spread: Any) -> dict[str, Any]:
-    """The ratio of `runs` to those of their reference, where the row of the time table allows."""
-    words = judged.get("words", NO_REFERENCE)
+def _ratio(
+    time_row: Mapping[Any, Any], runs: Rows, base: Rows | None, spread: Spread | None
+) -> dict[str, Any]:
+    """The ratio of `runs` to their reference `base`, if their row of the time table has one."""
+    words = time_row.get("words", NO_REFERENCE)
     if words == IS_REFERENCE:
         return {"speedup": 1.0, "words": words}
-    if base is None or words not in (*COMPARED, NOT_EQUAL):
-        return {"words": words if base is not None else NO_REFERENCE}
+    if base is None:
+        return {"words": NO_REFERENCE}
+    if words not in (*COMPARED, NOT_EQUAL):
+        return {"words": words}
     ratio = compare(runs, base, spread)
     if words == NOT_EQUAL:
-        return {"words": words, "unequal": unequal(ratio), "difference": judged["difference"]}
+        return {"words": words, "unequal": unequal(ratio), "difference": time_row["difference"]}
     return {"speedup": ratio.estimate, "speedup_low": ratio.low, "speedup_high": ratio.high,
-            "words": in_words(ratio)}  # fmt: skip
+            "words": ratio_text(ratio)}  # fmt: skip

@@ -1,17 +1,18 @@
-"""Any two selections of cells against each other, cell by cell."""
+"""Comparison of two selections of configurations, pair by pair."""
 
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.frame import function_words
-from rnnbench.tables.pooling import pooled_spreads, shared
+from rnnbench.tables.frame import function_overrides
+from rnnbench.tables.pooling import pooled_spreads, shared_spread
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare, in_words, wrong_steps
+from rnnbench.tables.time import KEY, NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
 from rnnbench.tables.unequal_ratio import difference, unequal
 from rnnbench.tables.usable_runs import run_values
 
@@ -30,104 +31,110 @@ def versus(
     b: Sequence[str],
     certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
 ) -> pd.DataFrame:
-    """One row per pair of cells, one that all words of `a` choose and one of `b`, alike in every
-    axis but those in which the words of `a` and `b` differ. What both choose stands for `a`, or for
-    `b` where that has nothing else.
+    """One row per pair of configurations: one that matches all terms of `a`, and one that matches
+    all terms of `b`, equal in every axis except those in which the two selections are disjoint. A
+    configuration that matches both counts for `a`, or for `b` if nothing else matches `b`.
 
-    Columns: `same` (what they share), `a`, `b` (what tells them apart), `runs_a`, `runs_b`,
-    `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = b's seconds / a's (how
-    much faster a is) with 95 % `low`, `high`, `method`, `words`, `suspect` (bool); `equal` and
-    `equal_why`, `unequal` and `difference` as in the time table. A pair whose certificate or
-    ``rnn.options`` say that it is not the same function has no `ratio`, but `unequal` in its place;
-    where one does not learn what it computes it has neither.
+    Columns: `same` (what the pair shares), `a`, `b` (what distinguishes them), `runs_a`, `runs_b`,
+    `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = seconds of b / seconds of a (how
+    much faster a is) with the 95 % interval `low`, `high`, its `method` and the result as text
+    (`words`), `suspect` (bool: one side has suspect runs); `equal`, `equal_why`, `unequal` and
+    `difference` as in the time table. A pair that does not compute the same function according to
+    its certificate or ``rnn.options`` has `unequal` instead of `ratio`; if one side applies wrong
+    gradients, the pair has neither.
     """
     import numpy as np
     import pandas as pd
 
     values = run_values(frame, companions=True)
-    rows_of = values.to_dict("records")
-    of_a, of_b = (np.array([_chosen(row, words) for row in rows_of], bool) for words in (a, b))
-    of_a, of_b = (of_a, of_b & ~of_a) if (of_b & ~of_a).any() else (of_a & ~of_b, of_b)
-    mine, theirs = values[of_a], values[of_b]
-    if mine.empty or theirs.empty:
+    records = values.to_dict("records")
+    in_a, in_b = (np.array([_matches(row, terms) for row in records], bool) for terms in (a, b))
+    in_a, in_b = (in_a, in_b & ~in_a) if (in_b & ~in_a).any() else (in_a & ~in_b, in_b)
+    values_a, values_b = values[in_a], values[in_b]
+    if values_a.empty or values_b.empty:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
-    apart = [axis for axis in KEY if set(mine[axis]) & set(theirs[axis]) == set()]
-    alike = [axis for axis in KEY if axis not in apart]
+    differing = [axis for axis in KEY if set(values_a[axis]).isdisjoint(values_b[axis])]
+    if not differing:
+        return pd.DataFrame(columns=VERSUS_COLUMNS)
+    common = [axis for axis in KEY if axis not in differing]
+    varied = [axis for axis in common if values[axis].nunique() > 1]
     spreads = pooled_spreads(values, KEY)
-    others = dict(iter(theirs.groupby(alike, sort=False)))
+    groups_b = dict(iter(values_b.groupby(common, sort=False)))
     rows = []
-    for key, own in mine.groupby(alike, sort=False):
-        for _, one in own.groupby(apart, sort=False) if apart else [((), own)]:
-            found = others.get(key)
-            for _, other in found.groupby(apart, sort=False) if found is not None and apart else ():
-                first, second = ({name: side[name].iat[0] for name in KEY} for side in (one, other))
-                equal, why = certificates.judge(first, second)
-                left, right = (
-                    {name: side[name].to_numpy() for name in RUN} for side in (one, other)
-                )
-                ratio = compare(left, right, shared(spreads, first, second))
-                varied = [name for name in alike if values[name].nunique() > 1]
-                rows.append(
-                    {
-                        "same": _said(first, varied),
-                        "a": _said(first, apart),
-                        "b": _said(second, apart),
-                        "runs_a": int((~one["companion"]).sum()),
-                        "runs_b": int((~other["companion"]).sum()),
-                        "seconds_a": _mean(one),
-                        "seconds_b": _mean(other),
-                        **_ratio(ratio, equal, why, wrong_steps(certificates, first, second)),
-                        "suspect": bool(one["suspect"].any() or other["suspect"].any()),
-                        "equal": equal,
-                        "equal_why": why,
-                    }
-                )
+    for key, group_a in values_a.groupby(common, sort=False):
+        if key not in groups_b:
+            continue
+        pairs = itertools.product(
+            *(group.groupby(differing, sort=False) for group in (group_a, groups_b[key]))
+        )
+        for (_, runs_a), (_, runs_b) in pairs:
+            first, second = ({name: side[name].iat[0] for name in KEY} for side in (runs_a, runs_b))
+            equal, why = certificates.judge(first, second)
+            columns_a, columns_b = (
+                {name: side[name].to_numpy() for name in RATIO_COLUMNS} for side in (runs_a, runs_b)
+            )
+            ratio = compare(columns_a, columns_b, shared_spread(spreads, first, second))
+            rows.append(
+                {
+                    "same": _text(first, varied),
+                    "a": _text(first, differing),
+                    "b": _text(second, differing),
+                    "runs_a": int((~runs_a["companion"]).sum()),
+                    "runs_b": int((~runs_b["companion"]).sum()),
+                    "seconds_a": _mean(runs_a),
+                    "seconds_b": _mean(runs_b),
+                    **_ratio(ratio, equal, why, wrong_steps(certificates, first, second)),
+                    "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
+                    "equal": equal,
+                    "equal_why": why,
+                }
+            )
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
-def void_words(frame: pd.DataFrame, words: Sequence[str]) -> list[str]:
-    """That runs which all of `words` choose are void, so in no comparison, with the commonest
-    reason; nothing where none is."""
+def void_words(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
+    """A message that runs which match all `terms` are void and thus in no comparison, with the most
+    common reason; empty if none is void."""
     void = frame[(frame["phase"] == "run") & (frame["verdict"] == "void")]
-    chosen = [row for row in void.to_dict("records") if _chosen(row, words)]
-    if not chosen:
+    matching = [row for row in void.to_dict("records") if _matches(row, terms)]
+    if not matching:
         return []
-    ((why, _),) = Counter(row["reasons"] for row in chosen).most_common(1)
-    if len(chosen) == 1:
-        return [f"{chosen[0]['name']} is void and in no number: {why}"]
-    return [f"{len(chosen)} runs of {','.join(words)!r} are void and in no number: {why}"]
+    ((why, _),) = Counter(row["reasons"] for row in matching).most_common(1)
+    if len(matching) == 1:
+        return [f"{matching[0]['name']} is void and in no number: {why}"]
+    return [f"{len(matching)} runs of {','.join(terms)!r} are void and in no number: {why}"]
 
 
 def _mean(runs: pd.DataFrame) -> float:
-    """The geometric mean of the seconds of `runs`, companions apart."""
+    """The geometric mean of the seconds of `runs`, without companions."""
     import numpy as np
 
     return float(np.exp(np.log(runs.loc[~runs["companion"], "seconds"]).mean()))
 
 
-def _said(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """What a cell has of `axes`; options that `variant` says already only once."""
-    function = function_words(cell)
-    options = [word for word in str(cell["options"]).split(", ") if word not in function]
-    texts = {**cell, "options": ", ".join(options)}
+def _text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
+    """The values of `axes`, without the options that `variant` already contains."""
+    function = function_overrides(configuration)
+    options = [part for part in str(configuration["options"]).split(", ") if part not in function]
+    texts = {**configuration, "options": ", ".join(options)}
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
 def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
-    no_other = {"unequal": "", "difference": ""}
+    comparable = {"unequal": "", "difference": ""}
     if wrong:
-        return {**no_other, "words": NOT_EQUAL}
+        return {**comparable, "words": NOT_EQUAL}
     if equal == UNEQUAL:
         return {"words": NOT_EQUAL, "method": ratio.method, "unequal": unequal(ratio),
                 "difference": difference(why)}  # fmt: skip
-    return {**no_other, "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
-            "method": ratio.method, "words": in_words(ratio)}  # fmt: skip
+    return {**comparable, "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
+            "method": ratio.method, "words": ratio_text(ratio)}  # fmt: skip
 
 
-def _chosen(row: dict[object, object], words: Sequence[str]) -> bool:
-    """Whether every word is a choice, a machine or an override of the run, or fits its name."""
-    facts = {str(row[axis]) for axis in KEY}
-    facts |= {word for axis in ("variant", "options") for word in str(row[axis]).split(", ")}
+def _matches(row: dict[object, object], terms: Sequence[str]) -> bool:
+    """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
+    values = {str(row[axis]) for axis in KEY}
+    values |= {part for axis in ("variant", "options") for part in str(row[axis]).split(", ")}
     return all(
-        word in facts or fnmatch.fnmatchcase(str(row["name"]), word) for word in words if word
+        term in values or fnmatch.fnmatchcase(str(row["name"]), term) for term in terms if term
     )

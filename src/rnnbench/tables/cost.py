@@ -1,4 +1,4 @@
-"""Relative time, relative cost, break-even price and the time–cost front, per model."""
+"""Relative time, relative cost, break-even price and the time–cost front of each task."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
+from rnnbench.tables.frame import TASK
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared
+from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import mean_interval, ratio_interval
-from rnnbench.tables.time import KEY, NOT_EQUAL, RUN, compare
+from rnnbench.tables.time import KEY, NOT_EQUAL, RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a training is of; it can be done at different places.
-TASK = ["model", "cell", "dataset", "variant"]
-PLACE = ["device", "machine", "build"]
+PLACE = ["device", "machine", "build"]  # where a task can be trained
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
     "seconds_high", "relative", "relative_low", "relative_high", "reference", "price_kind",
@@ -37,53 +36,58 @@ def cost(
     prices: PriceList | None,
     reference: Mapping[str, str],
 ) -> pd.DataFrame:
-    """One row per task and place: what one training takes there with the fastest implementation.
+    """One row per task (model, RNN cell, dataset, variant) and place (device, machine, build): time
+    and cost of one training with the fastest implementation there.
 
-    Columns: the task, the place, `implementation`, `runs`, `suspect` (runs); `epochs` of a
-    training; `seconds` of all its epochs (95 % `seconds_low`, `seconds_high`; start-up and
-    validation apart); `relative` = seconds / the reference place's, with 95 %
-    `relative_low`, `relative_high` (places of one machine are compared by their common blocks as in
-    the time table; machines share no block, so theirs is Welch's); `reference` (bool);
-    `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price; `relative_usd` and its interval
-    (that of the time: a price has none); `break_even_usd_per_hour`: the price at which the place
-    costs as much as the reference; `on_front`: no other place is both faster and cheaper.
+    Columns: the task, the place, `implementation`; `runs`, `suspect` (numbers of runs); `epochs` of
+    a training; `seconds` of all its epochs, without start-up and validation, with the 95 % interval
+    `seconds_low`, `seconds_high`; `relative` = seconds / seconds of the reference place, with the
+    95 % interval `relative_low`, `relative_high` (on one machine from common blocks as in the time
+    table; between machines, which share no block, from Welch's interval); `reference` (bool: the
+    row is the reference place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price;
+    `relative_usd` with the interval of the relative time (`relative_usd_low`,
+    `relative_usd_high`; a price has no interval); `break_even_usd_per_hour`: the price at which the
+    place costs as much as the reference; `on_front` (bool: no other place is both faster and
+    cheaper).
 
-    The reference place is on the device that `reference` names, or else `prices`, or else the
-    first; of several machines or builds there, the first. Source: the time table and `prices`.
+    The reference place is on the device that `reference` names, else the device that `prices`
+    names, else the first device. If it has several machines or builds, the build that `reference`
+    names is used, else the first. Source: the time table and `prices`.
     """
     import pandas as pd
 
     values = run_values(frame)
-    runs, spreads = split(values, KEY, [*RUN, "epochs"]), pooled_spreads(values, KEY)
-    wanted = reference.get("device") or (prices.reference if prices else "")
+    runs, spreads = split(values, KEY, [*RATIO_COLUMNS, "epochs"]), pooled_spreads(values, KEY)
+    device = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
     usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
-    for _, cells in usable.groupby(TASK, sort=False):
-        fastest = cells.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
+    for _, task_rows in usable.groupby(TASK, sort=False):
+        fastest = task_rows.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         places = fastest.sort_index().to_dict("records")
         build = reference.get("build")
-        base = min(places, key=lambda one: (one["device"] != wanted, one["build"] != build))
-        found = [
-            _row(place, base, runs[key_of(place)], runs[key_of(base)], shared(spreads, place, base),
-                 prices)
+        base = min(places, key=lambda place: (place["device"] != device, place["build"] != build))
+        place_rows = [
+            _row(place, base, runs[key_of(place)], runs[key_of(base)],
+                 shared_spread(spreads, place, base), prices)
             for place in places
         ]  # fmt: skip
-        _front(found)
-        rows += found
+        _mark_front(place_rows)
+        rows += place_rows
     return pd.DataFrame(rows, columns=COST_COLUMNS)
 
 
 def cheapest_within(table: pd.DataFrame, deadline: float) -> dict[str, Any] | None:
     """The cheapest place of one task that trains within `deadline` seconds, by the upper end of
-    its interval; None where none does or none has a price."""
-    sure = table["seconds_high"].fillna(table["seconds"]) <= deadline
-    return _least(table[sure & table["usd"].notna()], "usd")
+    its interval. None if no place with a price does."""
+    in_time = table["seconds_high"].fillna(table["seconds"]) <= deadline
+    return _lowest(table[in_time & table["usd"].notna()], "usd")
 
 
 def fastest_under(table: pd.DataFrame, budget: float) -> dict[str, Any] | None:
-    """The fastest place of one task that trains for at most `budget` USD, by the upper end."""
-    high = table["seconds_high"].fillna(table["seconds"]) / HOUR * table["usd_per_hour"]
-    return _least(table[high <= budget], "seconds")
+    """The fastest place of one task that trains for at most `budget` USD, by the upper end of its
+    interval. None if no place does."""
+    highest_usd = table["seconds_high"].fillna(table["seconds"]) / HOUR * table["usd_per_hour"]
+    return _lowest(table[highest_usd <= budget], "seconds")
 
 
 def _row(
@@ -94,21 +98,21 @@ def _row(
     spread: Spread | None,
     prices: PriceList | None,
 ) -> dict[str, Any]:
-    epochs, base_epochs = (float(statistics.median(one["epochs"])) for one in (own, other))
-    whole, base_whole = (
-        {**one, "seconds": one["seconds"] * count, "effect": one["effect"] + math.log(count)}
-        for one, count in ((own, epochs), (other, base_epochs))
+    epochs, base_epochs = (float(statistics.median(runs["epochs"])) for runs in (own, other))
+    training, base_training = (
+        {**runs, "seconds": runs["seconds"] * count, "effect": runs["effect"] + math.log(count)}
+        for runs, count in ((own, epochs), (other, base_epochs))
     )
-    seconds = mean_interval(whole["seconds"].tolist())
+    seconds = mean_interval(training["seconds"].tolist())
     price = prices.of(place["device"]) if prices else None
     base_price = prices.of(base["device"]) if prices else None
     is_base = key_of(place) == key_of(base)
     if place["machine"] == base["machine"]:
-        ratio = compare(base_whole, whole, spread)
+        ratio = compare(base_training, training, spread)
     else:
-        ratio = ratio_interval(whole["seconds"].tolist(), base_whole["seconds"].tolist())
+        ratio = ratio_interval(training["seconds"].tolist(), base_training["seconds"].tolist())
     relative = (1.0, None, None) if is_base else (ratio.estimate, ratio.low, ratio.high)
-    share = price.usd_per_hour / base_price.usd_per_hour if price and base_price else None
+    price_ratio = price.usd_per_hour / base_price.usd_per_hour if price and base_price else None
     usd = seconds.estimate / HOUR * price.usd_per_hour if price else None
     return {
         **{name: place[name] for name in (*TASK, *PLACE, "implementation", "runs", "suspect")},
@@ -123,17 +127,18 @@ def _row(
         "price_kind": price.kind if price else "",
         "usd_per_hour": price.usd_per_hour if price else None,
         "usd": usd,
-        "relative_usd": _times(relative[0], share),
-        "relative_usd_low": _times(relative[1], share),
-        "relative_usd_high": _times(relative[2], share),
+        "relative_usd": _times(relative[0], price_ratio),
+        "relative_usd_low": _times(relative[1], price_ratio),
+        "relative_usd_high": _times(relative[2], price_ratio),
         "break_even_usd_per_hour": (
             base_price.usd_per_hour / relative[0] if base_price and not is_base else None
         ),
     }
 
 
-def _front(rows: list[dict[str, Any]]) -> None:
-    """Marks the rows that no other row beats in both time and cost."""
+def _mark_front(rows: list[dict[str, Any]]) -> None:
+    """Sets `on_front` in `rows`: no other row is at least as fast and as cheap, and better in
+    one."""
     for row in rows:
         row["on_front"] = row["usd"] is not None and not any(
             other["usd"] is not None
@@ -148,7 +153,7 @@ def _times(value: float | None, factor: float | None) -> float | None:
     return None if value is None or factor is None else value * factor
 
 
-def _least(table: pd.DataFrame, by: str) -> dict[str, Any] | None:
+def _lowest(table: pd.DataFrame, by: str) -> dict[str, Any] | None:
     if table.empty:
         return None
     row: dict[Any, Any] = table.sort_values(by, kind="stable").iloc[0].to_dict()

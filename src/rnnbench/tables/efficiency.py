@@ -1,4 +1,4 @@
-"""How near to what the machine can do: time per timestep, GFLOP/s, share of the measured peak."""
+"""Efficiency: time per timestep, GFLOP/s, and share of the measured peak of the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import KEY
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from rnnbench.tables.stats import Interval
 
-PROBED = "float32"  # what a probe computes in (rnnworker.probe)
+PROBE_PRECISION = "float32"  # see rnnworker.probe
 ABOVE_PEAK = (
-    "the runs reached more than the probe's peak, which therefore was not the device's: probe "
-    "again when nothing else runs"
+    "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
+    "again while nothing else runs"
 )
 INTERVALS = ["us_per_timestep", "gflops", "peak_share", "products_share"]
 EFFICIENCY_COLUMNS = [
-    *CELL, "runs", "suspect", "step_seconds",
+    *CONFIGURATION, "runs", "suspect", "step_seconds",
     *(f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")),
     "peak_gflops", "peak_gb_per_s", "intensity", "roof_gflops", "timesteps", "flops_per_step",
     "bytes_per_step", "products_s", "foreign_load", "complete", "why",
@@ -32,43 +32,40 @@ EFFICIENCY_COLUMNS = [
 
 
 def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per cell on one machine, from runs that are not void and the probe of its machine,
-    device and build. The run is the unit: geometric means over the runs' median epochs, each with
-    its 95 % interval (`…_low`, `…_high`; missing with one run).
+    """One row per configuration and machine, from runs that are not void and the probe of the same
+    machine, device and build. The unit is the run: values are geometric means over the median
+    epochs of the runs, each with its 95 % interval (`…_low`, `…_high`; missing for a single run).
 
-    Columns: the cell, `runs`, `suspect`; `step_seconds` (of one training step, epoch / steps);
-    `us_per_timestep` (`step_seconds` / `timesteps`, the length of the longest sequence); `gflops`
-    (GFLOP/s reached: the step's matrix products, forward and back, over its time); `peak_share` of
-    `peak_gflops` (best median of large float32 products, so for runs in float32 alone); missing
-    where the runs reached more than the peak, which then is not one; `products_share` (time that
-    the products alone would take, `products_s`, over the step's); `peak_gb_per_s`; `intensity`
-    (FLOP per byte that the products read and write) and `roof_gflops` = min(peak, intensity ×
-    bandwidth); `timesteps`, `flops_per_step`, `bytes_per_step`, `complete` (bool: every layer is
-    counted); `foreign_load` (CPU seconds per second that others used on the probe's cores
-    meanwhile).
-    What a probe cannot tell is missing, and `why` says why (``""`` where nothing is). A model
-    that is not complete has its time per timestep and no share: too little work is counted.
+    Columns:
+
+    - the configuration; `runs`, `suspect` (numbers of runs); `step_seconds` (seconds per training
+      step); `us_per_timestep` (`step_seconds` / `timesteps`, in µs).
+    - `gflops`: GFLOP/s of the matrix products of a step, forward and backward.
+    - `peak_share`: `gflops` / `peak_gflops`, where `peak_gflops` is the best median rate of large
+      float32 products; for float32 runs only. Missing if the runs exceed the peak, which is then
+      wrong.
+    - `products_share`: `products_s` (seconds that the products alone would take) / `step_seconds`.
+    - `peak_gb_per_s`: memory bandwidth; `intensity`: FLOP per byte read and written by the
+      products; `roof_gflops` = min(peak, intensity × bandwidth).
+    - `timesteps` (length of the longest sequence), `flops_per_step`, `bytes_per_step`, `complete`
+      (bool: every layer is counted).
+    - `foreign_load`: CPU seconds per second that other processes used on the probe's cores during
+      the probe.
+    - `why`: the reason for missing values (``""`` if none is missing).
+
+    For an incomplete model too little work is counted, so it has a time per timestep but no shares.
     """
     import pandas as pd
 
-    found = {(one["machine"], one["key"]): one for one in probes}
+    by_key = {(probe["machine"], probe["key"]): probe for probe in probes}
     facts = frame.drop_duplicates("record").set_index("record")[["probe", "config", "precision"]]
     values = run_values(frame).join(facts, on="record")
     rows = []
-    columns = [
-        "seconds",
-        "steps",
-        "samples",
-        "suspect",
-        "implementation",
-        "probe",
-        "config",
-        "precision",
-    ]
+    columns = ["seconds", "steps", "samples", "suspect", "implementation", *facts.columns]
     for key, runs in split(values, KEY, columns).items():
-        cell = dict(zip(KEY, key, strict=True))
-        probe = found.get((cell["machine"], runs["probe"][0]))
-        rows.append({**cell, **_row(runs, probe, _model_of(probe, runs["config"][0]))})
+        configuration = dict(zip(KEY, key, strict=True))
+        probe = by_key.get((configuration["machine"], runs["probe"][0]))
+        rows.append({**configuration, **_row(runs, probe, _model_of(probe, runs["config"][0]))})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
@@ -78,18 +75,18 @@ def _model_of(probe: Mapping[str, Any] | None, config: str) -> Mapping[str, Any]
 
 
 def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None, precision: str) -> str:
-    if precision != PROBED:
-        return f"the peak is measured in {PROBED}, and these runs compute in {precision}"
+    if precision != PROBE_PRECISION:
+        return f"the peak is measured in {PROBE_PRECISION}, and these runs compute in {precision}"
     if probe is None:
         return "this device and build were not probed on this machine"
     if probe.get("error"):
         return f"the probe failed: {probe['error']}"
     if model is None:
-        return "the probe did not look at this model"
+        return "the probe does not include this model"
     if model.get("error"):
         return f"the probe failed on this model: {model['error']}"
     if not model["complete"]:
-        return "not all of its layers are counted (convolutions are not)"
+        return "not all layers of the model are counted (convolutions are not)"
     return ""
 
 
@@ -97,14 +94,14 @@ def _row(
     runs: Rows, probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     why = _why(probe, model, runs["precision"][0])
-    same = runs["precision"][0] == PROBED
+    comparable = runs["precision"][0] == PROBE_PRECISION
     probe, model = probe or {}, model or {}
     step = mean_interval((runs["seconds"] / runs["steps"]).tolist())
     timesteps, complete = model.get("timesteps"), bool(model.get("complete"))
     flops = (model.get("flops_per_step") or {}).get("training")
-    moved, peak, bandwidth = (
+    transferred, peak, bandwidth = (
         model.get("bytes_per_step"), probe.get("peak_gflops"), probe.get("peak_gb_per_s")
-    ) if same else (None, None, None)  # fmt: skip
+    ) if comparable else (None, None, None)  # fmt: skip
     row: dict[str, Any] = {
         "implementation": runs["implementation"][0],
         "runs": len(runs["seconds"]),
@@ -114,41 +111,41 @@ def _row(
         "peak_gb_per_s": bandwidth,
         "timesteps": timesteps,
         "flops_per_step": flops,
-        "bytes_per_step": moved,
-        "products_s": model.get("products_s") if same else None,
+        "bytes_per_step": transferred,
+        "products_s": model.get("products_s") if comparable else None,
         "foreign_load": probe.get("foreign_load"),
         "complete": complete,
         "why": why,
     }
     if timesteps:
-        row.update(_times(step, "us_per_timestep", 1e6 / timesteps))
+        row.update(_multiplied(step, "us_per_timestep", 1e6 / timesteps))
     if not (complete and flops):
         return row
-    done = flops * _filled(runs, model.get("batch")) / 1e9
-    row.update(_over(step, "gflops", done))
-    if peak and done / step.estimate > peak:
+    gflop = flops * _mean_fill(runs, model.get("batch")) / 1e9
+    row.update(_divided(step, "gflops", gflop))
+    if peak and gflop / step.estimate > peak:
         return {**row, "why": ABOVE_PEAK}
     if peak:
-        row.update(_over(step, "peak_share", done / peak))
+        row.update(_divided(step, "peak_share", gflop / peak))
     if row["products_s"] is not None:
-        row.update(_over(step, "products_share", row["products_s"]))
-    if moved:
-        row["intensity"] = flops / moved
+        row.update(_divided(step, "products_share", row["products_s"]))
+    if transferred:
+        row["intensity"] = flops / transferred
         if peak and bandwidth:
             row["roof_gflops"] = min(peak, row["intensity"] * bandwidth)
     return row
 
 
-def _filled(runs: Rows, batch: int | None) -> float:
-    """How full a mean step is: an epoch's last batch may be a part of one."""
+def _mean_fill(runs: Rows, batch: int | None) -> float:
+    """Mean share of a batch that is filled: the last batch of an epoch may be smaller."""
     if not batch:
         return 1.0
     steps = statistics.median(runs["steps"].tolist())
     return statistics.median(runs["samples"].tolist()) / (steps * batch)
 
 
-def _times(step: Interval, name: str, factor: float) -> dict[str, float | None]:
-    """`step` × `factor`, with its interval."""
+def _multiplied(step: Interval, name: str, factor: float) -> dict[str, float | None]:
+    """`step` × `factor`, with its interval, as columns of `name`."""
     return {
         name: step.estimate * factor,
         f"{name}_low": None if step.low is None else step.low * factor,
@@ -156,8 +153,8 @@ def _times(step: Interval, name: str, factor: float) -> dict[str, float | None]:
     }
 
 
-def _over(step: Interval, name: str, amount: float) -> dict[str, float | None]:
-    """`amount` / `step`, with its interval, whose ends change places."""
+def _divided(step: Interval, name: str, amount: float) -> dict[str, float | None]:
+    """`amount` / `step`, with its interval (whose ends swap), as columns of `name`."""
     return {
         name: amount / step.estimate,
         f"{name}_low": None if step.high is None else amount / step.high,

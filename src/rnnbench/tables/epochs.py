@@ -1,4 +1,4 @@
-"""Every raw epoch, as data."""
+"""The raw timed epochs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = [
 
 
 def epochs(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per timed epoch of every run, void ones too: `record`, `verdict`, `epoch`, `start`
-    (host's monotonic seconds), `seconds`, `samples`, `steps`, losses and accuracies,
-    `val_seconds`. Source: the records."""
+    """One row per timed epoch of every run, including void runs: `record`, `verdict`, `epoch`,
+    `start` (seconds of the host's monotonic clock), `seconds`, `samples`, `steps`, `loss`, `acc`,
+    `val_loss`, `val_acc`, `val_seconds`. Source: the records."""
     return frame.loc[frame["phase"] == "epoch", COLUMNS].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Records → one tidy frame: the only thing that the other tables are made from."""
+"""The tidy frame: all records as one table, from which every other table is made."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rnnworker.options import OF_THE_FUNCTION
 if TYPE_CHECKING:
     import pandas as pd
 
-DOES_NOT_LEARN = "not_learning"  # code of a reason that no run can know, but its certificate
-# A comparison is made inside one group only; a device on one machine is a column of it.
+DOES_NOT_LEARN = "not_learning"  # reason code that comes from the certificate, not from the run
+# Comparisons stay within a group; each of its (device, machine) pairs is a column of a report.
 GROUP = ["model", "cell", "build", "dataset", "variant"]
+TASK = ["model", "cell", "dataset", "variant"]  # defines a training, apart from how it is done
 COLUMN = ["device", "machine"]
-CELL = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
+CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
 
 RUN_COLUMNS = [
-    "record", "name", "experiment", "site", *CELL, "seed", "repeat", "block", "order",
+    "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
     "why_not_cudnn", "probe", "config", "precision", "not_learning", "round", "effect",
     "companion", "batch", "joules_per_sample", "card_watts",
@@ -35,87 +36,90 @@ ROW_COLUMNS = [
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
     """One row per timed epoch, one per phase, and one for the run as a whole.
 
-    Of the run (the same in all its rows):
+    Columns of the run (the same in all its rows):
 
     - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
-    - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` where the run
-      has no such axis; `alias` (``""`` for none).
-    - `options`: the overrides of the section ``rnn`` in words: with `rnn`, the implementation.
-    - `implementation`: what it is called: `rnn`, those of the `options` that choose how the
-      function is computed, and the alias.
-    - `variant`: what else makes another function or training of it (``batch=64, units=512``, and
-      ``activation=relu`` of ``rnn.options``), ``""`` for the defaults.
-    - `machine`, `seed`, `repeat`, `block`, `order` (place in the planned order), `started` (UTC).
-    - `verdict`: clean, suspect, void; `reasons`: texts, joined by ``; ``.
-    - `peak_memory_bytes`, `parameters`, `kernel` (what was found in a training step, ``""`` where
-      nothing is attested), `why_not_cudnn` (reasons, ``""`` for none).
-    - `joules_per_sample`, `card_watts`: energy and power of the GPU over the training with its
-      validations (missing where nobody looked).
-    - `probe`, `config`: which probe, and which model of it, is about this run; `precision`: what it
-      was asked to compute in (``float32``, ``tf32``, …).
-    - `not_learning`: 1 where its certificate says that its steps apply another gradient than the
-      one that they compute (``Certificates.marked``), else 0.
-    - `round`: in which it was measured in turns with others (``""``: alone); `effect`: log seconds
-      of its steps against the others' (missing where nobody can say); `companion`: 1 where it was
-      measured only for the others to be compared with, else 0. Of such a run there are no rows but
-      those of its epochs.
-    - `batch`: samples of a batch (missing where the model says none).
+    - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` if the run has no
+      such axis; `alias` (``""`` for none).
+    - `options`: the overrides of the section ``rnn`` as text. `rnn` and `options` together identify
+      the implementation.
+    - `implementation`: the displayed name: `rnn`, those `options` that select how the function is
+      computed, and the alias.
+    - `variant`: all other overrides, which change the function or its training (``batch=64,
+      units=512``, and ``activation=relu`` of ``rnn.options``); ``""`` for the defaults.
+    - `machine`, `seed`, `repeat`, `block`, `order` (position in the planned order), `started`
+      (UTC).
+    - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
+    - `peak_memory_bytes`, `parameters`; `kernel` (kernels found in a training step, ``""`` if none
+      is attested), `why_not_cudnn` (reasons, ``""`` for none).
+    - `joules_per_sample`, `card_watts`: energy and power of the GPU during training including
+      validation (missing if not measured).
+    - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
+      `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
+    - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
+      the computed one (``Certificates.marked``), else 0.
+    - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
+      own); `effect`: log seconds of its steps relative to the others of the round (missing if
+      unknown); `companion`: 1 if the run only serves ratios with the others of its round, else 0.
+      A companion has epoch rows only.
+    - `batch`: samples per batch (missing if the model does not define it).
 
-    Of the row:
+    Columns of the row:
 
-    - `phase`: ``epoch`` for a timed epoch, ``run`` for the whole run, else the phase's name.
+    - `phase`: ``epoch`` for a timed epoch, ``run`` for the whole run, else the name of the phase.
     - `epoch`: from 1; missing for phases. `start`: seconds of the host's monotonic clock.
-    - `seconds`; `timed`; `samples` and `steps` (of an epoch; `samples` per call of
-      ``evaluate`` and ``predict``); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
-    - `first_call`, `call_seconds`: seconds of the first and the median later call.
+    - `seconds`; `timed`; `samples` and `steps` (per epoch; for ``evaluate`` and ``predict``,
+      `samples` per call); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
+    - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
     import pandas as pd
 
     runs, rows, counts = [], [], []
     for record in records:
-        own = [*map(_of_epoch, record.epochs)]
+        record_rows = [*map(_epoch_row, record.epochs)]
         if not record.is_companion:
-            own = [_of_run(record), *map(_of_phase, record.phases), *own]
+            record_rows = [_run_row(record), *map(_phase_row, record.phases), *record_rows]
         runs.append(run_facts(record))
-        rows += own
-        counts.append(len(own))
-    # Facts of a run are made columns once per run, then repeated.
-    of_run = _columns(runs, RUN_COLUMNS)
-    repeated = of_run.loc[of_run.index.repeat(counts)].reset_index(drop=True)
+        rows += record_rows
+        counts.append(len(record_rows))
+    # Building one row per run and repeating it is faster than building all rows.
+    run_frame = _columns(runs, RUN_COLUMNS)
+    repeated = run_frame.loc[run_frame.index.repeat(counts)].reset_index(drop=True)
     return pd.concat([repeated, _columns(rows, ROW_COLUMNS)], axis=1)
 
 
-TEXT = {"record", "name", "experiment", "site", *CELL, "verdict", "reasons", "started", "kernel",
-        "why_not_cudnn", "probe", "config", "precision", "phase", "round"}  # fmt: skip
+TEXT_COLUMNS = {"record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons",
+                "started", "kernel", "why_not_cudnn", "probe", "config", "precision", "phase",
+                "round"}  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
-    """`rows` as a frame: text, and float64 for all else, missing where a row has no such key."""
+    """`rows` as a frame: `TEXT_COLUMNS`, and float64 for the others; absent keys are missing."""
     import pandas as pd
 
     frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in names})
     for name in names:
-        if name not in TEXT:
+        if name not in TEXT_COLUMNS:
             frame[name] = pd.to_numeric(frame[name]).astype("float64")
     return frame
 
 
-def facts_in_words(facts: Any) -> str:
-    """A nested fact of a record as one line of text."""
+def flat_text(facts: Any) -> str:
+    """A nested value of a record as one line of text."""
     if isinstance(facts, Mapping):
-        return "; ".join(f"{key}: {facts_in_words(value)}" for key, value in facts.items())
+        return "; ".join(f"{key}: {flat_text(value)}" for key, value in facts.items())
     if isinstance(facts, (list, tuple)):
-        return ", ".join(facts_in_words(value) for value in facts)
+        return ", ".join(flat_text(value) for value in facts)
     return "" if facts is None else str(facts)
 
 
 def run_facts(record: Record) -> dict[str, Any]:
-    """The columns of the tidy frame that are the same in all rows of a run."""
+    """The run columns of the tidy frame (`RUN_COLUMNS`)."""
     choices, alias = record.choices, record.alias or ""
     rnn = choices.get("rnn", "")
     options, function = of_section(record.overrides, "rnn"), _function_options(record)
     others = {key: value for key, value in record.overrides.items() if key not in options}
-    ways = {key: value for key, value in options.items() if key not in function}
+    methods = {key: value for key, value in options.items() if key not in function}
     return {
         "record": record.key,
         "name": record.name,
@@ -129,7 +133,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         "rnn": rnn,
         "options": in_words(options),
         "alias": alias,
-        "implementation": implementation_of(rnn, alias, in_words(ways)),
+        "implementation": implementation_of(rnn, alias, in_words(methods)),
         "device": choices.get("device", ""),
         "machine": record.machine,
         "seed": record.seed,
@@ -159,61 +163,61 @@ def _batch(record: Record) -> Any:
 
 
 def _round(record: Record) -> dict[str, Any]:
-    found = record.round or {}
-    in_turns = len(found.get("members") or []) > 1
+    round_ = record.round or {}
+    in_turns = len(round_.get("members") or []) > 1
     return {
-        "round": str(found.get("id", "")) if in_turns else "",
-        "effect": found.get("effect"),
+        "round": str(round_.get("id", "")) if in_turns else "",
+        "effect": round_.get("effect"),
         "companion": record.is_companion,
     }
 
 
 def implementation_of(rnn: str, alias: str, options: str = "") -> str:
-    """What an implementation is called on a page: its `rnn` with its `options` in words, and its
-    `alias` (``""``: none)."""
+    """The displayed name of an implementation: its `rnn`, its `options` as text, and its `alias`
+    (``""`` for none)."""
     name = labelled(rnn, options)
     return f"{name} as {alias}" if alias else name
 
 
-def function_words(cell: Mapping[Any, Any]) -> list[str]:
-    """The words of a cell's `variant` that ``rnn.options`` may say: another function of the layer,
-    with the same certificate."""
-    words = str(cell["variant"]).split(", ")
-    return [word for word in words if word.partition("=")[0] in OF_THE_FUNCTION]
+def function_overrides(configuration: Mapping[Any, Any]) -> list[str]:
+    """The overrides (``name=value``) in a configuration's `variant` that ``rnn.options`` may also
+    contain: they change the function of the layer and share its certificate."""
+    overrides = str(configuration["variant"]).split(", ")
+    return [text for text in overrides if text.partition("=")[0] in OF_THE_FUNCTION]
 
 
 def _function_options(record: Record) -> dict[str, Any]:
-    """``rnn.options`` that make another function, by their keys: those of the overrides, and those
-    in the choice's own file."""
+    """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
+    from the file of the choice."""
     rnn = record.config.get("rnn")
-    own = (rnn.get("options") if isinstance(rnn, Mapping) else None) or {}
-    given = {**{f"rnn.options.{name}": value for name, value in own.items()}, **record.overrides}
+    defaults = (rnn.get("options") if isinstance(rnn, Mapping) else None) or {}
+    options = {f"rnn.options.{name}": value for name, value in defaults.items()}
     return {
         key: value
-        for key, value in given.items()
+        for key, value in {**options, **record.overrides}.items()
         if key.rpartition(".")[0] == "rnn.options" and key.rpartition(".")[2] in OF_THE_FUNCTION
     }
 
 
-NOT_ATTESTED = "not attested: none was seen"
+NOT_ATTESTED = "not attested: no kernel found"
 
 
 def _kernel(kernel: Any) -> dict[str, str]:
-    """What ran, from ``measured.kernel`` (see ``ARCHITECTURE.md``, "Kernel")."""
+    """The kernel columns, from ``measured.kernel`` (see ``ARCHITECTURE.md``, "Kernel")."""
     if not (isinstance(kernel, Mapping) and "found" in kernel):
-        return {"kernel": facts_in_words(kernel), "why_not_cudnn": ""}
-    unseen = NOT_ATTESTED if kernel.get("expected") else ""
+        return {"kernel": flat_text(kernel), "why_not_cudnn": ""}
+    fallback = NOT_ATTESTED if kernel.get("expected") else ""
     return {
-        "kernel": facts_in_words(kernel["found"]) or unseen,
-        "why_not_cudnn": facts_in_words(kernel.get("why_not_cudnn")),
+        "kernel": flat_text(kernel["found"]) or fallback,
+        "why_not_cudnn": flat_text(kernel.get("why_not_cudnn")),
     }
 
 
-def _of_run(record: Record) -> dict[str, Any]:
+def _run_row(record: Record) -> dict[str, Any]:
     return {"phase": "run", "seconds": record.measured.get("wall_seconds")}
 
 
-def _of_phase(phase: Phase) -> dict[str, Any]:
+def _phase_row(phase: Phase) -> dict[str, Any]:
     calls = phase.details.get("calls") or []
     return {
         "phase": phase.name,
@@ -226,7 +230,7 @@ def _of_phase(phase: Phase) -> dict[str, Any]:
     }
 
 
-def _of_epoch(epoch: Epoch) -> dict[str, Any]:
+def _epoch_row(epoch: Epoch) -> dict[str, Any]:
     return {
         "phase": "epoch",
         "epoch": epoch.epoch,

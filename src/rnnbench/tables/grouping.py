@@ -1,4 +1,4 @@
-"""A table cut into its cells."""
+"""Fast grouping of table rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-Cells = dict[tuple[Any, ...], "Rows"]
+Groups = dict[tuple[Any, ...], "Rows"]
 Rows = Mapping[str, "np.ndarray"]  # column → its values
 
 
-def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Cells:
-    """Values of `by` → that group's rows of `columns`, groups and rows in the order of `table`.
+def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Groups:
+    """Values of `by` → the rows of that group as arrays of `columns`. Groups and rows keep the
+    order of `table`.
 
-    For tables of many small groups: pandas would build a frame with all columns for each.
+    Intended for many small groups, for each of which pandas would build a frame of all columns.
     """
     import numpy as np
 
@@ -28,4 +29,4 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Cel
     firsts = order[np.concatenate([[0], ends])]
     keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
     parts = {name: np.split(table[name].to_numpy()[order], ends) for name in columns}
-    return {key: {name: parts[name][place] for name in columns} for place, key in enumerate(keys)}
+    return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}

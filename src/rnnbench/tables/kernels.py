@@ -1,20 +1,23 @@
-"""What ran: the kernels that the worker attested."""
+"""The kernels that ran, as attested by the worker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell and different attested kernel: the cell, `kernel`, `why_not_cudnn`, `runs`.
-    Empty where no record attests one. Source: ``measured.kernel`` of runs that are not void."""
-    whole = frame[
+    """One row per configuration and attested kernel: the configuration, `kernel`, `why_not_cudnn`
+    (reasons as text), `runs` (their number). Empty if no record attests a kernel. Source:
+    ``measured.kernel`` of runs that are not void."""
+    attested = frame[
         (frame["phase"] == "run") & (frame["verdict"] != "void") & (frame["kernel"] != "")
     ]
-    counted = whole.groupby([*CELL, "kernel", "why_not_cudnn"], sort=False)["record"].count()
-    return counted.rename("runs").reset_index()
+    runs = attested.groupby([*CONFIGURATION, "kernel", "why_not_cudnn"], sort=False)[
+        "record"
+    ].count()
+    return runs.rename("runs").reset_index()

@@ -1,29 +1,31 @@
-"""The order in which runs were measured, and what drift it shows."""
+"""The order in which runs were measured, which shows drift."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWN = 600
+MAX_POINTS = 600  # drawn per machine
 
 
 def order(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per run that is not void, as started on its machine.
+    """One row per run that is not void, in the order of the start on its machine.
 
-    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block`
-    (its number in the plan, text), `planned` (place in the plan), `relative` (epoch seconds / mean
-    of the cell, 1 = average), `suspect`, `name`, `together` (runs with the same text took turns).
-    Source: start times and epochs of the records.
+    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block` (its
+    number in the plan, as text), `planned` (position in the plan), `relative` (epoch seconds / mean
+    of the configuration; 1 = average), `suspect` (bool), `name`, `together` (equal for runs that
+    trained in turns). Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
     values["place"] = values.groupby("machine").cumcount() + 1
-    values["relative"] = values["seconds"] / values.groupby(CELL)["seconds"].transform("mean")
+    values["relative"] = values["seconds"] / values.groupby(CONFIGURATION)["seconds"].transform(
+        "mean"
+    )
     values["planned"] = values["order"]
     values["block"] = values["block"].str.replace(r"^.*/", "", regex=True)
     values["together"] = values["round"].where(values["round"] != "", values["record"])
@@ -32,25 +34,27 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def binned(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` thinned for drawing: where a machine has more than `DRAWN` runs, the medians of
-    that many stretches of equal length, one implementation each at a time."""
+    """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
+    that many rows, the medians of each implementation over sections of equal length."""
     import pandas as pd
 
-    thin = []
+    parts = []
     for machine, runs in table.groupby("machine", sort=False):
-        if len(runs) <= DRAWN:
-            thin.append(runs)
+        if len(runs) <= MAX_POINTS:
+            parts.append(runs)
             continue
-        stretch = (runs["place"] - 1) * (DRAWN // runs["implementation"].nunique()) // len(runs)
-        medians = runs.groupby([stretch, "implementation"], sort=False).agg(
+        sections = MAX_POINTS // runs["implementation"].nunique()
+        section = (runs["place"] - 1) * sections // len(runs)
+        medians = runs.groupby([section, "implementation"], sort=False).agg(
             place=("place", "median"), relative=("relative", "median"), suspect=("suspect", "any")
         )
-        thin.append(medians.reset_index(level="implementation").assign(machine=machine))
-    return pd.concat(thin, ignore_index=True) if thin else table
+        parts.append(medians.reset_index(level="implementation").assign(machine=machine))
+    return pd.concat(parts, ignore_index=True) if parts else table
 
 
 def as_planned(table: pd.DataFrame) -> bool:
-    """Whether each machine measured its runs, or those that took turns together, in the planned
-    order."""
+    """Whether each machine measured its runs, or groups of runs in turns, in the planned order."""
     first = table.groupby(["machine", "together"], sort=False)["planned"].min()
-    return all(places.is_monotonic_increasing for _, places in first.groupby("machine", sort=False))
+    return all(
+        positions.is_monotonic_increasing for _, positions in first.groupby("machine", sort=False)
+    )

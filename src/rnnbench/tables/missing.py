@@ -1,4 +1,4 @@
-"""What is not there: cells that cannot exist, and planned runs without a record."""
+"""Missing data: impossible grid points, and planned runs without a record."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def skipped(cells: Iterable[Mapping[str, str]]) -> pd.DataFrame:
-    """Cells that cannot exist: `name`, `why`. Source: the experiment's expansion."""
+def skipped(points: Iterable[Mapping[str, str]]) -> pd.DataFrame:
+    """One row per impossible grid point: `name`, `why`. Source: the expansion of the experiment."""
     import pandas as pd
 
-    return pd.DataFrame([(cell["name"], cell["why"]) for cell in cells], columns=["name", "why"])
+    return pd.DataFrame(
+        [(point["name"], point["why"]) for point in points], columns=["name", "why"]
+    )
 
 
 def missing(planned: Iterable[str], recorded: Iterable[str]) -> pd.DataFrame:
-    """Planned runs without a readable record: `name`, in the planned order."""
+    """One row per planned run without a readable record: `name`, in the planned order."""
     import pandas as pd
 
-    there = set(recorded)
-    return pd.DataFrame({"name": [name for name in planned if name not in there]})
+    present = set(recorded)
+    return pd.DataFrame({"name": [name for name in planned if name not in present]})

@@ -1,14 +1,14 @@
-"""Where one optimizer's name is not one update in all builds, so that losses part beyond rounding.
+"""Optimizers whose update differs between builds under the same name, so that losses diverge.
 
-- RMSprop divides by √v + ε in Keras 2.0.6 and in TensorFlow 1's ``tf.keras``, as torch does, and
-  by √(v + ε) in Keras from 2.11 on, where ε weighs as its root: 1e-8 as 1e-4.
-- Keras 3 on TensorFlow squares the gradients of an embedding's row that a batch holds several times
-  one by one and adds the squares; all others square the sum. It concerns every optimizer that
-  divides by a mean of squares.
+- RMSprop divides by √v + ε in Keras 2.0.6 and in ``tf.keras`` of TensorFlow 1 (as torch does), but
+  by √(v + ε) in Keras from 2.11 on, where an ε of 1e-8 has the effect of 1e-4.
+- If a batch contains a row of an embedding several times, Keras 3 on TensorFlow adds the squares of
+  its gradients; all others square the sum. This affects every optimizer that divides by a mean of
+  squares.
 
-Adam's epsilon is in one place in all builds: they train with Keras's own optimizers, on torch and
-jax too, α·m / (√v + ε) with both bias corrections in α (ε̂ of Kingma & Ba 2015, section 2).
-``tests/worker/test_worker_seeds.py`` holds all three against each build.
+Adam uses the same update in all builds. They train with Keras's own optimizers, also on torch and
+jax: α·m / (√v + ε) with both bias corrections in α (ε̂ of Kingma & Ba 2015, section 2).
+``tests/worker/test_worker_seeds.py`` checks all three in each build.
 
 Source: keras/optimizers.py of 2.0.6, optimizer_v2/{rmsprop,adam}.py of TensorFlow 1.15,
 keras/src/optimizers/{rmsprop,adam,optimizer}.py of 2.15 and 3 (2.15 adds up repeated rows in
@@ -25,12 +25,12 @@ from rnnbench.records.record import Record
 
 TO_THE_ROOT = ("keras206_tensorflow1", "keras2_tensorflow1")
 ROWS_APART = ("keras3_tensorflow",)
-OF_SQUARES = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
+SQUARE_AVERAGING = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
 
 
 @dataclass(frozen=True)
 class Parted:
-    """A `model` whose optimizer is one update in the builds `some` and another in `others`; `why`
+    """A `model` whose optimizer has a different update in the builds `some` than in `others`; `why`
     is a key of `CAUSES`."""
 
     model: str
@@ -44,10 +44,10 @@ def _has_rmsprop(model: Mapping[str, Any]) -> bool:
 
 
 def _has_embedding(model: Mapping[str, Any]) -> bool:
-    return "embedding" in model and _name(model) in OF_SQUARES
+    return "embedding" in model and _name(model) in SQUARE_AVERAGING
 
 
-# Why → which models it concerns (by their config), and the frameworks of `Parted.some`.
+# Cause → whether it affects a model (given its config), and the frameworks of `Parted.some`.
 CAUSES: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], tuple[str, ...]]] = {
     "epsilon": (_has_rmsprop, TO_THE_ROOT),
     "rows": (_has_embedding, ROWS_APART),
@@ -55,18 +55,18 @@ CAUSES: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], tuple[str, ...]]
 
 
 def parted(records: Iterable[Record]) -> list[Parted]:
-    """The models of `records` that were trained in builds of both kinds, for each cause. A model's
-    embedding is known by its setting ``model.embedding``."""
-    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    """The models of `records` that were trained in builds of both kinds, for each cause. A model
+    has an embedding if its config has ``model.embedding``."""
+    builds: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for record in records:
         model, build = record.config.get("model", {}), record.config.get("build", {})
-        for why, (concerned, frameworks) in CAUSES.items():
-            if concerned(model):
-                sides = found.setdefault((str(model.get("name")), why), ({}, {}))
+        for why, (is_affected, frameworks) in CAUSES.items():
+            if is_affected(model):
+                sides = builds.setdefault((str(model.get("name")), why), ({}, {}))
                 sides[build.get("framework") not in frameworks][str(build.get("name"))] = None
     return [
         Parted(model, why, tuple(some), tuple(others))
-        for (model, why), (some, others) in found.items()
+        for (model, why), (some, others) in builds.items()
         if some and others
     ]
 

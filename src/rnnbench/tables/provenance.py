@@ -1,4 +1,4 @@
-"""Where the numbers come from: machines, builds and datasets of the records."""
+"""Provenance: machines, builds and datasets of the records."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rnnbench.records.record import Record
-from rnnbench.tables.frame import facts_in_words
+from rnnbench.tables.frame import flat_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ["what", "which", "fact", "value"]
 ORDER = {"machine": 0, "build": 1, "dataset": 2}
-# Whole package lists and flags are in the record; the page names what a reader asks first.
-LONG = 400
+# Longer values (package lists, flags) are only in the record.
+MAX_LENGTH = 400
 
 
 def provenance(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per fact: `what` (machine, build, dataset), `which`, `fact`, `value` (text).
-    Facts that differ between records of one machine or build have one row each. Source:
+    """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
+    (text). A fact with different values in different records has one row per value. Source:
     ``hardware``, ``environment`` and ``identity`` of the records."""
     import pandas as pd
 
@@ -33,8 +33,8 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
         facts.append(("build", build, "lock", record.identity.get("build_lock")))
         facts.append(("dataset", _dataset(record), "md5", record.identity.get("dataset_md5")))
         for what, which, fact, value in facts:
-            text = facts_in_words(value)
-            if text and len(text) <= LONG:
+            text = flat_text(value)
+            if text and len(text) <= MAX_LENGTH:
                 rows[(what, which, fact, text)] = None
     ordered = sorted(rows, key=lambda row: (ORDER[row[0]], row[1]))
     return pd.DataFrame(ordered, columns=COLUMNS)

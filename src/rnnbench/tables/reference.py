@@ -1,84 +1,85 @@
-"""Which cell each cell is compared with."""
+"""The reference that each configuration is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 from rnnworker.options import named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a reference may name, beside which everything else of a cell stays as it is.
-KEY = [name for name in CELL if name != "implementation"]
+# The axes that identify a configuration, and that a reference may name.
+KEY = [name for name in CONFIGURATION if name != "implementation"]
 Key = tuple[Any, ...]
 
 
-def key_of(cell: Mapping[Any, Any]) -> Key:
-    """The key of one cell, a row of any table of cells."""
-    return tuple(cell[name] for name in KEY)
+def key_of(row: Mapping[Any, Any]) -> Key:
+    """The key (values of `KEY`) of a configuration, given a row of any table that has them."""
+    return tuple(row[name] for name in KEY)
 
 
 def keys_of(frame: pd.DataFrame) -> list[Key]:
-    """The key of each cell in a frame with the columns `KEY`, in their order."""
+    """The distinct keys in a frame with the columns `KEY`, in its order."""
     return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
 
 
-def references(cells: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
-    """Key (values of `KEY`) of each of `cells` → the key of the cell that it is compared with,
-    which need not be there.
+def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
+    """The key of each configuration → the key of its reference, which may be missing in `keys`.
 
-    That one has the same choices but those that `reference` (axis → choice) names, no alias unless
-    `reference` names one, and computes the same function. The options of an implementation belong
-    to it, so where `reference` names the implementation they may differ: the one without options of
-    its own is taken, else the one with the same, else the only one there is. Where it names options
-    (``rnn.options.NAME`` → value), the one with these and the cell's others is, else the one with
-    these alone.
+    The reference has the choices that `reference` (axis → choice) names, no alias unless
+    `reference` names one, and otherwise the choices of the configuration; both compute the same
+    function. Options belong to the implementation, so they may differ if `reference` names the
+    implementation: the reference is the implementation without options, else the one with the same
+    options, else the only one that exists. If `reference` names options (``rnn.options.NAME`` →
+    value), the reference is the implementation with these and the configuration's other options,
+    else the one with only these.
     """
-    keys = list(dict.fromkeys(cells))
-    given = named(reference)
+    configurations = {key: dict(zip(KEY, key, strict=True)) for key in keys}
+    required = named(reference)
     axes = {axis: choice for axis, choice in reference.items() if axis in KEY}
-    alike: dict[Key, list[str]] = {}
-    for key in keys:
-        cell = dict(zip(KEY, key, strict=True))
-        alike.setdefault(_without_options(cell), []).append(cell["options"])
-    found = {}
-    for key in keys:
-        cell = dict(zip(KEY, key, strict=True))
-        wanted = {**cell, "alias": "", **axes}
-        if given:
-            wanted["options"] = _named(cell, given, alike.get(_without_options(wanted), []))
+    available: dict[Key, list[str]] = {}
+    for configuration in configurations.values():
+        same = available.setdefault(_without_options(configuration), [])
+        same.append(configuration["options"])
+    result = {}
+    for key, configuration in configurations.items():
+        base = {**configuration, "alias": "", **axes}
+        candidates = available.get(_without_options(base), [])
+        if required:
+            base["options"] = _with_required_options(configuration, required, candidates)
         elif "rnn" in reference:
-            wanted["options"] = _options(cell, alike.get(_without_options(wanted), []))
-        found[key] = key_of(wanted)
-    return found
+            base["options"] = _closest_options(configuration, candidates)
+        result[key] = key_of(base)
+    return result
 
 
-def _options(cell: Mapping[str, Any], there: list[str]) -> str:
-    """Which options the reference of `cell` has, of those that are `there`."""
-    function = set(str(cell["variant"]).split(", "))
-    plain = [options for options in there if not options or set(options.split(", ")) <= function]
-    if plain:
-        return plain[0]
-    if cell["options"] in there or len(there) != 1:
-        return str(cell["options"])
-    return there[0]
+def _closest_options(configuration: Mapping[str, Any], candidates: list[str]) -> str:
+    """The options of the reference, if `reference` names only the implementation."""
+    function = set(str(configuration["variant"]).split(", "))
+    for options in candidates:
+        if not options or set(options.split(", ")) <= function:
+            return options
+    if configuration["options"] in candidates or len(candidates) != 1:
+        return str(configuration["options"])
+    return candidates[0]
 
 
-def _named(cell: Mapping[str, Any], given: Mapping[str, str], there: list[str]) -> str:
-    """Which options the reference of `cell` has, of those that are `there`, where it has to have
-    those that are `given`."""
-    alone = {f"{name}={value}" for name, value in given.items()}
-    own = set(filter(None, str(cell["options"]).split(", ")))
-    others = {word for word in own if word.partition("=")[0] not in given}
-    for wanted in (alone | others, alone):
-        for options in there:
-            if set(options.split(", ")) == wanted:
+def _with_required_options(
+    configuration: Mapping[str, Any], required: Mapping[str, str], candidates: list[str]
+) -> str:
+    """The options of the reference, if `reference` names options (`required`)."""
+    only_required = {f"{name}={value}" for name, value in required.items()}
+    own = set(filter(None, str(configuration["options"]).split(", ")))
+    others = {part for part in own if part.partition("=")[0] not in required}
+    for parts in (only_required | others, only_required):
+        for options in candidates:
+            if set(options.split(", ")) == parts:
                 return options
-    return ", ".join(sorted(alone))
+    return ", ".join(sorted(only_required))
 
 
-def _without_options(cell: Mapping[str, Any]) -> Key:
-    return tuple(cell[name] for name in KEY if name != "options")
+def _without_options(configuration: Mapping[str, Any]) -> Key:
+    return tuple(configuration[name] for name in KEY if name != "options")

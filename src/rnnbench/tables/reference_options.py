@@ -1,4 +1,4 @@
-"""Options of an implementation that the reference names, as an axis of every table."""
+"""Makes the function options that the reference names part of the implementation."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ from rnnworker.options import OF_THE_FUNCTION, named
 if TYPE_CHECKING:
     import pandas as pd
 
-PARTS = ["variant", "rnn", "options", "alias", "implementation"]
+AXES = ["variant", "rnn", "options", "alias", "implementation"]
 
 
 def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
-    """`table` (any with the columns of a cell) with the options of the function that `reference`
-    names moved from `variant` into `implementation`: cells that differ in them alone stand side by
-    side and have one reference."""
-    if not _of_the_function(reference) or table.empty:
+    """`table` (with the columns of a configuration) after moving the function options that
+    `reference` names from `variant` to `implementation`, so that configurations that differ only in
+    them belong to one group and have the same reference."""
+    if not _function_options(reference) or table.empty:
         return table
-    cells = table[PARTS].drop_duplicates().to_dict("records")
-    moved = {tuple(cell.values()): move(cell, reference) for cell in cells}
-    keys = list(table[PARTS].itertuples(index=False, name=None))
+    rows = table[AXES].drop_duplicates().to_dict("records")
+    moved = {tuple(row.values()): move(row, reference) for row in rows}
+    keys = list(table[AXES].itertuples(index=False, name=None))
     return table.assign(
         **{name: [moved[key][name] for key in keys] for name in ("variant", "implementation")}
     )
 
 
-def move(cell: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
-    """The same of one cell."""
-    found = {str(key): value for key, value in cell.items()}
-    names = _of_the_function(reference)
-    options = _words(found["options"])
-    own = [word for word in options if word.partition("=")[0] in names]
+def move(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
+    """A row after moving the function options that `reference` names (see `with_named_options`)."""
+    names = _function_options(reference)
+    options = _parts(row["options"])
+    own = [part for part in options if part.partition("=")[0] in names]
     if not own:
-        return found
-    shown = [w for w in options if w in own or w.partition("=")[0] not in OF_THE_FUNCTION]
-    rest = [word for word in _words(found["variant"]) if word not in own]
+        return dict(row)
+    shown = [
+        part for part in options if part in own or part.partition("=")[0] not in OF_THE_FUNCTION
+    ]
+    rest = [part for part in _parts(row["variant"]) if part not in own]
     return {
-        **found,
+        **row,
         "variant": ", ".join(rest),
-        "implementation": implementation_of(found["rnn"], found["alias"], ", ".join(shown)),
+        "implementation": implementation_of(row["rnn"], row["alias"], ", ".join(shown)),
     }
 
 
-def _of_the_function(reference: Mapping[str, str]) -> set[str]:
+def _function_options(reference: Mapping[str, str]) -> set[str]:
     return {name for name in named(reference) if name in OF_THE_FUNCTION}
 
 
-def _words(text: Any) -> list[str]:
+def _parts(text: Any) -> list[str]:
     return list(filter(None, str(text).split(", ")))

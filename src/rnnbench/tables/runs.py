@@ -1,4 +1,4 @@
-"""Every run, void ones too."""
+"""All runs, including void ones."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rnnbench.tables.usable_runs import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
+COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
 
 
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per record, in the order they were started.
+    """One row per record, in the order of their start.
 
-    Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`,
-    `repeat`; `epochs`, `epoch_seconds` (median of those that count); seconds of the phases
-    `import`, `data`, `build`, `first_step`, `warmup`; `evaluate`, `predict` (median later call, or
-    the whole phase where calls were not counted); `wall_seconds`; `peak_memory_bytes`; `loss`,
-    `acc`, `val_acc` of the last epoch; `record`. Source: the records.
+    Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`, `repeat`;
+    `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
+    `build`, `first_step`, `warmup` (seconds of the phases); `evaluate`, `predict` (seconds of the
+    median later call, or of the whole phase if calls were not timed); `wall_seconds`;
+    `peak_memory_bytes`; `loss`, `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """
-    whole = frame[frame["phase"] == "run"].set_index("record")
-    table = whole[FACTS].copy()
+    run_rows = frame[frame["phase"] == "run"].set_index("record")
+    table = run_rows[COPIED].copy()
     epochs = frame[frame["phase"] == "epoch"]
     by_run = epochs.groupby("record")
     table["epochs"] = by_run["epoch"].count()
@@ -32,8 +32,8 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     for phase in PHASES:
         rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
-    table["wall_seconds"] = whole["seconds"]
-    table["peak_memory_bytes"] = whole["peak_memory_bytes"]
+    table["wall_seconds"] = run_rows["seconds"]
+    table["peak_memory_bytes"] = run_rows["peak_memory_bytes"]
     last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
     for name in ("loss", "acc", "val_acc"):
         table[name] = last[name]

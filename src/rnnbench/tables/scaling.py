@@ -1,4 +1,4 @@
-"""Thread scaling: speed-up over one implementation's fewest threads, and Amdahl's law."""
+"""Thread scaling: speed-up over the fewest threads of an implementation, and Amdahl's law."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.time import KEY, RUN, compare
+from rnnbench.tables.time import KEY, RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_COUNTS = 3  # a line through two points fits anything
+MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
 SCALING_COLUMNS = [
     *FAMILY, "implementation", "device", "threads", "runs", "suspect", "speedup", "speedup_low",
     "speedup_high", "ideal", "efficiency", "serial_fraction", "fitted",
 ]  # fmt: skip
-
-
 PUBLISHED_COLUMNS = [
     "source", "model", "build", "threads", "seconds", "speedup", "speedup_low", "speedup_high",
     "ideal", "serial_fraction", "fitted",
@@ -30,18 +28,19 @@ PUBLISHED_COLUMNS = [
 
 def threads_of(device: str) -> int | None:
     """``cpu_16`` → 16; None for a device without a number of threads."""
-    found = re.fullmatch(r"cpu_(\d+)", device)
-    return int(found.group(1)) if found else None
+    match = re.fullmatch(r"cpu_(\d+)", device)
+    return int(match.group(1)) if match else None
 
 
 def scaling(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell and thread count, where an implementation was measured with more than
-    two; else empty.
+    """One row per configuration and number of threads, for configurations that were measured with
+    at least three different numbers of threads.
 
-    Columns: the cell without its device, `device`, `threads`, `runs`, `suspect`; `speedup` over
-    the fewest threads with 95 % interval; `ideal` (threads / fewest); `efficiency` = speedup /
-    ideal; `serial_fraction` of the fit (the same in all rows of a family) and `fitted` speed-up.
-    Source: runs that are not void on devices named ``cpu_N``.
+    Columns: the configuration without its device; `device`, `threads`; `runs`, `suspect` (numbers
+    of runs); `speedup` over the fewest threads with the 95 % interval `speedup_low`,
+    `speedup_high`; `ideal` (threads / fewest threads); `efficiency` = speedup / ideal;
+    `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
+    speed-up. Source: runs that are not void on devices named ``cpu_N``.
     """
     import pandas as pd
 
@@ -49,29 +48,29 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
     values["threads"] = values["device"].map(threads_of)
     values = values.dropna(subset=["threads"])
     rows: list[dict[str, Any]] = []
-    columns = [*RUN, "implementation", "device", "threads"]
+    columns = [*RATIO_COLUMNS, "implementation", "device", "threads"]
     families: dict[tuple[Any, ...], dict[float, Rows]] = {}
     for key, runs in split(values, [*FAMILY, "threads"], columns).items():
         families.setdefault(key[:-1], {})[key[-1]] = runs
     for family, by_count in families.items():
         counts = sorted(by_count)
-        if len(counts) < LEAST_COUNTS:
+        if len(counts) < MIN_COUNTS:
             continue
         base = by_count[counts[0]]
-        named = dict(zip(FAMILY, family, strict=True))
-        found = [{**named, **_row(by_count[count], base)} for count in counts]
+        axes = dict(zip(FAMILY, family, strict=True))
+        family_rows = [{**axes, **_row(by_count[count], base)} for count in counts]
         serial = serial_fraction(
-            [row["threads"] / counts[0] for row in found], [row["speedup"] for row in found]
+            [row["ideal"] for row in family_rows], [row["speedup"] for row in family_rows]
         )
-        for row in found:
+        for row in family_rows:
             row["serial_fraction"], row["fitted"] = serial, amdahl(row["ideal"], serial)
-        rows += found
+        rows += family_rows
     return pd.DataFrame(rows, columns=SCALING_COLUMNS)
 
 
 def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) -> pd.DataFrame:
-    """What others published of the models that `frame` has with several thread counts: one row per
-    published row with vCPUs.
+    """One row per published row with vCPUs, for models that `frame` has with several numbers of
+    threads.
 
     Columns: `source`, `model`, `build`, `threads` (vCPUs), `seconds` as published, `speedup` over
     the fewest vCPUs of the same source, model and build; `ideal`, `serial_fraction`, `fitted` as in
@@ -90,11 +89,11 @@ def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) ->
             family.setdefault(row.vcpus, row.train_seconds)
     rows: list[dict[str, Any]] = []
     for (source, model, build), seconds in families.items():
-        if len(seconds) < LEAST_COUNTS:
+        if len(seconds) < MIN_COUNTS:
             continue
         least = min(seconds)
         speedups = {count: seconds[least] / seconds[count] for count in sorted(seconds)}
-        serial = serial_fraction([c / least for c in speedups], list(speedups.values()))
+        serial = serial_fraction([count / least for count in speedups], list(speedups.values()))
         rows += [
             {
                 "source": source, "model": model, "build": build, "threads": count,
@@ -108,17 +107,19 @@ def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) ->
 
 
 def amdahl(threads: float, serial: float) -> float:
-    """The speed-up of `threads` where a share `serial` of the work stays serial (Amdahl, AFIPS
-    1967): 1 / (s + (1 - s) / n)."""
+    """The speed-up on n = `threads` threads if a share s = `serial` of the work is serial (Amdahl,
+    AFIPS 1967): 1 / (s + (1 - s) / n)."""
     return 1 / (serial + (1 - serial) / threads)
 
 
 def serial_fraction(threads: list[float], speedups: list[float]) -> float:
-    """The s of Amdahl's law that fits best: 1 / speed-up is linear in s,
-    1/S = 1/n + s (1 - 1/n), so least squares has a closed form. Kept within 0 and 1."""
-    parts = [(1 - 1 / n, 1 / speedup - 1 / n) for n, speedup in zip(threads, speedups, strict=True)]
-    weight = sum(x * x for x, _ in parts)
-    return min(1.0, max(0.0, sum(x * y for x, y in parts) / weight)) if weight else 0.0
+    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1]. The
+    inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form."""
+    points = [
+        (1 - 1 / n, 1 / speedup - 1 / n) for n, speedup in zip(threads, speedups, strict=True)
+    ]
+    squares = sum(x * x for x, _ in points)
+    return min(1.0, max(0.0, sum(x * y for x, y in points) / squares)) if squares else 0.0
 
 
 def _row(own: Rows, base: Rows) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One order for every table and figure: fastest implementation first, devices by number."""
+"""The common order of tables and figures: devices by number, fastest implementation first."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ if TYPE_CHECKING:
 
 
 def ranked(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the tidy frame by device, machine and implementation, so that tables made
-    from it list them so; rows of one run keep their order.
+    """The tidy frame sorted by device, machine and implementation; tables made from it keep this
+    order, and the rows of a run keep theirs.
 
-    Devices stand in natural order (``cpu_2`` before ``cpu_16``), implementations by their
-    median epoch time relative to others of the same device; ones without a time come last.
+    Devices are in natural order (``cpu_2`` before ``cpu_16``). Implementations are ordered by their
+    median epoch time relative to the others on the same device; those without a time come last.
     """
     values = run_values(frame)
-    usual = values.groupby(["model", "variant", "device", "machine"])["seconds"].transform("median")
-    relative = (values["seconds"] / usual).groupby(values["implementation"]).median().to_dict()
-    place = {name: _natural(name) for name in frame["device"].unique()}
+    typical = values.groupby(["model", "variant", "device", "machine"])["seconds"].transform(
+        "median"
+    )
+    relative = (values["seconds"] / typical).groupby(values["implementation"]).median().to_dict()
+    natural = {name: _natural(name) for name in frame["device"].unique()}
 
     def key(column: pd.Series) -> pd.Series:
         if column.name == "device":
-            return column.map(place)
+            return column.map(natural)
         if column.name == "implementation":
             return column.map(lambda name: relative.get(name, float("inf")))
         return column

@@ -1,8 +1,8 @@
-"""Intervals for a handful of runs. The run is the unit, never the epoch.
+"""Confidence intervals for a handful of runs. The unit is the run, never the epoch.
 
-Epochs of one run share its process, its memory layout and its minute of the machine's day,
-so they are not independent; a run counts once (``records.record.run_value``). Times
-are positive and their errors multiply, so everything is done on logarithms.
+The epochs of a run share its process, its memory layout and the state of the machine at that time,
+so they are not independent, and each run counts with one value (``records.record.run_value``).
+Times are positive and their errors are multiplicative, so they are analysed on a logarithmic scale.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 ONE_RUN = "one run: no interval"
-PAIRED_FROM = 3  # common blocks, where a side has others beside; two give Student's t of 12.7
+PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's t is 12.7
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its interval; `low` and `high` are None where `n` < 2."""
+    """An estimate from `n` values with its interval; `low` and `high` are None if `n` < 2."""
 
     estimate: float
     low: float | None
@@ -31,9 +31,9 @@ class Interval:
 class Ratio:
     """A ratio a / b with its interval.
 
-    `method` is ``paired``, ``paired on … common blocks``, ``welch``, ``pooled over cells, …
-    degrees of freedom`` or the words ``one run: no interval``; `n_a` and `n_b`: runs that
-    entered; `shown_different` says that the interval exists and leaves out 1.
+    `method` is ``paired``, ``paired on … common blocks``, ``welch``, ``pooled over configurations,
+    … degrees of freedom`` or ``one run: no interval``. `n_a` and `n_b` are the numbers of runs
+    used. `shown_different` is True if the interval exists and excludes 1.
     """
 
     estimate: float
@@ -46,69 +46,73 @@ class Ratio:
 
 
 @lru_cache(maxsize=4096)
-def student(confidence: float, freedom: float) -> float:
-    """The two-sided quantile of Student's t with `freedom` degrees of freedom."""
-    # SciPy is imported where it is first needed: a process beside a timed run does not hold it.
+def student(confidence: float, degrees_of_freedom: float) -> float:
+    """The two-sided quantile of Student's t distribution."""
+    # Imported lazily: a process next to a timed run should not hold SciPy in memory.
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.5 + confidence / 2))
+    return float(stdtrit(degrees_of_freedom, 0.5 + confidence / 2))
 
 
-def together(confidence: float, among: int) -> float:
-    """The confidence that each of `among` comparisons needs so that all of them hold with
+def sidak_confidence(confidence: float, comparisons: int) -> float:
+    """The confidence that each of several comparisons needs so that all hold simultaneously with
     `confidence` (Šidák, Journal of the American Statistical Association 62, 1967)."""
-    return float(confidence ** (1 / among))
+    return float(confidence ** (1 / comparisons))
 
 
 @lru_cache(maxsize=4096)
-def dunnett(confidence: float, among: int, freedom: float) -> float:
-    """The two-sided quantile of Dunnett's comparison of `among` means with one and the same other,
-    all of as many runs, with a common spread of `freedom` degrees of freedom (Dunnett, Journal of
-    the American Statistical Association 50, 1955): the c with
+def dunnett_quantile(confidence: float, comparisons: int, degrees_of_freedom: float) -> float:
+    """The two-sided quantile of Dunnett's comparison of several means with the mean of a control,
+    for equal numbers of runs and a common spread (Dunnett, Journal of the American Statistical
+    Association 50, 1955): the c with
 
         P(max |Z_i - Z_0| ≤ c √2 S) = `confidence`,  Z normal,  S² = χ²(ν) / ν.
 
-    ``scipy.stats.dunnett`` has it for samples without blocks only. Student's for one comparison.
+    It is Student's t for a single comparison. ``scipy.stats.dunnett`` only supports samples without
+    blocks.
     """
-    if among < 2:
-        return student(confidence, freedom)
+    if comparisons < 2:
+        return student(confidence, degrees_of_freedom)
     from scipy.optimize import brentq
 
-    def missing(c: float) -> float:
-        return _all_within(c, among, freedom) - confidence
+    def excess(c: float) -> float:
+        return _probability_within(c, comparisons, degrees_of_freedom) - confidence
 
-    # Above Student's for one comparison, below his for all of them one by one (Bonferroni).
-    least, most = student(confidence, freedom), student(1 - (1 - confidence) / among, freedom)
-    return float(brentq(missing, 0.99 * least, 1.01 * most))
+    # The quantile lies between Student's t for one comparison and Bonferroni's bound.
+    low = student(confidence, degrees_of_freedom)
+    high = student(1 - (1 - confidence) / comparisons, degrees_of_freedom)
+    return float(brentq(excess, 0.99 * low, 1.01 * high))
 
 
-def _all_within(c: float, among: int, freedom: float) -> float:
-    """P(max |Z_i - Z_0| ≤ c √2 S) by Gauss's rules: Hermite's over Z_0, Legendre's over the
-    quantiles of S; right to some 1e-4."""
+def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -> float:
+    """P(max |Z_i - Z_0| ≤ c √2 S) by Gaussian quadrature: Hermite over Z_0, Legendre over the
+    quantiles of S. The error is about 1e-4."""
     import numpy as np
     from scipy.special import chdtri, ndtr
 
-    z, of_z = np.polynomial.hermite_e.hermegauss(80)
-    u, of_u = np.polynomial.legendre.leggauss(80)
-    reach = c * np.sqrt(2 * chdtri(freedom, (1 - u) / 2) / freedom)[:, None]
-    inside = (ndtr(z + reach) - ndtr(z - reach)) ** among
-    return float((of_u / 2) @ inside @ (of_z / of_z.sum()))
+    z, z_weights = np.polynomial.hermite_e.hermegauss(80)
+    u, u_weights = np.polynomial.legendre.leggauss(80)
+    chi_squared = chdtri(degrees_of_freedom, (1 - u) / 2)
+    limit = c * np.sqrt(2 * chi_squared / degrees_of_freedom)[:, None]
+    inside = (ndtr(z + limit) - ndtr(z - limit)) ** comparisons
+    return float((u_weights / 2) @ inside @ (z_weights / z_weights.sum()))
 
 
 def difference_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Mean of `values` as they are (not on logarithms), with Student's t-interval:
-    mean ± t(n - 1) · s / √n (Student, Biometrika 6, 1908). For differences, which may be
-    negative. Equal values give an interval of width zero."""
+    """The arithmetic mean of `values` with Student's t-interval: mean ± t(n - 1) · s / √n (Student,
+    Biometrika 6, 1908). Intended for differences, which may be negative. Equal values give an
+    interval of width zero."""
     n, mean = len(values), statistics.fmean(values)
     if n < 2:
         return Interval(mean, None, None, n)
-    half = _half(statistics.stdev(values) / math.sqrt(n), n - 1, confidence)
-    return Interval(mean, mean - half, mean + half, n)
+    halfwidth = _halfwidth(statistics.stdev(values) / math.sqrt(n), n - 1, confidence)
+    return Interval(mean, mean - halfwidth, mean + halfwidth, n)
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Geometric mean of positive `values` (one per run), with Student's t-interval on the
-    logarithm: exp(m ± t(n - 1) · s / √n), m and s mean and standard deviation of log values."""
+    """The geometric mean of positive `values` (one per run) with Student's t-interval of the
+    logarithms: exp(m ± t(n - 1) · s / √n), with m and s the mean and standard deviation of the log
+    values."""
     logs = difference_interval([math.log(value) for value in values], confidence)
     return Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high), logs.n)
 
@@ -122,28 +126,29 @@ def ratio_interval(
 ) -> Ratio:
     """The ratio of the geometric means of `a` and `b` (positive, one value per run).
 
-    Where both have a run in each of `PAIRED_FROM` common blocks, or in all of the same two or more,
-    paired: Student's t-interval on log a - log b of the common blocks; a run whose block the other
-    side lacks does not enter, because it was measured at another time. Which blocks are there
-    decides, never what was measured. Otherwise Welch (Biometrika 34, 1947) on all runs:
+    The ratio is paired if both sides have at least `PAIRED_FROM` common blocks, or exactly the same
+    two or more blocks: Student's t-interval of log a - log b over the common blocks. Runs in other
+    blocks are ignored, because they were measured at another time. The choice depends only on which
+    blocks exist, never on the measured values. Otherwise it is Welch's interval (Biometrika 34,
+    1947) of all runs, on logarithms:
 
         d ± t(ν) · √(u + v),  u = s_a² / n_a,  v = s_b² / n_b,
         ν = (u + v)² / (u² / (n_a - 1) + v² / (n_b - 1))
 
-    on logarithms. With one run on either side there is a ratio and no interval.
+    If a side has one run, the ratio has no interval.
     """
     pairs = block_differences(a, b, blocks_a, blocks_b)
-    whole = len(pairs) == len(a) == len(b)
-    if len(pairs) >= (2 if whole else PAIRED_FROM):
+    is_complete = len(pairs) == len(a) == len(b)
+    if len(pairs) >= (2 if is_complete else PAIRED_FROM):
         mean = difference_interval(pairs, confidence)
-        method = "paired" if whole else f"paired on {len(pairs)} common blocks"
+        method = "paired" if is_complete else f"paired on {len(pairs)} common blocks"
         return _ratio(mean, len(pairs), len(pairs), method)
     logs_a, logs_b = [math.log(x) for x in a], [math.log(x) for x in b]
     difference = statistics.fmean(logs_a) - statistics.fmean(logs_b)
     if min(len(a), len(b)) < 2:
         return _ratio(Interval(difference, None, None, 1), len(a), len(b), ONE_RUN)
-    half = _welch_half(logs_a, logs_b, confidence)
-    mean = Interval(difference, difference - half, difference + half, min(len(a), len(b)))
+    halfwidth = _welch_halfwidth(logs_a, logs_b, confidence)
+    mean = Interval(difference, difference - halfwidth, difference + halfwidth, min(len(a), len(b)))
     return _ratio(mean, len(a), len(b), "welch")
 
 
@@ -153,8 +158,8 @@ def block_differences(
     blocks_a: Sequence[Hashable] | None,
     blocks_b: Sequence[Hashable] | None,
 ) -> list[float]:
-    """log a - log b, one value per block that both have; none where a side has two runs in a block,
-    which then is not one time of measuring."""
+    """log a - log b for each common block. Empty if a side has two runs in a block, whose runs were
+    then not measured at the same time."""
     if blocks_a is None or blocks_b is None:
         return []
     by_block = dict(zip(blocks_b, b, strict=True))
@@ -168,24 +173,24 @@ def block_differences(
 
 
 def _ratio(logs: Interval, n_a: int, n_b: int, method: str) -> Ratio:
-    """The ratio of an interval on logarithms."""
+    """The ratio with the interval `logs` of its logarithm."""
     low, high = _exp(logs.low), _exp(logs.high)
-    shown = low is not None and high is not None and not low <= 1 <= high
-    return Ratio(math.exp(logs.estimate), low, high, n_a, n_b, method, shown)
+    is_different = low is not None and high is not None and not low <= 1 <= high
+    return Ratio(math.exp(logs.estimate), low, high, n_a, n_b, method, is_different)
 
 
-def _welch_half(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
+def _welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
     u, v = statistics.variance(a) / len(a), statistics.variance(b) / len(b)
     if u + v == 0:
         return 0.0
-    # Scaled by u + v: the squares of tiny variances would underflow.
+    # Dividing by u + v prevents an underflow of the squares of tiny variances.
     p, q = u / (u + v), v / (u + v)
-    freedom = 1 / (p**2 / (len(a) - 1) + q**2 / (len(b) - 1))
-    return _half(math.sqrt(u + v), freedom, confidence)
+    degrees_of_freedom = 1 / (p**2 / (len(a) - 1) + q**2 / (len(b) - 1))
+    return _halfwidth(math.sqrt(u + v), degrees_of_freedom, confidence)
 
 
-def _half(standard_error: float, freedom: float, confidence: float) -> float:
-    return student(confidence, freedom) * standard_error if standard_error > 0 else 0.0
+def _halfwidth(standard_error: float, degrees_of_freedom: float, confidence: float) -> float:
+    return student(confidence, degrees_of_freedom) * standard_error if standard_error > 0 else 0.0
 
 
 def _exp(value: float | None) -> float | None:

@@ -1,11 +1,11 @@
-"""Time to a target accuracy, and learning by the second instead of by the epoch."""
+"""Time to a target accuracy, and learning curves over time instead of epochs."""
 
 from __future__ import annotations
 
 import statistics
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION, TASK
 from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import usable_epochs
@@ -13,41 +13,42 @@ from rnnbench.tables.usable_runs import usable_epochs
 if TYPE_CHECKING:
     import pandas as pd
 
-SHARE = 0.99  # of what every run of the group reaches at least
-TASK = ["model", "cell", "dataset", "variant"]
+SHARE = 0.99  # of the accuracy that every run of the task reaches
 TARGET_COLUMNS = [
-    *CELL, "target", "runs", "suspect", "reached", "seconds", "seconds_low", "seconds_high",
-    "epochs",
+    *CONFIGURATION, "target", "runs", "suspect", "reached", "seconds", "seconds_low",
+    "seconds_high", "epochs",
 ]  # fmt: skip
 
 
 def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Timed epochs of runs that are not void, with `elapsed`: seconds of training up to the
-    epoch's end (validation and start-up left out)."""
+    """The timed epochs of runs that are not void, with `elapsed`: seconds of training until the end
+    of the epoch, without start-up and validation."""
     epochs = usable_epochs(frame).copy()
     epochs["elapsed"] = epochs.groupby("record", sort=False)["seconds"].cumsum()
     return epochs
 
 
 def curves_by_second(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row per cell and epoch: the cell, `epoch`, `elapsed` (mean seconds over runs), `mean`
-    of `measure` over runs, `suspect` (bool). Epochs without a value are left out."""
+    """One row per configuration and epoch: the configuration, `epoch`, `elapsed` (seconds, mean
+    over runs), `mean` of `measure` over runs, `suspect` (bool: at least one run is suspect).
+    Epochs without a value are omitted."""
     epochs = with_elapsed(frame).dropna(subset=[measure])
-    epochs["doubted"] = epochs["verdict"] == "suspect"
+    epochs["suspect"] = epochs["verdict"] == "suspect"
     return (
-        epochs.groupby([*CELL, "epoch"], sort=False)
-        .agg(elapsed=("elapsed", "mean"), mean=(measure, "mean"), suspect=("doubted", "any"))
+        epochs.groupby([*CONFIGURATION, "epoch"], sort=False)
+        .agg(elapsed=("elapsed", "mean"), mean=(measure, "mean"), suspect=("suspect", "any"))
         .reset_index()
     )
 
 
 def target(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: how long until a validation accuracy that all can reach.
+    """One row per configuration: the training time to a validation accuracy that all runs reach.
 
-    `target` is 99 % of the lowest best accuracy of any run of the task (model, cell, dataset,
-    variant), so no cell is asked for what another task or luck gave; `reached` of `runs`;
-    `seconds` (geometric mean over runs that reached it, 95 % interval) of training up to the end
-    of the first epoch at or above it; `epochs` (median). Source: runs that are not void.
+    Columns: the configuration; `target`: 99 % of the lowest of the best accuracies of all runs of
+    the task (model, RNN cell, dataset, variant), so that it depends neither on other tasks nor on a
+    lucky run; `runs`, `suspect` and `reached` (numbers of runs); `seconds` of training until the
+    end of the first epoch that reaches the target (geometric mean over the runs that do) with the
+    95 % interval `seconds_low`, `seconds_high`; `epochs` (median). Source: runs that are not void.
     """
     import pandas as pd
 
@@ -59,23 +60,23 @@ def target(frame: pd.DataFrame) -> pd.DataFrame:
         SHARE * epochs[TASK].merge(best.groupby(TASK).min().rename("target").reset_index(),
                                    on=TASK, how="left")["target"].to_numpy()
     )  # fmt: skip
-    there = epochs[epochs["val_acc"] >= epochs["target"]].drop_duplicates("record")
-    arrived = split(there, CELL, ["elapsed", "epoch"])
+    first = epochs[epochs["val_acc"] >= epochs["target"]].drop_duplicates("record")
+    reached = split(first, CONFIGURATION, ["elapsed", "epoch"])
     rows = []
-    runs_of = split(epochs.drop_duplicates("record"), CELL, ["target", "verdict"])
+    runs_of = split(epochs.drop_duplicates("record"), CONFIGURATION, ["target", "verdict"])
     for key, runs in runs_of.items():
         row = {
-            **dict(zip(CELL, key, strict=True)),
+            **dict(zip(CONFIGURATION, key, strict=True)),
             "target": runs["target"][0],
             "runs": len(runs["target"]),
             "suspect": int((runs["verdict"] == "suspect").sum()),
             "reached": 0,
         }
-        mine = arrived.get(key)
-        if mine is not None:
-            seconds = mean_interval(mine["elapsed"].tolist())
-            row |= {"reached": len(mine["epoch"]), "seconds": seconds.estimate,
+        epochs_reached = reached.get(key)
+        if epochs_reached is not None:
+            seconds = mean_interval(epochs_reached["elapsed"].tolist())
+            row |= {"reached": len(epochs_reached["epoch"]), "seconds": seconds.estimate,
                     "seconds_low": seconds.low, "seconds_high": seconds.high,
-                    "epochs": statistics.median(mine["epoch"])}  # fmt: skip
+                    "epochs": statistics.median(epochs_reached["epoch"])}  # fmt: skip
         rows.append(row)
     return pd.DataFrame(rows, columns=TARGET_COLUMNS)

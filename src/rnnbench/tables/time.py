@@ -1,4 +1,4 @@
-"""How fast: one row per cell, with its interval and its speed-up."""
+"""Time per epoch and speed-up of each configuration, with intervals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
-from rnnbench.tables.frame import CELL
+from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared
+from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared_spread
 from rnnbench.tables.rank_test import bootstrap_interval, rank_p
 from rnnbench.tables.reference import KEY, keys_of, references
 from rnnbench.tables.stats import (
@@ -20,7 +20,7 @@ from rnnbench.tables.stats import (
     block_differences,
     mean_interval,
     ratio_interval,
-    together,
+    sidak_confidence,
 )
 from rnnbench.tables.unequal_ratio import Unequal, difference, unequal
 from rnnbench.tables.usable_runs import run_values
@@ -40,8 +40,8 @@ FASTER, SLOWER = "faster", "slower"
 CONFIDENCE = 0.95
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
-# Of a run, what a comparison needs.
-RUN = ["seconds", "sitting", "suspect", "effect", "companion"]
+# The columns of `run_values` that a ratio needs.
+RATIO_COLUMNS = ["seconds", "sitting", "suspect", "effect", "companion"]
 
 
 def time(
@@ -49,113 +49,118 @@ def time(
     reference: Mapping[str, str],
     certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
 ) -> pd.DataFrame:
-    """One row per cell on one machine, from runs that are not void.
+    """One row per configuration and machine, from runs that are not void.
 
-    Columns: the cell (`model`, `cell`, `build`, `dataset`, `variant`, `rnn`, `options`, `alias`,
-    `implementation`, `device`, `machine`); `runs`, `suspect` (how many of them);
-    `epoch_seconds` (geometric mean of the runs' medians) with `epoch_low`, `epoch_high`
-    (95 %); `ms_per_step`, `us_per_sample`, `samples` (of an epoch); `evaluate_seconds`,
-    `predict_seconds` (median later call, geometric mean over runs); `speedup` = reference's
-    seconds / own seconds on the same machine, with `speedup_low`, `speedup_high`, `method`,
-    `shown_different`, `words`, `speedup_suspect` (bool: own or the reference's runs are);
-    `boot_low`, `boot_high`
-    (bootstrap, from ten runs on), `rank_p` (Mann and Whitney, from five); `equal` (``certified``,
-    ``not certified``, ``not equal``, ``""``) and `equal_why`; `not_learning`: why its training
-    step applies another gradient than it computes (``""``: nothing says so). Source: the records'
-    epochs.
+    `reference` (axis → choice) names the reference of the speed-ups (see `references`).
 
-    `reference` (axis → choice) is what a speed-up is relative to (`references`). A cell that by its
-    certificate does not compute the reference's function has no speed-up: `unequal` is the ratio of
-    their times (`Unequal`, whose text is marked; ``""`` for the others) and `difference` what is
-    different, in words. One that does not learn what it computes, or whose reference does not, has
-    neither.
+    Columns:
+
+    - the configuration: `model`, `cell` (RNN cell), `build`, `dataset`, `variant`, `rnn`,
+      `options`, `alias`, `implementation`, `device`, `machine`.
+    - `runs`, `suspect`: numbers of runs.
+    - `epoch_seconds`: geometric mean over the median epochs of the runs, with the 95 % interval
+      `epoch_low`, `epoch_high`; `ms_per_step`, `us_per_sample`; `samples` per epoch.
+    - `evaluate_seconds`, `predict_seconds`: seconds per call (median later call, geometric mean
+      over runs).
+    - `speedup` = seconds of the reference / own seconds on the same machine, with the 95 % interval
+      `speedup_low`, `speedup_high` and its `method`; `shown_different` (bool: the interval excludes
+      1); `words`: the result as text; `speedup_suspect` (bool: own or reference runs are suspect).
+    - `boot_low`, `boot_high`: bootstrap interval, from ten runs on; `rank_p`: p-value of the
+      Mann–Whitney test, from five runs on.
+    - `equal`: whether it computes the function of the reference (``certified``, ``not certified``,
+      ``not equal``, ``""``), and `equal_why`: the reason.
+    - `unequal`: the ratio of the times (`Unequal`, marked with ≠) if the certificate shows that the
+      functions differ, which excludes a speed-up (else ``""``); `difference`: how they differ.
+    - `not_learning`: why the training steps apply a gradient other than the computed one (``""`` if
+      no certificate shows this). If this holds for the configuration or its reference, it has
+      neither `speedup` nor `unequal`.
+
+    Source: the epochs of the records.
     """
     import pandas as pd
 
     values = run_values(frame, companions=True)
     spreads = pooled_spreads(values, KEY)
-    cells = split(values, KEY, [*RUN, "implementation", *PER_RUN])
-    # Of void cells too: where the reference is void no other takes its place.
+    groups = split(values, KEY, [*RATIO_COLUMNS, "implementation", *MEAN_COLUMNS])
+    # Keys of the whole frame: a void reference is not replaced by another configuration.
     against = references(keys_of(frame), reference)
     rows = []
-    for key, runs in cells.items():
-        cell, wanted = dict(zip(KEY, key, strict=True)), against[key]
-        base, other = cells.get(wanted), dict(zip(KEY, wanted, strict=True))
+    for key, runs in groups.items():
+        own, base = (dict(zip(KEY, choices, strict=True)) for choices in (key, against[key]))
+        base_runs = groups.get(against[key])
+        is_reference = against[key] == key
         equal = ("", "")
-        wrong = wrong_steps(certificates, cell, other if base is not None else cell)
-        if base is not None and wanted != key:
-            equal = certificates.judge(cell, other)
-        spread = shared(spreads, cell, other)
-        rows.append({**cell, **_row(runs, base, wanted == key, equal, wrong, spread),
+        if base_runs is not None and not is_reference:
+            equal = certificates.judge(own, base)
+        wrong = wrong_steps(certificates, own, base if base_runs is not None else own)
+        spread = shared_spread(spreads, own, base)
+        rows.append({**own, **_row(runs, base_runs, is_reference, equal, wrong, spread),
                      "equal": equal[0], "equal_why": equal[1],
-                     "not_learning": why_not_learning(certificates, cell)})  # fmt: skip
+                     "not_learning": certificates.why_not_learning(own) or ""})  # fmt: skip
     return pd.DataFrame(rows, columns=TIME_COLUMNS)
 
 
-PER_RUN = ["steps", "samples", "evaluate", "predict"]
+MEAN_COLUMNS = ["steps", "samples", "evaluate", "predict"]
 TIME_COLUMNS = [
-    *CELL, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
+    *CONFIGURATION, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
     "us_per_sample", "samples", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
     "speedup_high", "method", "shown_different", "words", "speedup_suspect", "boot_low",
     "boot_high", "rank_p", "equal", "equal_why", "unequal", "difference", "not_learning",
 ]  # fmt: skip
 
 
-def why_not_learning(certificates: Certificates, cell: Mapping[str, Any]) -> str:
-    """Why the steps that `cell` applies are not those of the gradients that it computes; ``""``
-    where no certificate says so."""
-    return certificates.why_not_learning(cell) or ""
-
-
 def wrong_steps(
-    certificates: Certificates, cell: Mapping[str, Any], base: Mapping[str, Any]
+    certificates: Certificates, configuration: Mapping[str, Any], base: Mapping[str, Any]
 ) -> str:
-    """Why `cell` gets no speed-up over `base` by what their steps apply, ``""`` where it may."""
-    if why_not_learning(certificates, cell):
+    """Which of the two applies wrong gradients, as text, so that they have no ratio; ``""`` if
+    neither does."""
+    if certificates.why_not_learning(configuration):
         return NOT_LEARNING
-    return WRONG_REFERENCE if why_not_learning(certificates, base) else ""
+    return WRONG_REFERENCE if certificates.why_not_learning(base) else ""
 
 
-def compare(runs: Rows, base: Rows, spread: Spread | None = None, among: int = 1) -> Ratio:
-    """The speed-up of `runs` against `base` (columns `RUN`): base's seconds / own seconds. From
-    their effects in the rounds that both were measured in, in turns; where there are too few, from
-    their seconds: paired by the blocks that both have. With the pooled `spread` of the device where
-    there is one.
+def compare(runs: Rows, base: Rows, spread: Spread | None = None, comparisons: int = 1) -> Ratio:
+    """The speed-up of `runs` over `base` (arrays of `RATIO_COLUMNS`): seconds of the base / own
+    seconds.
 
-    As one of `among` comparisons with the same cell its interval holds together with the others':
-    Dunnett's with a pooled spread, else Šidák's. Where the pair's own spread speaks against
-    pooling, the wider of Dunnett's and the pair's own single interval; simulated
-    with three repeats, to widen that one too would show 77 % of the differences of 10 % in the
-    place of 89 and make no fewer headlines wrong.
+    It is computed from the effects in common rounds, in which both trained in turns, or, if there
+    are too few, from the seconds, paired by common blocks. `spread` is the pooled spread of the
+    device, if it exists.
+
+    If it is one of several simultaneous `comparisons` with the same configuration, its interval
+    holds simultaneously with the others: Dunnett's with a pooled spread, else Šidák's. If the
+    pair's own spread rejects pooling, it is the wider of Dunnett's interval and the pair's own
+    single interval. In simulations with three repeats, widening the latter as well showed 77 %
+    instead of 89 % of the differences of 10 % and did not reduce the number of wrong headlines.
     """
-    rounds = common_rounds(runs, base)
+    rounds = _common_rounds(runs, base)
     fewest = min(int((~side["companion"]).sum()) for side in (runs, base))
     if len(rounds) > 1 or (rounds and fewest == 1):
         (a, blocks_a), (b, blocks_b) = (_effects(side, rounds) for side in (base, runs))
-        return _in_turns(_compared(a, b, blocks_a, blocks_b, spread, among), len(rounds))
-    base, runs = own_runs(base), own_runs(runs)
+        return _in_turns(_ratio(a, b, blocks_a, blocks_b, spread, comparisons), len(rounds))
+    base, runs = without_companions(base), without_companions(runs)
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
-    return _compared(a, b, base["sitting"].tolist(), runs["sitting"].tolist(), spread, among)
+    return _ratio(a, b, base["sitting"].tolist(), runs["sitting"].tolist(), spread, comparisons)
 
 
-def _compared(
+def _ratio(
     a: list[float],
     b: list[float],
     blocks_a: list[str],
     blocks_b: list[str],
     spread: Spread | None,
-    among: int,
+    comparisons: int,
 ) -> Ratio:
     pairs = block_differences(a, b, blocks_a, blocks_b)
     if spread is None or len(pairs) < 2:
-        return ratio_interval(a, b, blocks_a, blocks_b, together(CONFIDENCE, among))
+        return ratio_interval(a, b, blocks_a, blocks_b, sidak_confidence(CONFIDENCE, comparisons))
     own = ratio_interval(a, b, blocks_a, blocks_b, CONFIDENCE)
-    return pooled(own, pairs, spread, CONFIDENCE, among)
+    return pooled(own, pairs, spread, CONFIDENCE, comparisons)
 
 
-def common_rounds(runs: Rows, base: Rows) -> set[str]:
+def _common_rounds(runs: Rows, base: Rows) -> set[str]:
     """The rounds in which both were measured in turns."""
-    here, there = (
+    own, other = (
         {
             block
             for block, effect in zip(side["sitting"], side["effect"], strict=True)
@@ -163,30 +168,32 @@ def common_rounds(runs: Rows, base: Rows) -> set[str]:
         }
         for side in (runs, base)
     )
-    return here & there
+    return own & other
 
 
-def own_runs(runs: Rows) -> Rows:
-    """`runs` without those that are there for others to be compared with."""
+def without_companions(runs: Rows) -> Rows:
+    """`runs` without companions, which only serve ratios."""
     return {name: column[~runs["companion"]] for name, column in runs.items()}
 
 
 def _effects(runs: Rows, rounds: set[str]) -> tuple[list[float], list[str]]:
-    """Seconds against the round's, and the rounds."""
+    """Relative seconds (exp of the effect) and the round of each run in `rounds`."""
     pairs = zip(runs["effect"].tolist(), runs["sitting"].tolist(), strict=True)
-    chosen = [(math.exp(effect), block) for effect, block in pairs if block in rounds]
-    return [value for value, _ in chosen], [block for _, block in chosen]
+    selected = [(math.exp(effect), block) for effect, block in pairs if block in rounds]
+    return [value for value, _ in selected], [block for _, block in selected]
 
 
 def _in_turns(ratio: Ratio, rounds: int) -> Ratio:
     if ratio.low is None:
         return ratio
-    how = f"{IN_TURNS}, {rounds} rounds"
-    pooled_over = ratio.method.startswith("pooled")
-    return replace(ratio, method=f"{how}; {ratio.method}" if pooled_over else how)
+    method = f"{IN_TURNS}, {rounds} rounds"
+    if ratio.method.startswith("pooled"):
+        method = f"{method}; {ratio.method}"
+    return replace(ratio, method=method)
 
 
-def in_words(ratio: Ratio) -> str:
+def ratio_text(ratio: Ratio) -> str:
+    """The result of a comparison as text: one of `COMPARED`."""
     if ratio.low is None:
         return ONE_RUN
     if not ratio.shown_different:
@@ -195,9 +202,9 @@ def in_words(ratio: Ratio) -> str:
 
 
 def ratios_shown(table: pd.DataFrame) -> int:
-    """How many ratios with an interval a table shows: of training, or of calls."""
-    marked = sum(isinstance(one, Unequal) and one.low is not None for one in table["unequal"])
-    return int(table["speedup_low"].notna().sum()) + marked
+    """The number of ratios with an interval in a table of training times or calls."""
+    unequal = sum(isinstance(x, Unequal) and x.low is not None for x in table["unequal"])
+    return int(table["speedup_low"].notna().sum()) + unequal
 
 
 def _row(
@@ -208,7 +215,7 @@ def _row(
     wrong: str,
     spread: Spread | None,
 ) -> dict[str, Any]:
-    everything, runs = runs, own_runs(runs)
+    with_companions, runs = runs, without_companions(runs)
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
         "implementation": runs["implementation"][0],
@@ -223,39 +230,39 @@ def _row(
         "evaluate_seconds": _mean(runs["evaluate"]),
         "predict_seconds": _mean(runs["predict"]),
         "speedup_suspect": bool(runs["suspect"].any()),
+        "method": "",
+        "shown_different": False,
         "unequal": "",
         "difference": "",
     }
     if wrong:
-        return {**row, "method": "", "shown_different": False, "words": wrong}
+        return {**row, "words": wrong}
     if is_reference:
-        return {**row, "speedup": 1.0, "method": "", "shown_different": False,
-                "words": IS_REFERENCE}  # fmt: skip
+        return {**row, "speedup": 1.0, "words": IS_REFERENCE}
     if base is None:
-        return {**row, "method": "", "shown_different": False, "words": NO_REFERENCE}
-    ratio = compare(everything, base, spread)
-    doubted = bool(runs["suspect"].any() or base["suspect"].any())
+        return {**row, "words": NO_REFERENCE}
+    ratio = compare(with_companions, base, spread)
+    suspect = bool(runs["suspect"].any() or base["suspect"].any())
     if equal[0] == UNEQUAL:
-        return {**row, "method": ratio.method, "shown_different": False, "words": NOT_EQUAL,
-                "unequal": unequal(ratio), "difference": difference(equal[1]),
-                "speedup_suspect": doubted}  # fmt: skip
-    times = own_runs(base)["seconds"].tolist(), runs["seconds"].tolist()
-    boot = bootstrap_interval(*times) or (None, None)
+        return {**row, "method": ratio.method, "words": NOT_EQUAL, "unequal": unequal(ratio),
+                "difference": difference(equal[1]), "speedup_suspect": suspect}  # fmt: skip
+    times = without_companions(base)["seconds"].tolist(), runs["seconds"].tolist()
+    boot_low, boot_high = bootstrap_interval(*times) or (None, None)
     return {
         **row,
-        "boot_low": boot[0],
-        "boot_high": boot[1],
+        "boot_low": boot_low,
+        "boot_high": boot_high,
         "rank_p": rank_p(*times),
         "speedup": ratio.estimate,
         "speedup_low": ratio.low,
         "speedup_high": ratio.high,
         "method": ratio.method,
         "shown_different": ratio.shown_different,
-        "words": in_words(ratio),
-        "speedup_suspect": doubted,
+        "words": ratio_text(ratio),
+        "speedup_suspect": suspect,
     }
 
 
 def _mean(seconds: np.ndarray) -> float | None:
-    measured = seconds[seconds > 0].tolist()  # missing is not above 0 either
+    measured = seconds[seconds > 0].tolist()  # also excludes NaN
     return mean_interval(measured).estimate if measured else None

@@ -1,4 +1,4 @@
-"""The ratio of times of two cells that do not compute the same function."""
+"""The ratio of the times of two configurations that do not compute the same function."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MARK = "≠"
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Unequal:
-    """Seconds of the one / seconds of the other, with the 95 % interval (None: one run). It is no
-    speed-up, and its text has the mark wherever it is written."""
+    """A ratio of seconds with its 95 % interval (None for a single run). It is not a speed-up, so
+    its text always carries the mark ≠."""
 
     estimate: float
     low: float | None
@@ -38,32 +38,32 @@ def unequal(ratio: Ratio) -> Unequal:
 
 
 def difference(equal_why: str) -> str:
-    """What is different of the two, from the reason of `Certificates.judge`."""
+    """How the functions differ, from the reason given by `Certificates.judge`."""
     return equal_why.removeprefix(ANOTHER_FUNCTION)
 
 
 def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) -> dict[str, str]:
-    """Record key → ``≠1.2134 (1.1902–1.2371) against keras: activation relu instead of tanh``, of
-    each run of the tidy `frame` whose cell has such a ratio in the `time_table`. `reference`: what
-    the times are compared with, in words."""
-    cells = {
+    """Record key → ``≠1.2134 (1.1902–1.2371) against keras: activation relu instead of tanh``, for
+    each run of the tidy `frame` whose configuration has such a ratio in `time_table`. `reference`
+    is the reference as text."""
+    texts = {
         key_of(row): f"{row['unequal']} against {reference}: {row['difference']}"
         for row in time_table.to_dict("records")
         if isinstance(row["unequal"], Unequal)
     }
-    return _by_run(frame, cells)
+    return _by_run(frame, texts)
 
 
 def run_speedups(frame: pd.DataFrame, time_table: pd.DataFrame) -> dict[str, float]:
-    """Record key → the speed-up of its cell in the `time_table`, of each run of the tidy `frame`
+    """Record key → speed-up of its configuration in `time_table`, for each run of the tidy `frame`
     that has one."""
     table = time_table[time_table["speedup"].notna()]
     return _by_run(frame, {key_of(row): row["speedup"] for row in table.to_dict("records")})
 
 
-def _by_run(frame: pd.DataFrame, cells: Mapping[Any, Found]) -> dict[str, Found]:
-    if not cells:
+def _by_run(frame: pd.DataFrame, by_key: Mapping[Any, Value]) -> dict[str, Value]:
+    if not by_key:
         return {}
     runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
-    found = ((row["record"], cells.get(key_of(row))) for row in runs.to_dict("records"))
-    return {record: value for record, value in found if value is not None}
+    values = ((row["record"], by_key.get(key_of(row))) for row in runs.to_dict("records"))
+    return {record: value for record, value in values if value is not None}
