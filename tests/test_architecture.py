@@ -1,4 +1,4 @@
-"""The picture of the rooms in ARCHITECTURE.md is what the imports are."""
+"""The diagram of the packages in ARCHITECTURE.md matches the imports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-CONDUCTOR = ROOT / "src" / "rnnbench"
+CONTROLLER = ROOT / "src" / "rnnbench"
 WORKER = ROOT / "src" / "rnnworker"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
-ABOVE_THE_WORKER = {"rnnbench", "hydra", "omegaconf", "mlflow", "pandas", "dvc", "snakemake"}
-HOMES = {
+NOT_FOR_WORKERS = {"rnnbench", "hydra", "omegaconf", "mlflow", "pandas", "dvc", "snakemake"}
+# Library → the packages that may import it.
+ALLOWED_IN = {
     "hydra": {"grid"},
     "omegaconf": {"grid"},
     "mlflow": {"tracking"},
@@ -21,7 +22,7 @@ HOMES = {
     "altair": {"report"},
     "great_tables": {"report"},
 }
-# Small files of the house itself, open to every room.
+# Small modules that every package may import.
 COMMON = {"errors", "locks", "interval_log"}
 
 
@@ -35,16 +36,16 @@ def imports(file: Path) -> set[str]:
     return names
 
 
-def room_of(file: Path) -> str:
-    return file.relative_to(CONDUCTOR).parts[0].removesuffix(".py")
+def package_of(file: Path) -> str:
+    return file.relative_to(CONTROLLER).parts[0].removesuffix(".py")
 
 
-def drawn() -> dict[str, set[str]]:
-    """Room → rooms it may use, from the mermaid picture."""
+def drawn_imports() -> dict[str, set[str]]:
+    """Package → packages it may import, from the mermaid diagram."""
     arrows: dict[str, set[str]] = {}
-    picture = re.search(r"```mermaid\n(.*?)```", (ROOT / "ARCHITECTURE.md").read_text(), re.S)
-    assert picture
-    for line in picture.group(1).splitlines():
+    diagram = re.search(r"```mermaid\n(.*?)```", (ROOT / "ARCHITECTURE.md").read_text(), re.S)
+    assert diagram
+    for line in diagram.group(1).splitlines():
         if "-->" in line:
             source, targets = line.split("-->")
             arrows.setdefault(source.strip(), set()).update(
@@ -53,51 +54,51 @@ def drawn() -> dict[str, set[str]]:
     return arrows
 
 
-def found() -> dict[str, set[str]]:
+def actual_imports() -> dict[str, set[str]]:
     arrows: dict[str, set[str]] = {}
-    for file in CONDUCTOR.rglob("*.py"):
-        room = room_of(file)
+    for file in CONTROLLER.rglob("*.py"):
+        package = package_of(file)
         for name in imports(file):
             if name.startswith("rnnbench."):
                 target = name.split(".")[1]
-                if target != room:
-                    arrows.setdefault(room, set()).add(target)
+                if target != package:
+                    arrows.setdefault(package, set()).add(target)
     return arrows
 
 
-def test_picture_matches_imports() -> None:
-    used = {
-        room: targets - COMMON
-        for room, targets in found().items()
-        if room not in {"__main__", "cli", *COMMON} and targets - COMMON
+def test_diagram_matches_imports() -> None:
+    actual = {
+        package: targets - COMMON
+        for package, targets in actual_imports().items()
+        if package not in {"__main__", "cli", *COMMON} and targets - COMMON
     }
-    assert used == drawn()
+    assert actual == drawn_imports()
 
 
-def test_conductor_imports_no_framework() -> None:
-    for file in CONDUCTOR.rglob("*.py"):
+def test_controller_imports_no_framework() -> None:
+    for file in CONTROLLER.rglob("*.py"):
         assert not {name.split(".")[0] for name in imports(file)} & FRAMEWORKS, file
 
 
-def test_worker_imports_nothing_of_the_conductor() -> None:
+def test_worker_imports_nothing_from_the_controller() -> None:
     for file in WORKER.rglob("*.py"):
-        assert not {name.split(".")[0] for name in imports(file)} & ABOVE_THE_WORKER, file
+        assert not {name.split(".")[0] for name in imports(file)} & NOT_FOR_WORKERS, file
 
 
-def test_heavy_libraries_stay_in_their_rooms() -> None:
-    for file in CONDUCTOR.rglob("*.py"):
-        for library in {name.split(".")[0] for name in imports(file)} & set(HOMES):
-            assert room_of(file) in HOMES[library], f"{file} imports {library}"
+def test_heavy_libraries_are_imported_in_their_packages_only() -> None:
+    for file in CONTROLLER.rglob("*.py"):
+        for library in {name.split(".")[0] for name in imports(file)} & set(ALLOWED_IN):
+            assert package_of(file) in ALLOWED_IN[library], f"{file} imports {library}"
 
 
-def test_conductor_uses_of_the_worker() -> None:
-    uses = {
+def test_controller_imports_few_modules_of_the_worker() -> None:
+    names = {
         name
-        for file in CONDUCTOR.rglob("*.py")
+        for file in CONTROLLER.rglob("*.py")
         for name in imports(file)
         if name.split(".")[0] == "rnnworker"
     }
-    modules = {".".join(name.split(".")[:2]) for name in uses}
+    modules = {".".join(name.split(".")[:2]) for name in names}
     assert modules <= {
         "rnnworker",
         "rnnworker.machine",

@@ -1,4 +1,4 @@
-"""The project's own conf/, and a writable config folder beside it."""
+"""Fixtures: a second config folder next to the project's conf/, and the expansion of grids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.grid.experiment import Experiment, load_experiment
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.point import GridPoint
 
+Expand = Callable[..., tuple[GridPoint, ...]]
 CONF = Path(__file__).parents[2] / "conf"
 
 
@@ -26,12 +29,13 @@ def conf(extra: Path) -> list[Path]:
 
 
 @pytest.fixture
-def ask(extra: Path, conf: list[Path]) -> Callable[..., Experiment]:
-    """An experiment of the given grids, written to a file and read back."""
+def expanded(extra: Path, conf: list[Path]) -> Expand:
+    """A function that writes grids to an experiment's file and expands the experiment. Keyword
+    arguments are those of `expand`."""
 
-    def make(*grids: str) -> Experiment:
+    def expand_grids(*grids: str, **options) -> tuple[GridPoint, ...]:
         lines = "".join(f"  - {grid!r}\n" for grid in grids)
-        (extra / "experiment" / "mine_to_ask.yaml").write_text(f"grids:\n{lines}")
-        return load_experiment("mine_to_ask", conf)
+        (extra / "experiment" / "from_grids.yaml").write_text(f"grids:\n{lines}")
+        return expand(load_experiment("from_grids", conf), conf, **options)
 
-    return make
+    return expand_grids

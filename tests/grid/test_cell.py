@@ -20,7 +20,7 @@ def test_a_name_is_choices_then_sorted_overrides_then_alias_seed_and_repeat() ->
     assert name == "digits_rnn-lstm-keras-cpu_1-current-batch64-units512-as_again-s0-r2"
 
 
-def test_a_dataset_of_ones_own_and_a_deleted_key_stand_in_the_name() -> None:
+def test_the_name_contains_another_dataset_and_a_deleted_key() -> None:
     name = name_of({**CHOICES, "dataset": "mnist"}, {"~model.units": None}, 1, 0, None)
     assert name == "digits_rnn-lstm-keras-cpu_1-current-mnist-no_units-s1-r0"
 
@@ -44,6 +44,6 @@ def test_values_are_safe_in_file_names(value: object, text: str) -> None:
     assert slug(value) == text
 
 
-def test_a_name_longer_than_200_characters_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"more than 200.*Fix: put long values"):
+def test_a_name_longer_than_200_characters_is_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"at most 200.*Fix: put long values"):
         name_of(CHOICES, {"model.x": "y" * 200}, 0, 0, None)

@@ -1,4 +1,4 @@
-"""``rnnbench grid``, as a person calls it."""
+"""``rnnbench grid`` on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_the_table_shows_whole_names_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_full_names_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["grid", "experiment=quick", "cell=gru", "repeat=0"]) == 0
     out = capsys.readouterr().out
     assert "digits_rnn-gru-unrolled-cpu_2-current-s0-r0" in out
@@ -42,7 +42,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["experiment=quick", "experiment=quick"], "names two experiments"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
+def test_an_error_is_one_line_and_exit_code_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["grid", *argv]) == 2

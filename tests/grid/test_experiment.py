@@ -9,7 +9,7 @@ from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 
 
-def test_quick_is_read(conf: list[Path]) -> None:
+def test_quick_is_loaded(conf: list[Path]) -> None:
     quick = load_experiment("quick", conf)
     assert quick.reference == {"rnn": "keras"}
     assert quick.grids[0][0] == "model=digits_rnn"
@@ -22,7 +22,7 @@ def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Pat
         load_experiment("quikc", conf)
 
 
-def test_one_name_in_two_folders_is_refused(conf: list[Path], extra: Path) -> None:
+def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "quick.yaml").write_text("grids: [rnn=keras]")
     with pytest.raises(ConfigError, match="rename one of the two files"):
         load_experiment("quick", conf)
@@ -45,7 +45,9 @@ def test_one_name_in_two_folders_is_refused(conf: list[Path], extra: Path) -> No
         ("- a", "is not a mapping"),
     ],
 )
-def test_a_bad_file_is_named(conf: list[Path], extra: Path, text: str, message: str) -> None:
+def test_an_error_names_the_invalid_file(
+    conf: list[Path], extra: Path, text: str, message: str
+) -> None:
     (extra / "experiment" / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message) as caught:
         load_experiment("mine", conf)
@@ -58,10 +60,10 @@ def test_a_bad_file_is_named(conf: list[Path], extra: Path, text: str, message: 
         (
             ["rnn=keras,block"],
             "rnn: kears",
-            r"mine.yaml: .*did you mean keras. the grids have rnn=b",
+            r"compared.yaml: .*did you mean keras. the grids have rnn=b",
         ),
-        # A choice of conf/, and a part of what the file says, but in no grid.
-        (["rnn=keras", "rnn=block_cell"], "rnn: block", "which no grid has.*rnn=block_cell,keras"),
+        # A choice of conf/ whose name is part of one in the grids, but in no grid.
+        (["rnn=keras", "rnn=block_cell"], "rnn: block", "not in any grid.*rnn=block_cell,keras"),
         (["rnn=unrolled"], "rnn: keras", "the grids have rnn=unrolled"),
         (["rnn=cell"], "build: tf_2_21", "the grids have build=current"),
         (["rnn=mine.yaml"], "rnn: main", "did you mean mine. the grids have rnn=mine"),
@@ -74,20 +76,20 @@ def test_a_bad_file_is_named(conf: list[Path], extra: Path, text: str, message: 
         (
             ["rnn=cell", "rnn=block device=cpu_2"],
             "{rnn: cell, device: cpu_2}",
-            "no grid has all of",
+            "no grid contains all of",
         ),
     ],
 )
-def test_a_reference_that_is_in_no_grid_is_named(
+def test_a_reference_that_is_not_in_any_grid_is_an_error(
     conf: list[Path], extra: Path, grids: list[str], reference: str, message: str
 ) -> None:
     (extra / "experiment" / "mine.yaml").write_text(f"implementation: keras\n# {grids}")
     lines = "".join(f"  - {grid}\n" for grid in grids)
     braces = reference if reference.startswith("{") else f"{{{reference}}}"
-    file = extra / "experiment" / "asked.yaml"
+    file = extra / "experiment" / "compared.yaml"
     file.write_text(f"reference: {braces}\ngrids:\n{lines}# kears.yaml, main.yaml\n")
-    with pytest.raises(ConfigError, match=message.replace("mine.yaml:", "asked.yaml:")) as caught:
-        expand(load_experiment("asked", conf), conf)
+    with pytest.raises(ConfigError, match=message) as caught:
+        expand(load_experiment("compared", conf), conf)
     assert "\n" not in str(caught.value)
 
 
@@ -101,12 +103,12 @@ def test_a_reference_that_is_in_no_grid_is_named(
         ("rnn=keras +rnn.options.activation=tanh,relu", "rnn.options.activation: tanh"),
     ],
 )
-def test_a_reference_in_a_grid_is_taken(
+def test_a_reference_in_a_grid_is_accepted(
     conf: list[Path], extra: Path, grid: str, reference: str
 ) -> None:
     (extra / "experiment" / "mine.yaml").write_text("implementation: keras\n")
-    file = extra / "experiment" / "asked.yaml"
+    file = extra / "experiment" / "compared.yaml"
     file.write_text(f"reference: {{{reference}}}\ngrids: ['{grid}']\n")
-    asked = load_experiment("asked", conf)
-    assert expand(asked, conf)
-    assert expand(asked, conf, ["rnn=unrolled"]), "what the command line takes away is no fault"
+    experiment = load_experiment("compared", conf)
+    assert expand(experiment, conf)
+    assert expand(experiment, conf, ["rnn=unrolled"]), "the command line may exclude the reference"

@@ -1,21 +1,20 @@
-"""What could only be void on a GPU is skipped, with the reason, and nothing else is.
+"""Grid points that could only be void on a GPU are skipped with a reason, and no others.
 
-Each reason was read in the source of the locked packages: Keras 3.15's
+The source of each reason is the code of the locked packages: Keras 3.15's
 ``keras/src/backend/{jax,tensorflow,torch}/rnn.py``, ``keras/src/layers/rnn/{lstm,gru}.py``
 (``supports_jit``) and ``keras/src/trainers/trainer.py`` (``model_supports_jit``), and jaxlib's
 ``jaxlib/gpu_rnn.py`` (``Unknown output type``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import Experiment, load_experiment
+from rnnbench.grid.experiment import load_experiment
+from tests.grid.conftest import Expand
 
-Ask = Callable[..., Experiment]
 ON = "model=shape_short device=gpu "
 GRU_IN_JAX = "jax has cuDNN's LSTM alone: Keras's GRU there is a scan"
 HALVES_IN_JAX = "jax's cuDNN LSTM takes float32 only"
@@ -48,17 +47,12 @@ XLA = "cuDNN is not compiled"
         ),
     ],
 )
-def test_a_cell_on_a_gpu(grid: str, why: str | None, ask: Ask, conf: list[Path]) -> None:
-    (cell,) = expand(ask(ON + grid), conf)
-    assert cell.skip is None if why is None else why in (cell.skip or "")
+def test_a_grid_point_on_a_gpu(grid: str, why: str | None, expanded: Expand) -> None:
+    (point,) = expanded(ON + grid)
+    assert point.skip is None if why is None else why in (point.skip or "")
 
 
-def test_the_gpu_experiment_asks_for_no_cell_that_could_only_be_void(conf: list[Path]) -> None:
-    skipped = {
-        (cell.choices["rnn"], cell.choices["build"], cell.skip)
-        for cell in expand(load_experiment("gpu", conf), conf)
-        if cell.skip and "torch's own layer or a scan in jax" not in cell.skip
-    }
-    told = {words for _, _, words in skipped}
-    assert {GRU_IN_JAX, HALVES_IN_JAX} <= told
-    assert any(words.startswith(XLA) for words in told)
+def test_the_gpu_experiment_skips_grid_points_that_could_only_be_void(conf: list[Path]) -> None:
+    reasons = {point.skip for point in expand(load_experiment("gpu", conf), conf) if point.skip}
+    assert {GRU_IN_JAX, HALVES_IN_JAX} <= reasons
+    assert any(reason.startswith(XLA) for reason in reasons)

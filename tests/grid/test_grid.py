@@ -30,7 +30,7 @@ def test_overrides_are_split_at_blanks_outside_quotes_and_brackets() -> None:
         ("model=/home/me/mine.yaml", ("/home/me/mine.yaml",)),
     ],
 )
-def test_hydras_grammar_is_understood(text: str, values: tuple[object, ...]) -> None:
+def test_hydras_grammar_is_supported(text: str, values: tuple[object, ...]) -> None:
     (setting,) = parse(text).values()
     assert setting.values == values
 
@@ -46,11 +46,11 @@ def test_prefixes_are_modes() -> None:
 
 
 def test_combinations_are_the_product() -> None:
-    found = [
-        {key: value for key, (_, value) in each.items()}
-        for each in combinations(parse("a=1,2", "b=x,y"))
+    product = [
+        {key: value for key, (_, value) in combination.items()}
+        for combination in combinations(parse("a=1,2", "b=x,y"))
     ]
-    assert found == [{"a": a, "b": b} for a in (1, 2) for b in ("x", "y")]
+    assert product == [{"a": a, "b": b} for a in (1, 2) for b in ("x", "y")]
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_combinations_are_the_product() -> None:
     [
         (["rnn=[keras"], "here: 'rnn=.keras' is not an override"),
         (["rnn"], "'rnn' is not an override"),
-        (["a=interval(0,1)"], "an interval, which has no single values"),
+        (["a=interval(0,1)"], "an interval, which has no discrete values"),
         (["device=glob(tpu*)"], "has no value, so the grid is empty"),
         (["seed=range(0)"], "has no value, so the grid is empty"),
         (["a=1", "+a=2"], "a is set twice"),
         (["model@other=a"], "names a package"),
     ],
 )
-def test_what_is_no_grid_is_one_line_with_a_remedy(overrides: list[str], message: str) -> None:
+def test_an_invalid_grid_is_a_one_line_error_with_a_fix(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         parse(*overrides)
     assert caught.value.remedy

@@ -41,13 +41,13 @@ def test_everything_else_counts() -> None:
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
-    turned = dict(reversed(CONFIG.items()))
-    assert json.dumps(identity(turned)) == json.dumps(identity(CONFIG))
+    backwards = dict(reversed(CONFIG.items()))
+    assert json.dumps(identity(backwards)) == json.dumps(identity(CONFIG))
     assert canonical({"b": 1, "a": [0.1]}) == '{"a":[0.1],"b":1}'
 
 
-def test_identities_of_configs_that_share_sections_are_as_if_each_were_alone() -> None:
-    identified = Identifier()
+def test_shared_sections_do_not_change_identities() -> None:
+    identify = Identifier()
     model = {
         "units": 64,
         "about": "x",
@@ -62,9 +62,9 @@ def test_identities_of_configs_that_share_sections_are_as_if_each_were_alone() -
         {**shared, "precision": "float32"},
         {**shared, "precision": "tf32"},
     ]
-    found = [identified(config, "md5", "lock", "worker") for config in configs]
-    for config, (one, digest) in zip(configs, found, strict=True):
-        assert json.dumps(one) == json.dumps(identity(config))
-        assert digest == digest_of(one) == digest_of(json.loads(json.dumps(one)))
-    assert len({digest for _, digest in found}) == len(configs) - 1  # float32 is the default
-    assert found[1][0]["config"]["model"] is found[2][0]["config"]["model"]
+    identified = [identify(config, "md5", "lock", "worker") for config in configs]
+    for config, (content, digest) in zip(configs, identified, strict=True):
+        assert json.dumps(content) == json.dumps(identity(config))
+        assert digest == digest_of(content) == digest_of(json.loads(json.dumps(content)))
+    assert len({digest for _, digest in identified}) == len(configs) - 1  # float32 is the default
+    assert identified[1][0]["config"]["model"] is identified[2][0]["config"]["model"]

@@ -3,14 +3,14 @@ from __future__ import annotations
 from rnnbench.grid.identity_cache import IdentityCache
 
 
-def test_each_object_is_asked_once_and_equal_ones_are_not_taken_for_it() -> None:
-    asked = []
-    shared = IdentityCache(lambda section: asked.append(section) or len(asked))
-    one, equal = {"units": 64}, {"units": 64}
-    assert [shared(one), shared(equal), shared(one)] == [1, 2, 1]
-    assert asked == [one, equal]
+def test_the_function_is_called_once_per_object_and_equal_objects_are_distinct() -> None:
+    calls = []
+    cached = IdentityCache(lambda section: calls.append(section) or len(calls))
+    section, equal = {"units": 64}, {"units": 64}
+    assert [cached(section), cached(equal), cached(section)] == [1, 2, 1]
+    assert calls == [section, equal]
 
 
-def test_an_object_that_is_gone_does_not_lend_its_identity() -> None:
-    shared = IdentityCache(lambda section: section["units"])
-    assert [shared({"units": units}) for units in range(100)] == list(range(100))
+def test_the_identity_of_a_deleted_object_is_not_reused() -> None:
+    cached = IdentityCache(lambda section: section["units"])
+    assert [cached({"units": units}) for units in range(100)] == list(range(100))

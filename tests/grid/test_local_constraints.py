@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_on
+from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_device
 
 
 @pytest.mark.parametrize(
     ("device", "cards", "why"),
     [
         ({"kind": "cpu", "threads": 2}, (), None),
-        ({"kind": "cpu", "threads": 4}, (), "this machine offers 2 cores"),
+        ({"kind": "cpu", "threads": 4}, (), "this machine has only 2 usable cores"),
         ({"kind": "cpu", "threads": None}, (), None),
         ({"kind": "gpu", "threads": None}, (), "no NVIDIA GPU on this machine"),
         ({"kind": "gpu", "threads": None}, ("Tesla P100-PCIE-16GB",), None),
@@ -31,7 +31,7 @@ from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_on
 def test_on_a_machine_with_two_cores(
     device: dict[str, Any], cards: tuple[str, ...], why: str | None
 ) -> None:
-    assert unmet_on(device, 2, cards) == why
+    assert unmet_device(device, 2, cards) == why
 
 
 def test_on_this_machine() -> None:

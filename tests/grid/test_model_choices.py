@@ -1,8 +1,7 @@
-"""``conf/model``: each of the seeds' workloads composes, with the keys that all of them have."""
+"""``conf/model``: each published workload composes and has the common keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,13 @@ import yaml
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import Experiment, load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.plan import make_plan
 from rnnworker import user_functions
+from tests.grid.conftest import Expand
 
-Ask = Callable[..., Experiment]
 ROOT = Path(__file__).parents[2]
-# Batch, epochs and optimizer of the issue's table, as published.
+# The published batch size, epochs and optimizer of each workload.
 PUBLISHED = {
     "mnist_mlp": (128, 20, "rmsprop"),
     "mnist_cnn": (128, 12, "adadelta"),
@@ -35,18 +34,19 @@ MAKE_THEIR_OWN_DATA = {"shape_short", "shape_long", "adding"}
 
 
 @pytest.fixture
-def configs(ask: Ask, conf: list[Path]) -> dict[str, dict]:
-    cells = expand(ask(f"model={','.join(PUBLISHED)}"), conf)
-    assert all(cell.skip is None for cell in cells)
-    return {cell.choices["model"]: dict(cell.config) for cell in cells}
+def configs(expanded: Expand) -> dict[str, dict]:
+    points = expanded(f"model={','.join(PUBLISHED)}")
+    assert all(point.skip is None for point in points)
+    return {point.choices["model"]: dict(point.config) for point in points}
 
 
 def test_they_have_the_published_settings(configs: dict[str, dict]) -> None:
-    found = {
-        name: (c["model"]["batch"], c["model"]["epochs"], c["model"]["optimizer"]["name"])
-        for name, c in configs.items()
+    models = {name: config["model"] for name, config in configs.items()}
+    settings = {
+        name: (model["batch"], model["epochs"], model["optimizer"]["name"])
+        for name, model in models.items()
     }
-    assert found == PUBLISHED
+    assert settings == PUBLISHED
     assert configs["mnist_cnn"]["model"]["optimizer"]["learning_rate"] == 1.0
     assert configs["cifar10_cnn"]["model"]["optimizer"]["decay"] == 1e-6
     for name in ("shape_short", "shape_long"):
@@ -54,7 +54,7 @@ def test_they_have_the_published_settings(configs: dict[str, dict]) -> None:
         assert model["train_samples"] * model["epochs"] == 500 * model["batch"]
 
 
-def test_each_takes_what_it_needs_by_itself(configs: dict[str, dict]) -> None:
+def test_each_selects_its_implementation_and_dataset(configs: dict[str, dict]) -> None:
     for name, config in configs.items():
         model = config["model"]
         assert model["recurrent"] is (name not in WITHOUT_RECURRENT_LAYER)
@@ -64,7 +64,7 @@ def test_each_takes_what_it_needs_by_itself(configs: dict[str, dict]) -> None:
         assert path is None or path in pinned(ROOT)
 
 
-def test_each_has_the_keys_that_all_have(configs: dict[str, dict]) -> None:
+def test_each_has_the_common_keys(configs: dict[str, dict]) -> None:
     for name, config in configs.items():
         model = config["model"]
         keys = {"about", "source", "loss", "metrics", "train_samples", "val_samples"}
@@ -79,11 +79,11 @@ def test_each_has_the_keys_that_all_have(configs: dict[str, dict]) -> None:
 def test_small_runs_need_neither_the_network_nor_pickles_of_unknown_origin(
     conf: list[Path],
 ) -> None:
-    cells = expand(load_experiment("seeds_small", conf), conf)
-    assert {cell.choices["model"] for cell in cells} == set(PUBLISHED) - {"cifar10_cnn"}
-    assert all(cell.skip is None for cell in cells)
-    offered = {"mnist_10k.npz", "imdb_from_text.npz", "nietzsche.txt", None}
-    assert {cell.config["dataset"]["file"] for cell in cells} == offered
+    points = expand(load_experiment("seeds_small", conf), conf)
+    assert {point.choices["model"] for point in points} == set(PUBLISHED) - {"cifar10_cnn"}
+    assert all(point.skip is None for point in points)
+    available = {"mnist_10k.npz", "imdb_from_text.npz", "nietzsche.txt", None}
+    assert {point.config["dataset"]["file"] for point in points} == available
 
 
 def test_every_dataset_with_a_path_is_pinned() -> None:
@@ -93,14 +93,12 @@ def test_every_dataset_with_a_path_is_pinned() -> None:
         assert path in (None, "???") or path in pins, file
 
 
-def test_dropout_between_steps_keeps_imdb_lstm_from_cudnn(ask: Ask, conf: list[Path]) -> None:
-    told = {
-        cell.overrides.get("model.recurrent_dropout"): cell.skip
-        for cell in expand(
-            ask("model=imdb_lstm rnn=cudnn device=gpu model.recurrent_dropout=0.2,0"), conf
-        )
+def test_recurrent_dropout_excludes_imdb_lstm_from_cudnn(expanded: Expand) -> None:
+    skips = {
+        point.overrides.get("model.recurrent_dropout"): point.skip
+        for point in expanded("model=imdb_lstm rnn=cudnn device=gpu model.recurrent_dropout=0.2,0")
     }
-    assert told == {None: "cuDNN has no recurrent dropout", 0.0: None}
+    assert skips == {None: "cuDNN has no recurrent dropout", 0.0: None}
 
 
 MINE = """
@@ -122,7 +120,7 @@ recurrent: true
 """
 
 
-def test_anyones_own_model_is_named_on_the_command_line(conf: list[Path], tmp_path: Path) -> None:
+def test_a_user_supplied_model_on_the_command_line(conf: list[Path], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "mine.yaml").write_text(MINE_YAML)
     overrides = f"model={tmp_path}/mine.yaml rnn=keras,unrolled device=cpu_1 repeat=0"

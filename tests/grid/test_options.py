@@ -1,4 +1,4 @@
-"""What an implementation would ignore is refused when the grid is read."""
+"""Options that an implementation would ignore are rejected when the grid is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.expand import expand
 
 GRID = "model=digits_rnn device=cpu_1 "
 RELU = " +rnn.options.activation=relu"
@@ -18,8 +17,9 @@ RELU = " +rnn.options.activation=relu"
     [
         (
             "rnn=keras,block" + RELU,
-            r"mine_to_ask.yaml, grid .*, cell digits_rnn-lstm-block-cpu_1-current-activationrelu"
-            r"-s0-r0: rnn=block does not honour rnn.options.activation; it honours no options. "
+            r"from_grids.yaml, grid .*, grid point digits_rnn-lstm-block-cpu_1-current-"
+            r"activationrelu-s0-r0: rnn=block does not honour rnn.options.activation; "
+            r"it honours no options. "
             r"Fix: give rnn=block a grid without activation",
         ),
         (
@@ -34,14 +34,14 @@ RELU = " +rnn.options.activation=relu"
         ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write rnn.options="),
         (
             "rnn=keras +rnn.activation=relu",
-            "nothing reads rnn.activation. Fix: write .rnn.options.activation=VALUE",
+            "unknown key 'rnn.activation'. Fix: write .rnn.options.activation=VALUE",
         ),
-        ("rnn=keras +rnn.opions.activation=relu", "nothing reads rnn.opions.* mean options"),
+        ("rnn=keras +rnn.opions.activation=relu", "unknown key 'rnn.opions.* mean options"),
     ],
 )
-def test_an_option_without_effect_is_refused(conf, ask, grid: str, message: str) -> None:
+def test_an_option_without_effect_is_rejected(expanded, grid: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        expand(ask((GRID if "device" not in grid else "model=digits_rnn ") + grid), conf)
+        expanded((GRID if "device" not in grid else "model=digits_rnn ") + grid)
     assert "\n" not in str(caught.value)
 
 
@@ -52,21 +52,21 @@ def test_an_option_without_effect_is_refused(conf, ask, grid: str, message: str)
         "rnn=keras +rnn.options.implementation=1",
         "rnn=keras +rnn.options.use_bias=false",
         "rnn=keras cell=gru +rnn.options.recurrent_activation=hard_sigmoid",
-        # Not of this cell: it is skipped, so nobody ignores the option.
+        # The grid point of block is skipped, so no implementation ignores the option.
         "rnn=keras,block cell=gru" + RELU,
         "rnn=cudnn_raw device=gpu rnn.options.op=CudnnRNNV3",
     ],
 )
-def test_an_honoured_option_is_taken(conf, ask, grid: str) -> None:
-    assert expand(ask((GRID if "device" not in grid else "model=digits_rnn ") + grid), conf)
+def test_an_honoured_option_is_accepted(expanded, grid: str) -> None:
+    assert expanded((GRID if "device" not in grid else "model=digits_rnn ") + grid)
 
 
-def test_a_file_of_ones_own_says_its_options(conf, ask, extra: Path) -> None:
+def test_a_user_supplied_choice_may_set_options(expanded, extra: Path) -> None:
     file = extra / "rnn" / "my_relu.yaml"
     requires = "requires: []\nnote: mine\n"
     file.write_text(f"implementation: keras\noptions: {{activation: relu}}\n{requires}")
-    (cell,) = expand(ask(GRID + "rnn=my_relu rnn.note=yours"), conf)
-    assert cell.config["rnn"]["options"] == {"activation": "relu"}
+    (point,) = expanded(GRID + "rnn=my_relu rnn.note=yours")
+    assert point.config["rnn"]["options"] == {"activation": "relu"}
     file.write_text(f"implementation: block\noptions: {{activation: relu}}\n{requires}")
-    with pytest.raises(ConfigError, match=r"rnn=my_relu .*take activation out of the file of rnn="):
-        expand(ask(GRID + "rnn=my_relu"), conf)
+    with pytest.raises(ConfigError, match=r"rnn=my_relu .*remove activation from the file of rnn="):
+        expanded(GRID + "rnn=my_relu")

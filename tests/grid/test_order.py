@@ -5,7 +5,7 @@ from dataclasses import replace
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.point import GridPoint
 
-CELLS = [
+POINTS = [
     GridPoint(f"{letter}-s{seed}-r{repeat}", {}, {}, seed, repeat, None, {}, None)
     for letter in "abcdefgh"
     for seed in (0, 1)
@@ -13,33 +13,33 @@ CELLS = [
 ]
 
 
-def test_a_block_holds_each_cell_of_one_seed_and_repeat_once() -> None:
-    planned = plan_order(CELLS, 0)
-    assert [each.order for each in planned] == list(range(len(CELLS)))
-    assert [each.block for each in planned] == sorted(each.block for each in planned)
+def test_a_block_contains_each_configuration_of_one_seed_and_repeat_once() -> None:
+    ordered = plan_order(POINTS, 0)
+    assert [entry.order for entry in ordered] == list(range(len(POINTS)))
+    assert [entry.block for entry in ordered] == sorted(entry.block for entry in ordered)
     for block in range(6):
-        members = [each.cell for each in planned if each.block == block]
-        assert {cell.name[0] for cell in members} == set("abcdefgh")
-        assert len(members) == 8
-        assert len({(cell.seed, cell.repeat) for cell in members}) == 1
+        points = [entry.point for entry in ordered if entry.block == block]
+        assert {point.name[0] for point in points} == set("abcdefgh")
+        assert len(points) == 8
+        assert len({(point.seed, point.repeat) for point in points}) == 1
 
 
 def test_the_order_is_random_but_seeded() -> None:
-    assert plan_order(CELLS, 0) == plan_order(list(reversed(CELLS)), 0)
-    assert plan_order(CELLS, 0) != plan_order(CELLS, 1)
-    planned = plan_order(CELLS, 0)
-    orders = [[p.cell.name[0] for p in planned if p.block == block] for block in range(6)]
-    assert len({tuple(order) for order in orders}) > 1
+    assert plan_order(POINTS, 0) == plan_order(list(reversed(POINTS)), 0)
+    assert plan_order(POINTS, 0) != plan_order(POINTS, 1)
+    ordered = plan_order(POINTS, 0)
+    blocks = [[e.point.name[0] for e in ordered if e.block == block] for block in range(6)]
+    assert len({tuple(block) for block in blocks}) > 1
 
 
-def test_a_skipped_cell_is_not_planned() -> None:
+def test_a_skipped_grid_point_is_left_out() -> None:
     skipped = GridPoint("x-s0-r0", {}, {}, 0, 0, None, {}, "not here")
     assert plan_order([skipped], 0) == ()
 
 
-def test_by_worth_every_block_of_a_grid_comes_before_the_next_grid() -> None:
-    cells = [replace(cell, grid=int(cell.name[0] < "d")) for cell in CELLS]
-    planned = plan_order(cells, 0, sequential=True)
-    assert [each.cell.grid for each in planned] == [0] * 30 + [1] * 18
-    assert [each.block for each in planned] == sorted(each.block for each in planned)
-    assert planned[-1].block == 11
+def test_in_sequential_order_every_block_of_a_grid_comes_before_the_next_grid() -> None:
+    points = [replace(point, grid=int(point.name[0] < "d")) for point in POINTS]
+    ordered = plan_order(points, 0, sequential=True)
+    assert [entry.point.grid for entry in ordered] == [0] * 30 + [1] * 18
+    assert [entry.block for entry in ordered] == sorted(entry.block for entry in ordered)
+    assert ordered[-1].block == 11

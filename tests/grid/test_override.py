@@ -18,7 +18,7 @@ def apply(key: str, value: Any = None, mode: str = "") -> tuple[Any, dict[str, A
     return apply_changes(CONFIG, [Change(key, mode, value, "here")])
 
 
-def test_a_change_leaves_the_original_and_shares_the_rest() -> None:
+def test_a_change_copies_only_its_path() -> None:
     config, differing = apply("model.units", 128)
     assert config["model"]["units"] == 128
     assert CONFIG["model"]["units"] == 64
@@ -27,11 +27,11 @@ def test_a_change_leaves_the_original_and_shares_the_rest() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("model.units", 64), ("build.python", None)])
-def test_the_default_said_again_is_no_override(key: str, value: Any) -> None:
+def test_the_default_value_is_not_an_override(key: str, value: Any) -> None:
     assert apply(key, value) == (CONFIG, {})
 
 
-def test_a_whole_number_is_a_number_where_one_is_due() -> None:
+def test_an_integer_becomes_a_float_if_the_default_is_one() -> None:
     assert apply("model.rate", 1)[1] == {"model.rate": 1.0}
     assert repr(apply("model.rate", 1)[1]["model.rate"]) == "1.0"
 
@@ -56,17 +56,17 @@ def test_adding_and_deleting() -> None:
         ("model.unist", "", 3, "model.unist is not a key.*did you mean model.units"),
         ("modle.units", "", 3, "did you mean model.units"),
         ("zzz", "", 3, r"write \+zzz=VALUE"),
-        ("model.units", "+", 3, "is there already.*model.units=VALUE"),
+        ("model.units", "+", 3, "exists already.*model.units=VALUE"),
         ("model.units.deep", "+", 3, "model.units is an integer and has no keys"),
         ("model.x", "~", None, "not a key"),
         ("model.units", "~", 3, "whose value is 64"),
-        ("model.units", "", "abc", "is a text; it must be an integer"),
+        ("model.units", "", "abc", "is a string; it must be an integer"),
         ("model.units", "", True, "is true or false; it must be an integer"),
         ("model.loss", "", 3, "put the value in quotes"),
         ("model.rate", "", float("nan"), "not finite"),
         ("model", "", 3, "it must be a section"),
     ],
 )
-def test_what_is_wrong_is_named(key: str, mode: str, value: Any, message: str) -> None:
+def test_an_invalid_override_is_an_error(key: str, mode: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply(key, value, mode)

@@ -1,4 +1,4 @@
-"""The precision of a run: what exists where, and that the default changes no identity."""
+"""The precision of a run: supported combinations, identities, and the check against a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rnnbench.grid.precision import check_precision, unmet_precision
 from rnnbench.planning.certificates import function_overrides
 from rnnbench.running.verdict import judge
 from rnnworker import precision
-from tests.planning.test_planning_certificates import cell
+from tests.planning.test_planning_certificates import point
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -24,31 +24,31 @@ def config(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_precision_that_does_not_exist_is_skipped_with_its_reason() -> None:
+def test_an_unsupported_precision_is_skipped_with_its_reason() -> None:
     assert unmet_precision(config()) is None
     assert unmet_precision(config(precision="tf32")) is None
     cpu = config(precision="tf32", device={"kind": "cpu"})
-    assert unmet_precision(cpu) == "TF32 is an arithmetic of NVIDIA GPUs"
+    assert unmet_precision(cpu) == "TF32 exists on NVIDIA GPUs only"
     old = config(precision="mixed_float16", build={"framework": "keras2_tensorflow1"})
     assert "no dtype policy mixed_float16" in str(unmet_precision(old))
-    with pytest.raises(ConfigError, match="precision='half'"):
+    with pytest.raises(ConfigError, match="precision is 'half'"):
         check_precision(config(precision="half"), "grid")
 
 
-def test_float32_is_what_it_was_before_there_was_a_choice() -> None:
+def test_the_default_precision_is_not_part_of_the_identity() -> None:
     plain = identity_of({"a": {}}, None, None, "w")
     assert identity_of({"a": {}, "precision": "float32"}, None, None, "w") == plain
     assert identity_of({"a": {}, "precision": "tf32"}, None, None, "w") != plain
 
 
-def test_each_precision_has_certificates_of_its_own() -> None:
-    half = cell(precision="mixed_float16")
+def test_each_precision_has_separate_certificates() -> None:
+    half = point(precision="mixed_float16")
     object.__setattr__(half, "overrides", {"precision": "mixed_float16"})
     assert function_overrides(half) == {"precision": "mixed_float16"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy", "layers", "tf32", "right"),
+    ("requested", "policy", "layers", "tf32", "as_requested"),
     [
         ("float32", "float32", ["float32"], False, True),
         ("float32", "float32", ["float32"], True, False),
@@ -58,9 +58,11 @@ def test_each_precision_has_certificates_of_its_own() -> None:
         ("mixed_bfloat16", "mixed_bfloat16", ["float32"], False, False),
     ],
 )
-def test_what_was_used_is_held_against_what_was_asked(asked, policy, layers, tf32, right) -> None:
-    told = {"policy": policy, "layers": layers, "tf32": tf32}
-    found = precision.as_expected({"precision": asked}, told)
-    assert found is right
-    verdict = judge((), (), {"precision": {**told, "asked": asked, "as_asked": found}})
-    assert ("wrong_precision" in {one.code for one in verdict.reasons}) is not right
+def test_the_precision_used_is_compared_with_the_request(
+    requested, policy, layers, tf32, as_requested
+) -> None:
+    used = {"policy": policy, "layers": layers, "tf32": tf32}
+    assert precision.as_expected({"precision": requested}, used) is as_requested
+    facts = {"precision": {**used, "asked": requested, "as_asked": as_requested}}
+    reasons = judge((), (), facts).reasons
+    assert ("wrong_precision" in {reason.code for reason in reasons}) is not as_requested

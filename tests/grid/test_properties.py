@@ -1,4 +1,4 @@
-"""Grids as data: what holds for every grid. Pure Python: no file is read."""
+"""Properties of every grid, tested on generated grids. No file is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rnnbench.grid.compose import Library
-from rnnbench.grid.expand import cells_of
+from rnnbench.grid.dotted_keys import lookup
+from rnnbench.grid.expand import grid_points_of
 from rnnbench.grid.grammar import parse_overrides
 from rnnbench.grid.point import AXES, GROUPS, GridPoint, slug
 
@@ -32,7 +33,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "alias": (None, "again"),
 }
 DEFAULTS = {key: values[0] for key, values in VALUES.items()}
-NEEDED: dict[str, dict[str, Any]] = {
+REQUIRED: dict[str, dict[str, Any]] = {
     "model": {"function": "m:f", "data": {"prepare": "m:p"}, "batch": 32, "epochs": 1},
     "rnn": {"implementation": "keras"},
     "device": {"kind": "cpu"},
@@ -43,7 +44,7 @@ LIBRARY = Library(
     base={"measure": {"warmup_steps": 20}, "seed": 0, "repeat": 0, "alias": None},
     sections={
         (group, choice): {
-            **NEEDED.get(group, {}),
+            **REQUIRED.get(group, {}),
             "name": choice,
             "units": 64,
             "optimizer": {"name": "adam", "learning_rate": 0.001},
@@ -69,75 +70,72 @@ def grids(draw: st.DrawFn) -> Grid:
     }
 
 
-def cells(*asked: Grid) -> tuple[GridPoint, ...]:
+def points_of(*grids: Grid) -> tuple[GridPoint, ...]:
     texts = [
         [
             f"{key}={','.join('null' if v is None else str(v) for v in values)}"
             for key, values in grid.items()
         ]
-        for grid in asked
+        for grid in grids
     ]
-    return cells_of([parse_overrides(text, "here", lambda _: []) for text in texts], LIBRARY)
+    return grid_points_of([parse_overrides(text, "here", lambda _: []) for text in texts], LIBRARY)
 
 
 def expected(grid: Grid) -> set[tuple[tuple[str, Any], ...]]:
-    """The product, each with all defaults written out."""
-    full = []
+    """The settings of each grid point of the product, including defaults."""
+    combinations = []
     for values in itertools.product(*grid.values()):
         named = dict(zip(grid, values, strict=True))
         model = named.get("model", "a")
-        full.append({**DEFAULTS, **LIBRARY.defaults[model], **named})
-    return {tuple(sorted(each.items(), key=lambda item: item[0])) for each in full}
+        combinations.append({**DEFAULTS, **LIBRARY.defaults[model], **named})
+    return {tuple(sorted(settings.items())) for settings in combinations}
 
 
-def meant(cell: GridPoint) -> tuple[tuple[str, Any], ...]:
-    """A cell written out the same way."""
-    config = cell.config
-    found: dict[str, Any] = {group: config[group]["name"] for group in GROUPS}
-    for key in VALUES:
-        value: Any = config
-        for part in key.split("."):
-            value = value[part]
-        found[key] = value
-    return tuple(sorted(found.items(), key=lambda item: item[0]))
+def settings_of(point: GridPoint) -> tuple[tuple[str, Any], ...]:
+    """The settings in the config of `point`, in the form of `expected`."""
+    found: dict[str, Any] = {group: point.config[group]["name"] for group in GROUPS}
+    found |= {key: lookup(point.config, key) for key in VALUES}
+    return tuple(sorted(found.items()))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(grids(), min_size=1, max_size=3), st.randoms(use_true_random=False))
-def test_names_do_not_depend_on_any_order(asked: list[Grid], random: Any) -> None:
+def test_grid_points_do_not_depend_on_any_order(original: list[Grid], random: Any) -> None:
     shuffled = []
-    for grid in asked:
+    for grid in original:
         items = [(key, random.sample(values, len(values))) for key, values in grid.items()]
         random.shuffle(items)
         shuffled.append(dict(items))
     random.shuffle(shuffled)
-    one = {cell.name: cell for cell in cells(*asked)}
-    other = {cell.name: cell for cell in cells(*shuffled)}
-    assert one == other
+    assert {point.name: point for point in points_of(*original)} == {
+        point.name: point for point in points_of(*shuffled)
+    }
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(grids(), min_size=1, max_size=3))
-def test_cells_are_the_union_of_the_products_each_once(asked: list[Grid]) -> None:
-    found = cells(*asked)
-    assert len({cell.name for cell in found}) == len(found)
-    assert sorted(map(repr, map(meant, found))) == sorted(
-        map(repr, set().union(*map(expected, asked)))
+def test_grid_points_are_the_union_of_the_products_without_duplicates(
+    given_grids: list[Grid],
+) -> None:
+    points = points_of(*given_grids)
+    assert len({point.name for point in points}) == len(points)
+    assert sorted(map(repr, map(settings_of, points))) == sorted(
+        map(repr, set().union(*map(expected, given_grids)))
     )
 
 
 @settings(max_examples=60, deadline=None)
 @given(grids())
-def test_every_choice_and_override_shows_in_the_name(grid: Grid) -> None:
-    for cell in cells(grid):
-        parts = cell.name.split("-")
-        told = dict(meant(cell))
-        own = LIBRARY.defaults[told["model"]]["dataset"]
-        assert parts[: len(AXES)] == [told[axis] for axis in AXES]
-        assert (told["dataset"] == own) != ("dataset" in cell.choices)
-        assert "dataset" not in cell.choices or told["dataset"] == parts[len(AXES)]
+def test_the_name_contains_every_choice_and_override(grid: Grid) -> None:
+    for point in points_of(grid):
+        parts = point.name.split("-")
+        values = dict(settings_of(point))
+        default = LIBRARY.defaults[values["model"]]["dataset"]
+        assert parts[: len(AXES)] == [values[axis] for axis in AXES]
+        assert (values["dataset"] == default) != ("dataset" in point.choices)
+        assert "dataset" not in point.choices or values["dataset"] == parts[len(AXES)]
         for key in ("model.units", "model.optimizer.learning_rate", "measure.warmup_steps"):
-            part = f"{key.rpartition('.')[2]}{slug(told[key])}"
-            assert (told[key] != DEFAULTS[key]) == (key in cell.overrides) == (part in parts)
-        assert (f"as_{told['alias']}" in parts) == (told["alias"] is not None)
-        assert parts[-2:] == [f"s{told['seed']}", f"r{told['repeat']}"]
+            part = f"{key.rpartition('.')[2]}{slug(values[key])}"
+            assert (values[key] != DEFAULTS[key]) == (key in point.overrides) == (part in parts)
+        assert (f"as_{values['alias']}" in parts) == (values["alias"] is not None)
+        assert parts[-2:] == [f"s{values['seed']}", f"r{values['repeat']}"]

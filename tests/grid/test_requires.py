@@ -20,7 +20,7 @@ def config(kind: str, *requires: Any) -> dict[str, Any]:
     }
 
 
-def test_a_requirement_that_fails_gives_its_reason() -> None:
+def test_an_unmet_requirement_gives_its_reason() -> None:
     assert unmet(config("cpu", GPU)) == "cuDNN runs on NVIDIA GPUs only"
     assert unmet(config("gpu", GPU)) is None
     assert unmet(config("cpu")) is None
@@ -33,13 +33,13 @@ def test_the_first_of_two_reasons_is_given() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"key": "device.kind", "in": ["gpu"]}, "rnn=cudnn: requires has"),
-        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires has when"),
-        ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not say"),
-        ({**GPU, "key": "model.recurrent"}, "model=x does not say.*add recurrent to model=x"),
+        ({"key": "device.kind", "in": ["gpu"]}, "rnn=cudnn: requires has the invalid entry"),
+        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires has the invalid condition when"),
+        ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not set"),
+        ({**GPU, "key": "model.recurrent"}, "model=x does not set.*add recurrent to model=x"),
     ],
 )
-def test_a_requirement_that_cannot_be_read_is_an_error(entry: Any, message: str) -> None:
+def test_an_invalid_requirement_is_an_error(entry: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         unmet(config("cpu", entry))
 
@@ -48,11 +48,11 @@ def test_with_null_in_the_list_the_key_may_be_absent() -> None:
     entry = {"key": "model.recurrent_dropout", "in": [0.0, None], "why": "has none"}
     assert unmet(config("cpu", entry)) is None
     for value, why in ((0.0, None), (0.2, "has none")):
-        given = config("cpu", entry)
-        given["model"]["recurrent_dropout"] = value
-        assert unmet(given) == why
+        with_dropout = config("cpu", entry)
+        with_dropout["model"]["recurrent_dropout"] = value
+        assert unmet(with_dropout) == why
 
 
-def test_when_asks_only_some_cells() -> None:
+def test_when_limits_a_requirement_to_some_configs() -> None:
     for build, why in (("x", GPU["why"]), ("y", None)):
         assert unmet(config("cpu", {**GPU, "when": {"build.name": [build]}})) == why

@@ -1,4 +1,4 @@
-"""A kernel of the user's own: what can be wrong with its two files is told when a grid is read."""
+"""A user-supplied kernel: errors in its two files are reported when a grid is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.expand import expand
 from rnnbench.grid.functions import own_files
 from rnnbench.grid.identity import digest_of, identity_of
 
@@ -21,17 +20,17 @@ YAML = "implementation: mine.py\ncells: [lstm]\nkernels: [while]\noptions: {unro
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    home = tmp_path / "anywhere"
-    home.mkdir()
-    (home / "mine.yaml").write_text(YAML)
-    (home / "mine.py").write_text(PYTHON)
-    return home
+    folder = tmp_path / "anywhere"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(YAML)
+    (folder / "mine.py").write_text(PYTHON)
+    return folder
 
 
-def test_a_kernel_is_two_files_anywhere(ask, conf, mine: Path) -> None:
+def test_a_kernel_is_two_files_in_any_folder(expanded, mine: Path) -> None:
     grid = f"model=digits_rnn,mnist_mlp cell=lstm,gru rnn={mine}/mine.yaml,keras device=cpu_1"
-    own = [cell for cell in expand(ask(grid), conf) if cell.choices["rnn"] == "mine"]
-    assert [(cell.name, cell.skip) for cell in own] == [
+    points = [p for p in expanded(grid) if p.choices["rnn"] == "mine"]
+    assert [(point.name, point.skip) for point in points] == [
         ("digits_rnn-lstm-mine-cpu_1-current-s0-r0", None),
         ("digits_rnn-gru-mine-cpu_1-current-s0-r0", "rnn=mine is for cell=lstm only"),
         (
@@ -40,32 +39,32 @@ def test_a_kernel_is_two_files_anywhere(ask, conf, mine: Path) -> None:
         ),
         ("mnist_mlp-gru-mine-cpu_1-current-s0-r0", "rnn=mine is for cell=lstm only"),
     ]
-    assert own[0].config["rnn"]["implementation"] == f"{mine}/mine.py"
-    assert own_files(own[0].config) == {mine / "mine.py"}
+    assert points[0].config["rnn"]["implementation"] == f"{mine}/mine.py"
+    assert own_files(points[0].config) == {mine / "mine.py"}
 
 
-def test_a_path_in_a_grid_is_relative_to_the_choice(ask, conf, mine: Path) -> None:
+def test_a_path_in_a_grid_is_relative_to_the_choice(expanded, mine: Path) -> None:
     (mine / "other.py").write_text(PYTHON)
     grid = f"rnn={mine}/mine.yaml device=cpu_1 rnn.implementation=other.py"
-    (cell,) = expand(ask(grid), conf)
-    assert cell.config["rnn"]["implementation"] == f"{mine}/other.py"
-    with pytest.raises(ConfigError, match=r"missing.py: there is no /.*/anywhere/missing.py"):
-        expand(ask(grid.replace("other", "missing")), conf)
+    (point,) = expanded(grid)
+    assert point.config["rnn"]["implementation"] == f"{mine}/other.py"
+    with pytest.raises(ConfigError, match=r"missing.py: .*/anywhere/missing.py does not exist"):
+        expanded(grid.replace("other", "missing"))
 
 
-def test_dropout_that_is_not_listed_skips_the_cell(ask, conf, mine: Path) -> None:
+def test_dropout_that_is_not_in_options_skips_the_grid_point(expanded, mine: Path) -> None:
     grid = f"model=imdb_lstm rnn={mine}/mine.yaml device=cpu_1"
-    (cell,) = expand(ask(grid), conf)
-    assert cell.skip == "rnn=mine has no dropout: its file does not list it in options"
+    (point,) = expanded(grid)
+    assert point.skip == "rnn=mine has no dropout: its file does not list it in options"
     (mine / "mine.yaml").write_text(YAML.replace("unroll: 4", "dropout: 0, recurrent_dropout: 0"))
-    (cell,) = expand(ask(grid), conf)
-    assert cell.skip is None
+    (point,) = expanded(grid)
+    assert point.skip is None
 
 
-def test_which_cells_it_is_for_reruns_nothing(ask, conf, mine: Path) -> None:
+def test_the_key_cells_is_not_part_of_the_identity(expanded, mine: Path) -> None:
     def digest() -> str:
-        (cell,) = expand(ask(f"rnn={mine}/mine.yaml device=cpu_1"), conf)
-        return digest_of(identity_of(cell.config, None, None, ""))
+        (point,) = expanded(f"rnn={mine}/mine.yaml device=cpu_1")
+        return digest_of(identity_of(point.config, None, None, ""))
 
     before = digest()
     (mine / "mine.yaml").write_text(YAML.replace("[lstm]", "[lstm, gru]"))
@@ -78,14 +77,22 @@ def test_which_cells_it_is_for_reruns_nothing(ask, conf, mine: Path) -> None:
     ("old", "new", "message"),
     [
         ("implementation: mine.py", "x: 1", "mine.yaml: has no implementation. .*add implementati"),
-        ("mine.py", "nine.py", "mine.yaml: nine.py: there is no /.*nine.py.*relative to the YAML"),
+        (
+            "mine.py",
+            "nine.py",
+            "mine.yaml: nine.py: .*nine.py does not exist.*relative to the YAML",
+        ),
         ("mine.py", "kears", "mine.yaml: rnn.implementation is 'kears'.*did you mean keras"),
-        ("[lstm]", "[lsmt]", "mine.yaml: cells has 'lsmt'.*did you mean lstm.*one of gru, "),
-        ("[lstm]", "lstm", r"mine.yaml: cells is 'lstm'.*write a list"),
-        ("kernels", "kernel", "mine.yaml: nothing reads kernel.*did you mean kernels"),
-        ("[while]", "[whlie]", "mine.yaml: kernels has 'whlie'.*did you mean while"),
-        ("[while]", "{cpu: {lstm: [whlie]}}", "mine.yaml: kernels has 'whlie'"),
-        ("[while]", "[]", r"mine.yaml: kernels is \[\].*or null for whatever is found"),
+        ("[lstm]", "[lsmt]", "mine.yaml: cells has the unknown name 'lsmt'.*mean lstm.*are gru, "),
+        ("[lstm]", "lstm", r"mine.yaml: cells is 'lstm'; it must be a list.*write a list"),
+        ("kernels", "kernel", "mine.yaml: unknown key 'kernel'.*did you mean kernels"),
+        (
+            "[while]",
+            "[whlie]",
+            "mine.yaml: kernels has the unknown name 'whlie'.*did you mean while",
+        ),
+        ("[while]", "{cpu: {lstm: [whlie]}}", "mine.yaml: kernels has the unknown name 'whlie'"),
+        ("[while]", "[]", r"mine.yaml: kernels is \[\].*or null for any kernel"),
         ("{unroll: 4}", "[unroll]", r"mine.yaml: options is \['unroll'\].*write options:"),
         (
             "",
@@ -94,14 +101,16 @@ def test_which_cells_it_is_for_reruns_nothing(ask, conf, mine: Path) -> None:
         ),
     ],
 )
-def test_a_bad_yaml_is_one_line(ask, conf, mine: Path, old: str, new: str, message: str) -> None:
+def test_an_invalid_yaml_file_is_a_one_line_error(
+    expanded, mine: Path, old: str, new: str, message: str
+) -> None:
     grid = f"rnn={mine}/mine.yaml device=cpu_1"
     if old:
         (mine / "mine.yaml").write_text(YAML.replace(old, new))
     else:
         grid += f" {new}"
     with pytest.raises(ConfigError, match=message) as caught:
-        expand(ask(grid), conf)
+        expanded(grid)
     assert "\n" not in str(caught.value)
 
 
@@ -113,9 +122,9 @@ def test_a_bad_yaml_is_one_line(ask, conf, mine: Path, old: str, new: str, messa
         "import other\nmake = other.make\nto_canonical, from_canonical = other.both",
     ],
 )
-def test_functions_may_come_from_elsewhere(ask, conf, mine: Path, text: str) -> None:
+def test_functions_may_be_imported(expanded, mine: Path, text: str) -> None:
     (mine / "mine.py").write_text(text)
-    assert expand(ask(f"rnn={mine}/mine.yaml device=cpu_1"), conf)
+    assert expanded(f"rnn={mine}/mine.yaml device=cpu_1")
 
 
 @pytest.mark.parametrize(
@@ -129,10 +138,10 @@ def test_functions_may_come_from_elsewhere(ask, conf, mine: Path, text: str) -> 
         ("options)", "options, *, x)", "mine.py, line 3: make cannot be called with 4 arguments"),
     ],
 )
-def test_a_bad_python_file_is_one_line(
-    ask, conf, mine: Path, old: str, new: str, message: str
+def test_an_invalid_python_file_is_a_one_line_error(
+    expanded, mine: Path, old: str, new: str, message: str
 ) -> None:
     (mine / "mine.py").write_text(PYTHON.replace(old, new))
     with pytest.raises(ConfigError, match=message) as caught:
-        expand(ask(f"rnn={mine}/mine.yaml device=cpu_1"), conf)
+        expanded(f"rnn={mine}/mine.yaml device=cpu_1")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The schemas that editors check a YAML with say what rnnbench says."""
+"""The JSON schemas for editors agree with rnnbench's checks."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def schema(group: str) -> dict:
     return json.loads((ROOT / f"conf/schemas/{group}.json").read_text())
 
 
-@pytest.mark.parametrize(("group", "file"), FILES, ids=lambda one: Path(str(one)).stem)
-def test_every_choice_that_ships_fits(group: str, file: Path) -> None:
-    whole = schema(group)
+@pytest.mark.parametrize(("group", "file"), FILES, ids=lambda value: Path(str(value)).stem)
+def test_every_shipped_choice_is_valid(group: str, file: Path) -> None:
+    rules = schema(group)
     content = yaml.safe_load(file.read_text())
     if any(isinstance(entry, str) and entry != "_self_" for entry in content.get("defaults", ())):
-        whole.pop("required")  # the rest stands in the file that it builds on
-    jsonschema.validate(content, whole)
+        rules.pop("required")  # the file in its defaults has the other keys
+    jsonschema.validate(content, rules)
 
 
 @pytest.mark.parametrize(
     "change", [{"optimizer": "adam"}, {"recurrent": "yes please"}, {"function": "mine.py"}]
 )
-def test_a_slip_does_not(change: dict) -> None:
+def test_an_invalid_model_is_rejected(change: dict) -> None:
     good = yaml.safe_load(MINE_YAML)
     jsonschema.validate(good, schema("model"))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**good, **change}, schema("model"))
 
 
-def test_they_know_what_the_check_knows() -> None:
-    known = schema("model")["properties"]
-    assert set(known) - {"defaults"} == set(KEYS)
-    assert set(known["optimizer"]["properties"]["name"]["enum"]) == set(OPTIMIZERS)
+def test_the_schema_has_the_keys_and_optimizers_of_the_check() -> None:
+    properties = schema("model")["properties"]
+    assert set(properties) - {"defaults"} == set(KEYS)
+    assert set(properties["optimizer"]["properties"]["name"]["enum"]) == set(OPTIMIZERS)

@@ -1,5 +1,5 @@
-"""``conf/experiment``: each published question composes, runs here where a CPU can, and needs no
-folder of anybody's own."""
+"""``conf/experiment``: each published question composes, runs on a CPU as far as possible, and
+needs no private data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
-from rnnbench.grid.local_constraints import unmet_on
+from rnnbench.grid.local_constraints import unmet_device
 from rnnbench.grid.point import GridPoint
 from rnnworker.recurrent.contrib import CLASSES
 
@@ -28,34 +28,35 @@ ON_A_CPU = {
 ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 8, "k80_p100": 24, "contrib": 0}
 
 
-def cells_of(name: str, conf: list[Path], overrides: tuple[str, ...] = ()) -> tuple[GridPoint, ...]:
-    """The cells of the experiment as on a machine of two cores."""
+def points_of(
+    name: str, conf: list[Path], overrides: tuple[str, ...] = ()
+) -> tuple[GridPoint, ...]:
+    """The grid points of the experiment on a machine with two cores and no GPU."""
     experiment = load_experiment(name, conf)
-    return expand(experiment, conf, overrides, lambda c: unmet_on(c["device"], 2, ()))
+    return expand(experiment, conf, overrides, lambda c: unmet_device(c["device"], 2, ()))
 
 
 @pytest.mark.parametrize("name", ON_A_CPU)
-def test_a_published_question_has_a_name(name: str, conf: list[Path]) -> None:
-    cells = cells_of(name, conf)
-    here = [cell for cell in cells if cell.skip is None]
-    assert len(here) == ON_A_CPU[name]
-    on_card = [cell for cell in cells if cell.config["device"]["kind"] == "gpu" and cell.skip]
-    assert len([c for c in on_card if c.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
+def test_a_published_question_is_an_experiment(name: str, conf: list[Path]) -> None:
+    points = points_of(name, conf)
+    assert len([point for point in points if point.skip is None]) == ON_A_CPU[name]
+    on_card = [p for p in points if p.config["device"]["kind"] == "gpu" and p.skip]
+    assert len([p for p in on_card if p.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
     assert load_experiment(name, conf).title.endswith("?"), "the title is the question"
-    for cell in cells:
-        dataset = cell.config["dataset"]
-        assert dataset.get("url") or dataset["name"] in ("digits", "none"), cell.name
+    for point in points:
+        dataset = point.config["dataset"]
+        assert dataset.get("url") or dataset["name"] in ("digits", "none"), point.name
 
 
-def test_the_experiment_of_contrib_has_every_class(conf: list[Path]) -> None:
-    cells = [cell for cell in cells_of("contrib", conf) if cell.choices["rnn"] == "contrib"]
-    found = {(c.choices["cell"], c.config["rnn"]["options"]["class"]) for c in cells}
-    assert found == {(cell, name) for cell, names in CLASSES.items() for name in names}
+def test_the_experiment_contrib_has_every_class(conf: list[Path]) -> None:
+    points = [point for point in points_of("contrib", conf) if point.choices["rnn"] == "contrib"]
+    classes = {(p.choices["cell"], p.config["rnn"]["options"]["class"]) for p in points}
+    assert classes == {(cell, name) for cell, names in CLASSES.items() for name in names}
 
 
 def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> None:
-    cells = cells_of("inference", conf, ("model.batch=1,2,512",))
-    sizes = {(c.config["model"]["batch"], c.config["model"]["val_samples"]) for c in cells}
+    points = points_of("inference", conf, ("model.batch=1,2,512",))
+    sizes = {(p.config["model"]["batch"], p.config["model"]["val_samples"]) for p in points}
     assert sizes == {(1, 1), (2, 2), (512, 512)}
 
 
@@ -85,4 +86,4 @@ def test_the_full_size_is_one_override(
     name: str, overrides: tuple[str, ...], conf: list[Path]
 ) -> None:
     assert " ".join(overrides) in load_experiment(name, conf).about
-    assert cells_of(name, conf, overrides)
+    assert points_of(name, conf, overrides)

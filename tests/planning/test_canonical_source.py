@@ -1,4 +1,4 @@
-"""The canonical source is the same under every Python, and differs where the meaning differs."""
+"""Canonical source is the same in every Python version, and differs if the meaning differs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rnnbench.planning import canonical_source
 from tests.conftest import ROOT
 
 VERSIONS = ("3.11", "3.12", "3.13")
-# In one process: the canonical text of each source of a JSON list, as a digest.
+# Reads a JSON list of sources and prints the digests of their canonical forms.
 SCRIPT = """
 import hashlib, importlib.util, json, sys
-spec = importlib.util.spec_from_file_location("syntax", sys.argv[1])
-syntax = importlib.util.module_from_spec(spec)
-sys.modules["syntax"] = syntax
-spec.loader.exec_module(syntax)
-texts = map(syntax.canonical, json.load(sys.stdin))
+spec = importlib.util.spec_from_file_location("canonical_source", sys.argv[1])
+canonical_source = importlib.util.module_from_spec(spec)
+sys.modules["canonical_source"] = canonical_source
+spec.loader.exec_module(canonical_source)
+texts = map(canonical_source.canonical, json.load(sys.stdin))
 print(json.dumps([hashlib.sha256(text.encode()).hexdigest() for text in texts]))
 """
 
-# What Pythons 3.11 to 3.13 read, and do not all dump alike.
+# Valid in Python 3.11 to 3.13, but not always dumped alike.
 SNIPPETS = [
     "",
     "def f(): pass",
@@ -98,35 +98,36 @@ SNIPPETS = [
 def digests(version: str, texts: list[str]) -> list[str]:
     python = find(version)
     if python is None:
-        pytest.skip(f"no Python {version} here: its digests were not compared")
+        pytest.skip(f"no Python {version} on this machine to compare digests with")
     command = [str(python), "-I", "-W", "ignore", "-c", SCRIPT, str(canonical_source.__file__)]
-    told = subprocess.run(
+    process = subprocess.run(
         command, input=json.dumps(texts), capture_output=True, text=True, check=True
     )
-    return json.loads(told.stdout)
+    return json.loads(process.stdout)
+
+
+def local_digests(texts: list[str]) -> list[str]:
+    canonical = map(canonical_source.canonical, texts)
+    return [hashlib.sha256(text.encode()).hexdigest() for text in canonical]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_python_of_ours_says_the_same_of_nasty_snippets(version: str) -> None:
-    here = [
-        hashlib.sha256(canonical_source.canonical(text).encode()).hexdigest() for text in SNIPPETS
-    ]
-    there = digests(version, SNIPPETS)
-    assert [text for text, a, b in zip(SNIPPETS, here, there, strict=True) if a != b] == []
+def test_difficult_snippets_are_the_same_in_every_version(version: str) -> None:
+    pairs = zip(SNIPPETS, local_digests(SNIPPETS), digests(version, SNIPPETS), strict=True)
+    assert [text for text, local, other in pairs if local != other] == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_python_of_ours_says_the_same_of_all_our_code(version: str) -> None:
-    files = [file for room in ("src", "tests") for file in sorted((ROOT / room).rglob("*.py"))]
+def test_the_project_is_the_same_in_every_version(version: str) -> None:
+    files = [file for folder in ("src", "tests") for file in sorted((ROOT / folder).rglob("*.py"))]
     assert ROOT / "src/rnnworker/run.py" in files
     texts = [file.read_text(encoding="utf-8") for file in files]
-    here = [hashlib.sha256(canonical_source.canonical(text).encode()).hexdigest() for text in texts]
-    there = digests(version, texts)
-    assert [file for file, a, b in zip(files, here, there, strict=True) if a != b] == []
+    pairs = zip(files, local_digests(texts), digests(version, texts), strict=True)
+    assert [file for file, local, other in pairs if local != other] == []
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("x = 1", "x=1  # why\n\n"),
         ("def f():\n  'doc'\n  return 1", "def f():\n\n    return (1)"),
@@ -140,12 +141,12 @@ def test_every_python_of_ours_says_the_same_of_all_our_code(version: str) -> Non
         ("x = '\\x41'", "x = 'A'"),
     ],
 )
-def test_words_and_layout_change_nothing(one: str, other: str) -> None:
-    assert canonical_source.canonical(one) == canonical_source.canonical(other)
+def test_comments_docstrings_and_layout_do_not_count(first: str, second: str) -> None:
+    assert canonical_source.canonical(first) == canonical_source.canonical(second)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("x = 1", "x = 1.0"),
         ("x = 1", "x = True"),
@@ -188,20 +189,20 @@ def test_words_and_layout_change_nothing(one: str, other: str) -> None:
         ("del x", "x"),
     ],
 )
-def test_another_meaning_is_another_text(one: str, other: str) -> None:
-    assert canonical_source.canonical(one) != canonical_source.canonical(other)
+def test_sources_with_different_meanings_differ(first: str, second: str) -> None:
+    assert canonical_source.canonical(first) != canonical_source.canonical(second)
 
 
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
                           st.binary(max_size=5)), min_size=2, max_size=2))  # fmt: skip
-def test_two_constants_are_alike_where_their_source_is(values: list) -> None:
-    one, other = map(repr, values)
-    alike = canonical_source.canonical(one) == canonical_source.canonical(other)
-    # A text alone is a docstring.
+def test_constants_are_equal_if_and_only_if_their_sources_are(values: list) -> None:
+    first, second = map(repr, values)
+    equal = canonical_source.canonical(first) == canonical_source.canonical(second)
+    # A string as the only statement is a docstring.
     docstrings = all(isinstance(value, str) for value in values)
-    assert alike is (one == other or docstrings)
+    assert equal is (first == second or docstrings)
 
 
-def test_what_is_no_python_is_told() -> None:
+def test_invalid_python_is_a_syntax_error() -> None:
     with pytest.raises(SyntaxError):
         canonical_source.canonical("def")

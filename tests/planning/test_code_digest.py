@@ -1,4 +1,4 @@
-"""`rnnbench.planning.code_digest`: which edits of the worker make a run run again."""
+"""`rnnbench.planning.code_digest`: which edits of the worker's code cause a rerun."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = Path(code_digest.__file__).parents[2] / "rnnworker"
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the worker's code that may be edited."""
+    """An editable copy of the worker's code."""
     copy = tmp_path / "src" / "rnnworker"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code_digest, "_ROOT", copy)
@@ -57,10 +57,10 @@ for config in json.load(sys.stdin):
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_another_python_has_the_same_digests(version: str) -> None:
-    here, python = find("3.11"), find(version)
-    if here is None or python is None:
-        pytest.skip(f"no Python 3.11 or no {version} here: their digests were not compared")
+def test_another_python_version_has_the_same_digests(version: str) -> None:
+    pythons = find("3.11"), find(version)
+    if None in pythons:
+        pytest.skip(f"no Python 3.11 or no {version} on this machine to compare digests")
     models = [f"rnnworker.models.{name}" for name in ("digits_rnn", "imdb_bilstm", "lstm_textgen")]
     configs = [
         {
@@ -72,19 +72,19 @@ def test_another_python_has_the_same_digests(version: str) -> None:
         for implementation in ("keras", "native", "contrib", "none")
         for model in models
     ]
-    told = [
+    digests, others = [
         subprocess.run(
-            [str(one), "-c", SCRIPT],
+            [str(python), "-c", SCRIPT],
             env={**os.environ, "PYTHONPATH": str(SOURCE.parent)},
             input=json.dumps(configs),
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         ).stdout.split()
-        for one in (here, python)
+        for python in pythons
     ]
-    assert told[0] == told[1]
-    assert len(set(told[0])) == len(told[0]) == 3 * len(configs)
+    assert digests == others
+    assert len(set(digests)) == len(digests) == 3 * len(configs)
 
 
 def test_the_same_code_has_the_same_digest(worker: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_same_code_has_the_same_digest(worker: Path) -> None:
         ("phases.py", '"""Opens and closes', '"""Another docstring of a class'),
     ],
 )
-def test_comments_docstrings_and_blank_lines_rerun_nothing(
+def test_comments_docstrings_and_blank_lines_cause_no_rerun(
     worker: Path, file: str, old: str, new: str
 ) -> None:
     before = digest()
@@ -129,7 +129,7 @@ def test_comments_docstrings_and_blank_lines_rerun_nothing(
         ("models/digits_rnn.py", "softmax", "sigmoid"),
     ],
 )
-def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new: str) -> None:
+def test_code_that_the_run_uses_causes_a_rerun(worker: Path, file: str, old: str, new: str) -> None:
     before = digest()
     edit(worker / file, old, new)
     assert digest() != before
@@ -147,26 +147,28 @@ def test_code_that_the_run_uses_reruns_it(worker: Path, file: str, old: str, new
         ("options.py", '"none": (),', '"none": (), "another": (),'),
     ],
 )
-def test_code_of_others_reruns_nothing(worker: Path, file: str, old: str, new: str) -> None:
+def test_code_that_the_run_does_not_use_does_not_count(
+    worker: Path, file: str, old: str, new: str
+) -> None:
     before = digest()
     edit(worker / file, old, new)
     assert digest() == before
 
 
 @pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "recurrent/other.py"])
-def test_a_file_that_a_run_does_not_reach_reruns_nothing(worker: Path, name: str) -> None:
+def test_a_new_file_that_is_not_imported_causes_no_rerun(worker: Path, name: str) -> None:
     before = digest(), digest("fake", "fake")
     (worker / name).write_text("from rnnworker import machine\n")
     assert (digest(), digest("fake", "fake")) == before
 
 
-def test_a_run_without_keras_reaches_nothing_of_it(worker: Path) -> None:
+def test_a_run_without_keras_does_not_use_its_code(worker: Path) -> None:
     before = digest("fake", "fake")
     edit(worker / "frameworks/keras_training.py", "verbose=0", "verbose=1")
     assert digest("fake", "fake") == before
 
 
-def test_what_a_model_of_ones_own_imports_counts(worker: Path, tmp_path: Path) -> None:
+def test_imports_of_a_user_supplied_model_count(worker: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def build():\n    import rnnworker.readers.mnist\n")
     before = digest(function=f"{mine}:build")
@@ -174,19 +176,19 @@ def test_what_a_model_of_ones_own_imports_counts(worker: Path, tmp_path: Path) -
     assert digest(function=f"{mine}:build") != before
 
 
-def test_a_model_file_that_is_no_python_is_named(tmp_path: Path) -> None:
+def test_an_error_names_an_invalid_model_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def build(:\n")
-    with pytest.raises(ConfigError, match=r"mine\.py: is no Python"):
+    with pytest.raises(ConfigError, match=r"mine\.py: is not valid Python"):
         digest(function=f"{mine}:build")
 
 
 def test_implementations_and_frameworks_differ(worker: Path) -> None:
-    found = {digest(), digest("cell"), digest("unrolled"), digest("block")}
-    assert len({*found, digest("fake", "fake")}) == 5
+    digests = {digest(), digest("cell"), digest("unrolled"), digest("block")}
+    assert len({*digests, digest("fake", "fake")}) == 5
 
 
-def test_a_model_file_of_ones_own_counts(worker: Path, tmp_path: Path) -> None:
+def test_a_user_supplied_model_file_counts(worker: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def build():\n    '''What it is.'''\n    return 1\n")
     reference = {"function": f"{mine}:build"}
@@ -197,7 +199,7 @@ def test_a_model_file_of_ones_own_counts(worker: Path, tmp_path: Path) -> None:
     assert digest(**reference) != before
 
 
-def test_a_kernel_file_of_ones_own_counts_for_its_runs_alone(worker: Path, tmp_path: Path) -> None:
+def test_a_user_supplied_kernel_file_counts_for_its_runs_only(worker: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("# a scan\nfrom rnnworker.recurrent.block import GATES\nUNROLLED = 1\n")
     before, others = digest(str(mine)), digest()
@@ -210,7 +212,7 @@ def test_a_kernel_file_of_ones_own_counts_for_its_runs_alone(worker: Path, tmp_p
     assert digest() == others
 
 
-def test_a_model_file_that_is_missing_is_told_later(worker: Path) -> None:
+def test_a_missing_model_file_has_a_digest(worker: Path) -> None:
     assert digest(function="/no/such/file.py:build") != digest()
 
 
@@ -224,14 +226,14 @@ def test_a_model_file_that_is_missing_is_told_later(worker: Path) -> None:
         ("recurrent/unrolled.py", "unroll=True", "unroll=False", False),
     ],
 )
-def test_a_certificate_is_made_anew_for_what_it_is_made_of(
+def test_code_that_a_certificate_depends_on(
     worker: Path, file: str, old: str, new: str, counts: bool
 ) -> None:
-    def certified() -> str:
+    def certifier_digest() -> str:
         code_digest._tree.cache_clear()
         code_digest._digest.cache_clear()
-        here = "rnnworker.models.digits_rnn:"
-        model = {"function": here + "build", "data": {"prepare": here + "prepare"}}
+        module = "rnnworker.models.digits_rnn:"
+        model = {"function": module + "build", "data": {"prepare": module + "prepare"}}
         return code_digest.certifier_digest(
             [
                 {
@@ -243,6 +245,6 @@ def test_a_certificate_is_made_anew_for_what_it_is_made_of(
             ]
         )
 
-    before = certified()
+    before = certifier_digest()
     edit(worker / file, old, new)
-    assert (certified() != before) is counts
+    assert (certifier_digest() != before) is counts

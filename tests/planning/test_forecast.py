@@ -16,69 +16,67 @@ from rnnbench.planning.forecast import (
 from rnnbench.tables.stats import ratio_interval
 
 
-def past(cell: str, *walls: float) -> list[Past]:
-    return [Past(f"{cell}-s0-r{i}", wall, 1000, wall / 10) for i, wall in enumerate(walls)]
+def finished(configuration: str, *walls: float) -> list[Past]:
+    return [Past(f"{configuration}-s0-r{i}", wall, 1000, wall / 10) for i, wall in enumerate(walls)]
 
 
-def test_without_a_past_it_is_a_stated_guess() -> None:
-    found = forecast(["a-s0-r0", "a-s0-r1"], [])
-    assert found.guessed == found.left == 2
-    assert found.seconds == pytest.approx(2 * GUESS_SECONDS, rel=0.1)
-    assert (found.spread, found.freedom) == (GUESS_SPREAD, 0)
+def test_without_finished_runs_the_forecast_is_a_guess() -> None:
+    result = forecast(["a-s0-r0", "a-s0-r1"], [])
+    assert result.guessed == result.left == 2
+    assert result.seconds == pytest.approx(2 * GUESS_SECONDS, rel=0.1)
+    assert (result.spread, result.freedom) == (GUESS_SPREAD, 0)
 
 
-def test_known_cells_count_with_their_own_times() -> None:
-    known = [*past("a", 10, 12), *past("b", 100)]
-    found = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], known)
-    assert found.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
-    assert found.guessed == 1
-    assert found.bytes == 3000
+def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
+    runs = [*finished("a", 10, 12), *finished("b", 100)]
+    result = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], runs)
+    assert result.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
+    assert result.guessed == 1
+    assert result.bytes == 3000
 
 
-def test_spread_is_pooled_within_cells() -> None:
-    runs = [*past("a", 10, 10 * math.exp(0.02)), *past("b", 90, 90 * math.exp(0.02))]
+def test_spread_is_pooled_within_configurations() -> None:
+    runs = [*finished("a", 10, 10 * math.exp(0.02)), *finished("b", 90, 90 * math.exp(0.02))]
     spread, freedom = run_spread(runs)
     assert (spread, freedom) == (pytest.approx(0.02 / math.sqrt(2)), 2)
 
 
-def test_where_these_cells_know_too_little_the_machines_others_are_asked() -> None:
-    few = past("a", 10, 11)
-    many = [run for cell in "bcdef" for run in past(cell, 10, 10 * math.exp(0.02))]
-    found = forecast(["a-s0-r2"], few, lambda: many)
-    assert (found.freedom, found.borrowed) == (6, True)
-    found = forecast(["b-s0-r2"], many, lambda: pytest.fail("asked though enough is known"))
-    assert (found.spread, found.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
+def test_other_runs_of_the_machine_count_if_degrees_of_freedom_are_few() -> None:
+    few = finished("a", 10, 11)
+    many = [run for name in "bcdef" for run in finished(name, 10, 10 * math.exp(0.02))]
+    result = forecast(["a-s0-r2"], few, lambda: many)
+    assert (result.freedom, result.borrowed) == (6, True)
+    result = forecast(["b-s0-r2"], many, lambda: pytest.fail("called without need"))
+    assert (result.spread, result.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.03])
 @pytest.mark.parametrize("difference", [0.02, 0.05, 0.10])
-def test_that_many_repeats_show_it_four_times_in_five(difference: float, spread: float) -> None:
+def test_the_forecast_repeats_have_a_power_of_80_percent(difference: float, spread: float) -> None:
     repeats = repeats_for(difference, spread)
     assert repeats is not None
-    generator = random.Random(1)
 
-    def cell(level: float) -> list[float]:
-        return [level * math.exp(generator.gauss(0, spread)) for _ in range(repeats)]
+    def power(runs: int, seed: int) -> float:
+        generator = random.Random(seed)
 
-    shown = [ratio_interval(cell(1 + difference), cell(1.0)).shown_different for _ in range(400)]
-    assert sum(shown) / 400 > 0.74
+        def sample(level: float) -> list[float]:
+            return [level * math.exp(generator.gauss(0, spread)) for _ in range(repeats)][:runs]
+
+        intervals = [ratio_interval(sample(1 + difference), sample(1.0)) for _ in range(400)]
+        return sum(interval.shown_different for interval in intervals) / 400
+
+    assert power(repeats, 1) > 0.74
     if repeats > 5:
-        fewer = repeats // 2
-        generator = random.Random(2)
-        shown = [
-            ratio_interval(cell(1 + difference)[:fewer], cell(1.0)[:fewer]).shown_different
-            for _ in range(400)
-        ]
-        assert sum(shown) / 400 < 0.74
+        assert power(repeats // 2, 2) < 0.74
 
 
-def test_no_number_of_repeats_is_enough_for_everything() -> None:
+def test_a_tiny_difference_needs_too_many_repeats() -> None:
     assert repeats_for(1e-5, 0.3) is None
 
 
-def test_the_spread_is_of_what_was_compared_alike() -> None:
-    """How a cell's steps took against its round's says something beside the same cells only, and
-    nothing beside seconds."""
+def test_the_spread_is_computed_among_comparable_values() -> None:
+    """Values relative to a round are comparable only for the same configurations in the round, and
+    not with seconds."""
     pair, four = ("a", "b"), ("a", "b", "c", "d")
     values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
     runs = [Past(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]

@@ -24,14 +24,14 @@ def test_each_run_has_the_digest_of_its_identity(conf: list[Path]) -> None:
     assert all(run.digest == digest_of(run.identity) for run in plan.runs.values())
     assert len({run.digest for run in plan.runs.values()}) == 30
     rounds = list(plan.rounds.values())
-    assert [len(one.runs) for one in rounds] == [2] * 15
+    assert [len(members.runs) for members in rounds] == [2] * 15
     assert [[plan.rounds[name] for name in batch] for batch in plan.batches()] == [
         rounds[:12],
         rounds[12:],
     ]
 
 
-def test_a_build_that_a_grid_changes_is_asked_for_itself(
+def test_a_build_with_overrides_is_checked_separately(
     conf: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(build, root):

@@ -1,4 +1,4 @@
-"""Which certificates an experiment needs, and what makes one anew."""
+"""The certificates that an experiment needs, and which changes invalidate them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning import certificates as room
+from rnnbench.planning.certificates import Certificate, certificates_of
 
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]
 
 
-def cell(
+def point(
     rnn: str = "keras", device: str = "cpu_1", skip: str | None = None, **changes: Any
 ) -> GridPoint:
     choices = {"model": "m", "cell": changes.pop("cell", "lstm"), "rnn": rnn, "device": device}
@@ -43,90 +43,99 @@ def cell(
     )
 
 
-def made(*cells: GridPoint, md5: str = "m", lock: str = "l") -> dict[str, room.Certificate]:
-    return room.certificates_of(cells, lambda config: md5, lambda build: lock)
+def certificates(*points: GridPoint, md5: str = "m", lock: str = "l") -> dict[str, Certificate]:
+    return certificates_of(points, lambda config: md5, lambda build: lock)
 
 
 def test_one_for_each_model_cell_and_build() -> None:
-    found = made(
-        cell(), cell("block"), cell("cell", seed=3), cell(device="cpu_2"), cell(cell="gru")
+    by_key = certificates(
+        point(), point("block"), point("cell", seed=3), point(device="cpu_2"), point(cell="gru")
     )
-    assert sorted(found) == ["m-gru-current", "m-lstm-current"]
-    names = [entry["name"] for entry in found["m-lstm-current"].implementations]
+    assert sorted(by_key) == ["m-gru-current", "m-lstm-current"]
+    names = [entry["name"] for entry in by_key["m-lstm-current"].implementations]
     assert names == ["block", "cell", "keras"]
 
 
-def test_an_implementation_that_cannot_run_here_is_kept_with_its_reason() -> None:
+def skips(certificate: Certificate) -> dict[str, str | None]:
+    return {entry["name"]: entry["skip"] for entry in certificate.implementations}
+
+
+def test_an_implementation_that_cannot_run_is_listed_with_its_reason() -> None:
     why = "cuDNN runs on NVIDIA GPUs only"
-    (one,) = made(cell(), cell("cudnn", skip=why)).values()
-    assert {e["name"]: e["skip"] for e in one.implementations} == {"keras": None, "cudnn": why}
+    (certificate,) = certificates(point(), point("cudnn", skip=why)).values()
+    assert skips(certificate) == {"keras": None, "cudnn": why}
 
 
-def test_where_there_is_a_gpu_it_is_made_there() -> None:
-    (one,) = made(cell(), cell("cudnn", skip="x"), cell("cudnn", device="gpu_0")).values()
-    assert one.config["device"]["kind"] == "gpu"
-    assert {e["name"]: e["skip"] for e in one.implementations} == {"keras": None, "cudnn": None}
+def test_a_certificate_is_made_on_a_gpu_if_there_is_one() -> None:
+    (certificate,) = certificates(
+        point(), point("cudnn", skip="x"), point("cudnn", device="gpu_0")
+    ).values()
+    assert certificate.config["device"]["kind"] == "gpu"
+    assert skips(certificate) == {"keras": None, "cudnn": None}
 
 
 @pytest.mark.parametrize(
-    "other",
+    "uncertifiable",
     [
-        cell(build={"name": "fake", "framework": "fake"}),
-        cell(skip="not here"),
+        point(build={"name": "fake", "framework": "fake"}),
+        point(skip="not here"),
     ],
 )
-def test_none_where_there_is_nothing_to_certify(other: GridPoint) -> None:
-    assert made(other) == {}
+def test_the_fake_framework_and_skipped_points_need_no_certificate(
+    uncertifiable: GridPoint,
+) -> None:
+    assert certificates(uncertifiable) == {}
 
 
-def test_only_overrides_that_change_the_function_make_another_one() -> None:
-    found = made(
-        cell(),
-        cell(overrides={"model.units": 16}),
-        cell(overrides={"model.epochs": 2, "model.batch": 64}),
-        cell(overrides={"measure.warmup_steps": 1}),
+def test_overrides_that_change_the_function_need_another_certificate() -> None:
+    by_key = certificates(
+        point(),
+        point(overrides={"model.units": 16}),
+        point(overrides={"model.epochs": 2, "model.batch": 64}),
+        point(overrides={"measure.warmup_steps": 1}),
     )
-    assert {key: one.overrides for key, one in found.items()} == {
+    assert {key: certificate.overrides for key, certificate in by_key.items()} == {
         "m-lstm-current": {},
         "m-lstm-current-units16": {"model.units": 16},
     }
 
 
 def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
-    (one,) = made(cell("none", model={"recurrent": False})).values()
-    assert [entry["name"] for entry in one.implementations] == ["none"]
+    (certificate,) = certificates(point("none", model={"recurrent": False})).values()
+    assert list(skips(certificate)) == ["none"]
 
 
-def test_each_section_of_options_is_an_implementation_of_its_own() -> None:
+def test_overrides_of_rnn_make_another_implementation() -> None:
     v3 = {"rnn.op": "CudnnRNNV3"}
-    (one,) = made(cell("raw"), cell("raw", overrides=v3), cell()).values()
-    found = {entry["name"]: entry["rnn"].get("op") for entry in one.implementations}
-    assert found == {"keras": None, "raw": None, "raw op=CudnnRNNV3": "CudnnRNNV3"}
+    (certificate,) = certificates(point("raw"), point("raw", overrides=v3), point()).values()
+    ops = {entry["name"]: entry["rnn"].get("op") for entry in certificate.implementations}
+    assert ops == {"keras": None, "raw": None, "raw op=CudnnRNNV3": "CudnnRNNV3"}
 
 
-def test_other_devices_are_told_with_the_implementations_that_run_there() -> None:
-    (one,) = made(
-        cell(), cell("block"), cell(device="cpu_2"), cell("block", device="cpu_9", skip="no"),
-    ).values()  # fmt: skip
-    assert one.device == "cpu_1"
-    assert [(two["name"], two["implementations"]) for two in one.devices] == [("cpu_2", ["keras"])]
-    assert one.devices[0]["device"]["name"] == "cpu_2"
+def test_other_devices_are_listed_with_the_implementations_that_run_on_them() -> None:
+    unavailable = point("block", device="cpu_9", skip="no")
+    points = point(), point("block"), point(device="cpu_2"), unavailable
+    (certificate,) = certificates(*points).values()
+    assert certificate.device == "cpu_1"
+    (other,) = certificate.devices
+    assert (other["name"], other["implementations"]) == ("cpu_2", ["keras"])
+    assert other["device"]["name"] == "cpu_2"
 
 
-def test_what_makes_it_anew() -> None:
-    def digest(*cells: GridPoint, **pins: str) -> str:
-        return made(*cells, **pins)["m-lstm-current"].digest
+def test_changes_that_invalidate_a_certificate() -> None:
+    def digest(*points: GridPoint, **pins: str) -> str:
+        return certificates(*points, **pins)["m-lstm-current"].digest
 
-    first = digest(cell())
-    assert digest(cell(), cell(seed=1)) == first
-    assert digest(cell(limits={"train": 9})) == first
-    assert digest(cell(), cell(device="cpu_2", skip="no such machine")) == first
+    first = digest(point())
+    assert digest(point(), point(seed=1)) == first
+    assert digest(point(limits={"train": 9})) == first
+    assert digest(point(), point(device="cpu_2", skip="no such machine")) == first
     others = [
-        digest(cell(), cell("block")),
-        digest(cell(), cell(device="cpu_2")),
-        digest(cell(), cell(overrides={"rnn.x": 1})),
-        digest(cell(), md5="other"),
-        digest(cell(), lock="other"),
-        digest(cell(model={"units": 9})),
+        digest(point(), point("block")),
+        digest(point(), point(device="cpu_2")),
+        digest(point(), point(overrides={"rnn.x": 1})),
+        digest(point(), md5="other"),
+        digest(point(), lock="other"),
+        digest(point(model={"units": 9})),
     ]
     assert len({first, *others}) == 7

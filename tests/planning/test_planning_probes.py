@@ -1,4 +1,4 @@
-"""Which probes an experiment needs, what makes one anew, and what is written when one fails."""
+"""The probes that an experiment needs, the changes that invalidate one, and failed probes."""
 
 from __future__ import annotations
 
@@ -6,118 +6,120 @@ import json
 from typing import Any
 
 from rnnbench.commands.probe import summary
-from rnnbench.planning import probes as room
+from rnnbench.planning.probes import Probe, probes_of
 from rnnbench.records.probe_match import model_digest
 from rnnbench.running.probe import assembled
 from rnnbench.running.supervise import Outcome
 from rnnbench.sources.probes import checked
 from tests.factory import make_probe
-from tests.planning.test_planning_certificates import cell
+from tests.planning.test_planning_certificates import point
 
 HARDWARE = {"machine": "box-1", "gpus": []}
 
 
-def made(*cells: Any, lock: str = "l") -> dict[str, room.Probe]:
-    return room.probes_of(cells, lambda build: lock)
+def probes(*points: Any, lock: str = "l") -> dict[str, Probe]:
+    return probes_of(points, lambda build: lock)
 
 
 def test_one_for_each_device_and_build_with_each_model_once() -> None:
-    found = made(
-        cell("block"), cell(), cell(seed=3), cell(device="cpu_2"), cell(cell="gru"),
-        cell(device="cpu_4", skip="not here"), cell(build={"name": "f", "framework": "fake"}),
+    by_key = probes(
+        point("block"), point(), point(seed=3), point(device="cpu_2"), point(cell="gru"),
+        point(device="cpu_4", skip="not here"), point(build={"name": "f", "framework": "fake"}),
     )  # fmt: skip
-    assert sorted(found) == ["cpu_1-current", "cpu_2-current"]
-    models = found["cpu_1-current"].models
-    assert sorted(one["cell"] for one in models) == ["gru", "lstm"]
-    (lstm,) = [one for one in models if one["cell"] == "lstm"]
-    assert lstm["config"] == model_digest(cell().config)
+    assert sorted(by_key) == ["cpu_1-current", "cpu_2-current"]
+    models = by_key["cpu_1-current"].models
+    assert sorted(model["cell"] for model in models) == ["gru", "lstm"]
+    (lstm,) = [model for model in models if model["cell"] == "lstm"]
+    assert lstm["config"] == model_digest(point().config)
     assert lstm["settings"]["rnn"]["name"] == "keras"
-    assert len(made(cell(), cell(overrides={"model.units": 9}))["cpu_1-current"].models) == 2
+    assert len(probes(point(), point(overrides={"model.units": 9}))["cpu_1-current"].models) == 2
 
 
-def test_products_are_measured_in_float32_whatever_the_runs_compute_in() -> None:
-    (plain,), (half,) = made(cell()).values(), made(cell(precision="mixed_float16")).values()
+def test_products_are_measured_in_float32_for_every_precision() -> None:
+    (plain,) = probes(point()).values()
+    (half,) = probes(point(precision="mixed_float16")).values()
     assert "precision" not in half.models[0]["settings"]
     assert half.digest == plain.digest
 
 
-def test_another_device_by_override_is_another_probe() -> None:
-    found = made(cell(), cell(overrides={"build.jit_compile": True}))
-    assert sorted(found) == ["cpu_1-current", "cpu_1-current-jit_compiletrue"]
-    assert found["cpu_1-current-jit_compiletrue"].overrides == {"build.jit_compile": True}
+def test_an_override_of_the_build_needs_another_probe() -> None:
+    by_key = probes(point(), point(overrides={"build.jit_compile": True}))
+    assert sorted(by_key) == ["cpu_1-current", "cpu_1-current-jit_compiletrue"]
+    assert by_key["cpu_1-current-jit_compiletrue"].overrides == {"build.jit_compile": True}
 
 
-def test_what_makes_it_anew() -> None:
-    def digest(*cells: Any, **pins: str) -> str:
-        return made(*cells, **pins)["cpu_1-current"].digest
+def test_changes_that_invalidate_a_probe() -> None:
+    def digest(*points: Any, **pins: str) -> str:
+        return probes(*points, **pins)["cpu_1-current"].digest
 
-    first = digest(cell())
-    assert digest(cell(), cell("block"), cell(seed=1)) == first
-    others = [digest(cell(), cell(cell="gru")), digest(cell(), lock="other"),
-              digest(cell(model={"units": 9}))]  # fmt: skip
+    first = digest(point())
+    assert digest(point(), point("block"), point(seed=1)) == first
+    others = [digest(point(), point(cell="gru")), digest(point(), lock="other"),
+              digest(point(model={"units": 9}))]  # fmt: skip
     assert len({first, *others}) == 4
 
 
-def test_limits_travel_with_it_and_make_none_anew() -> None:
-    (few,), (many,) = (made(cell(limits={"memory_bytes": n})).values() for n in (2**28, 2**30))
+def test_limits_are_part_of_the_config_but_not_of_the_digest() -> None:
+    (few,), (many,) = (probes(point(limits={"memory_bytes": n})).values() for n in (2**28, 2**30))
     assert few.config["limits"] == {"memory_bytes": 2**28}
     assert few.digest == many.digest
 
 
-def test_the_probes_own_code_is_no_part_of_a_run(monkeypatch) -> None:
+def test_the_probing_code_is_not_part_of_a_runs_digest(monkeypatch) -> None:
     from rnnbench.planning import code_digest
 
-    before = code_digest.worker_digest(cell().config), code_digest.prober_digest([cell().config])
-    real = code_digest._tree
+    config = point().config
+    before = code_digest.worker_digest(config), code_digest.prober_digest([config])
+    original = code_digest._tree
     probing = ("probe.py", "probing")
     code_digest._digest.cache_clear()
     monkeypatch.setattr(
         code_digest, "_tree",
-        lambda file: "edited" if {file.name, file.parent.name} & set(probing) else real(file),
+        lambda file: "edited" if {file.name, file.parent.name} & set(probing) else original(file),
     )  # fmt: skip
-    assert code_digest.worker_digest(cell().config) == before[0]
-    assert code_digest.prober_digest([cell().config]) != before[1]
+    assert code_digest.worker_digest(config) == before[0]
+    assert code_digest.prober_digest([config]) != before[1]
     code_digest._digest.cache_clear()
 
 
 def planned() -> dict[str, Any]:
-    return json.loads(json.dumps(made(cell())["cpu_1-current"].line()))
+    return json.loads(json.dumps(probes(point())["cpu_1-current"].line()))
 
 
-def told(**parts: Any) -> dict[str, Any]:
+def facts_event(**parts: Any) -> dict[str, Any]:
     return {"event": "facts", "t": 1.0, "probe": parts}
 
 
-def test_what_the_worker_told_is_what_the_reader_takes() -> None:
-    whole = make_probe()
+def test_the_reader_accepts_what_the_worker_reports() -> None:
+    expected = make_probe()
     names = ("large", "peak_gflops", "bandwidth", "peak_gb_per_s", "models")
     phase = {"event": "phase_end", "t": 1.0, "phase": "large", "start": 1.0, "end": 3.0,
              "timed": False, "details": {"load": {"foreign": 0.5}}}  # fmt: skip
-    facts = told(**{name: whole[name] for name in names})
+    facts = facts_event(**{name: expected[name] for name in names})
     finished = {"event": "finished", "t": 9.0}
-    found = assembled(planned(), 1, HARDWARE, Outcome(events=[facts, phase, finished]))
-    assert checked(json.loads(json.dumps(found)), "here") == found
-    assert found["error"] is None and found["foreign_load"] == 0.25
-    assert found["models"] == whole["models"]
-    assert (found["key"], found["machine"]) == ("cpu_1-current", "box-1")
-    assert summary(found) == "probe cpu_1-current: 50 GFLOP/s, 12 GB/s, 1 models"
+    probe = assembled(planned(), 1, HARDWARE, Outcome(events=[facts, phase, finished]))
+    assert checked(json.loads(json.dumps(probe)), "here") == probe
+    assert probe["error"] is None and probe["foreign_load"] == 0.25
+    assert probe["models"] == expected["models"]
+    assert (probe["key"], probe["machine"]) == ("cpu_1-current", "box-1")
+    assert summary(probe) == "probe cpu_1-current: 50 GFLOP/s, 12 GB/s, 1 models"
 
 
-def test_a_worker_that_died_leaves_what_it_measured_and_why() -> None:
-    facts = told(large=[{"size": 8, "gflops": [3.0]}], peak_gflops=3.0)
-    died = Outcome([facts], exit_code=-11, phase="bandwidth")
-    found = assembled(planned(), 1, HARDWARE, died)
-    assert "SIGSEGV" in found["error"] and found["peak_gflops"] == 3.0
-    assert checked(json.loads(json.dumps(found)), "here")["peak_gb_per_s"] is None
-    assert summary(found).startswith("probe cpu_1-current failed: ")
-    for_memory = assembled(planned(), 1, HARDWARE, died, "terminate called: std::bad_alloc")
-    assert "ran out of memory" in for_memory["error"]
+def test_a_failed_probe_contains_the_measurements_so_far_and_the_error() -> None:
+    facts = facts_event(large=[{"size": 8, "gflops": [3.0]}], peak_gflops=3.0)
+    outcome = Outcome([facts], exit_code=-11, phase="bandwidth")
+    probe = assembled(planned(), 1, HARDWARE, outcome)
+    assert "SIGSEGV" in probe["error"] and probe["peak_gflops"] == 3.0
+    assert checked(json.loads(json.dumps(probe)), "here")["peak_gb_per_s"] is None
+    assert summary(probe).startswith("probe cpu_1-current failed: ")
+    out_of_memory = assembled(planned(), 1, HARDWARE, outcome, "terminate called: std::bad_alloc")
+    assert "ran out of memory" in out_of_memory["error"]
 
 
-def test_a_probe_of_another_device_is_none() -> None:
+def test_a_probe_with_the_wrong_number_of_threads_is_an_error() -> None:
     threads = {"asked": 1, "intra_op": 2, "pinned_to": [0]}
     measured = {"event": "facts", "t": 1.0, "measured": {"threads": threads}}
     finished = {"event": "finished", "t": 9.0}
-    events = [told(peak_gflops=3.0), measured, finished]
-    found = assembled(planned(), 1, HARDWARE, Outcome(events))
-    assert "intra_op is 2" in found["error"] and found["peak_gflops"] is None
+    events = [facts_event(peak_gflops=3.0), measured, finished]
+    probe = assembled(planned(), 1, HARDWARE, Outcome(events))
+    assert "intra_op is 2" in probe["error"] and probe["peak_gflops"] is None

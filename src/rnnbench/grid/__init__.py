@@ -1,9 +1,9 @@
-"""From a grid to cells to a plan. Pure, but for reading ``conf/``.
+"""Turns an experiment's grids into grid points. The only side effect is reading ``conf/``.
 
     experiment.load_experiment   conf/experiment/NAME.yaml → Experiment
-    expand.expand                Experiment → cells
-    plan.plan_order              cells → the order in which they are measured
-    identity.identity_of         what decides about a rerun
+    expand.expand                Experiment → grid points
+    order.plan_order             grid points → the order in which they are measured
+    identity.identity_of         everything that decides whether a run is repeated
 
-Only ``grid``, ``compose`` and ``experiment`` import Hydra or OmegaConf.
+Only ``grammar``, ``compose`` and ``experiment`` import Hydra or OmegaConf.
 """

@@ -1,4 +1,4 @@
-"""The choices there are: ``conf/GROUP/CHOICE.yaml`` in every config folder."""
+"""Lists the available choices: ``conf/GROUP/CHOICE.yaml`` in every config folder."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from rnnbench.errors import ConfigError
 
 
 def nearest_conf(start: Path) -> Path:
-    """The nearest ``conf/`` with a ``config.yaml``, from `start` upwards."""
+    """The nearest ``conf/`` that contains a ``config.yaml``, searched from `start` upwards."""
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder / "conf"
     raise ConfigError(
-        "no conf/config.yaml here or in a folder above.",
+        "no conf/config.yaml here or in any parent folder.",
         where=str(start),
-        remedy="change into the project, or name its config folder with --conf.",
+        remedy="change into the project's folder, or name its config folder with --conf.",
     )
 
 
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
-    """Choice → its file, sorted by choice, over all config folders."""
-    found: dict[str, Path] = {}
+    """Maps each choice of `group` to its file, sorted by choice, over all config folders."""
+    files: dict[str, Path] = {}
     for folder in conf:
         for path in sorted((Path(folder) / group).glob("*.yaml")):
-            if path.stem in found:
+            if path.stem in files:
                 raise ConfigError(
-                    f"{group}={path.stem} is also in {shown(found[path.stem])}.",
-                    where=shown(path),
+                    f"{group}={path.stem} is also defined in {display_path(files[path.stem])}.",
+                    where=display_path(path),
                     remedy="rename one of the two files.",
                 )
-            found[path.stem] = path.resolve()
-    return dict(sorted(found.items()))
+            files[path.stem] = path.resolve()
+    return dict(sorted(files.items()))
 
 
 def file_of(conf: Sequence[Path], group: str, choice: str, where: str, folder: Path) -> Path:
-    """The file of a choice: one of `files_of`, or the YAML file that `choice` names,
-    relative to `folder`."""
+    """The file of a choice: one of `files_of`, or the YAML file at the path `choice`, which may be
+    relative to `folder`. `where` locates the choice in errors."""
     known = files_of(conf, group)
     if choice in known:
         return known[choice]
@@ -48,7 +48,7 @@ def file_of(conf: Sequence[Path], group: str, choice: str, where: str, folder: P
         f"{group}={choice} is not a choice.",
         where=where,
         remedy=f"{suggestion(choice, known)}the choices of {group} are "
-        f"{', '.join(known) or 'none'}; another is declared in conf/{group}/{choice}.yaml.",
+        f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml.",
     )
 
 
@@ -57,20 +57,20 @@ def _named_file(known: dict[str, Path], group: str, path: Path, where: str) -> P
         raise ConfigError(f"{group}={path}: no such file.", where=where, remedy="correct the path.")
     if known.get(path.stem, path.resolve()) != path.resolve():
         raise ConfigError(
-            f"{group}={path} has the name of {shown(known[path.stem])}.",
+            f"{group}={path} has the same name as {display_path(known[path.stem])}.",
             where=where,
-            remedy="rename your file: its stem is the choice's name.",
+            remedy="rename your file: its stem is the name of the choice.",
         )
     return path.resolve()
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """``did you mean X? `` where one is near, else nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
-    return f"did you mean {near[0]}? " if near else ""
+    """``did you mean X? `` if a known word is similar to `word`, else an empty string."""
+    similar = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
+    return f"did you mean {similar[0]}? " if similar else ""
 
 
-def shown(path: Path) -> str:
-    """`path` as a person would write it here."""
+def display_path(path: Path) -> str:
+    """`path` relative to the working directory if it is inside it, else as given."""
     cwd = Path.cwd()
     return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)

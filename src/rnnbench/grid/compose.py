@@ -1,8 +1,8 @@
-"""Every choice a grid names, composed by Hydra once and kept as plain dicts.
+"""Composes every choice that a grid names with Hydra, once, and keeps the results as plain dicts.
 
-Hydra needs some 150 ms for a composition: one is made for each model, and the choices of the
-other groups ride on the first, each in a package of its own. What would do more than fill its own
-section is composed in its own place.
+A composition takes Hydra about 150 ms. There is one composition per model; the choices of the other
+groups are added to the first one, each in a separate package (`PackagedChoice`). A choice that
+sets keys outside its own section is composed in its regular place instead.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import files_of, shown
+from rnnbench.grid.catalogue import display_path, files_of
 from rnnbench.grid.functions import with_absolute_functions
 from rnnbench.grid.point import GROUPS
-from rnnbench.grid.section_check import is_plain, says_nothing_of
+from rnnbench.grid.section_check import is_plain, sets_none_of
 
-Wanted = Mapping[str, Mapping[str, Path]]
-PackagedChoice = tuple[str, str]
+ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
+PackagedChoice = tuple[str, str]  # (group, choice)
 STAGING = "_staging"
 
 
 @dataclass(frozen=True)
 class Library:
-    """Composed choices, as plain dicts with their interpolations still in them.
+    """Composed choices, as plain dicts with unresolved interpolations.
 
-    - `base`: what is in no group: ``measure``, ``limits``, ``seed``, ….
-    - `sections`: (group, choice) → its part of a config.
-    - `defaults`: model → group → the choice where a grid names none.
-    - `model`: the model where a grid names none.
-    - `files`: (group, choice) → its file, of models and rnn choices, for the relative paths in it.
+    - `base`: the keys that belong to no group: ``measure``, ``limits``, ``seed``, ….
+    - `sections`: (group, choice) → its section of a config.
+    - `defaults`: model → group → the choice if a grid names none.
+    - `model`: the model if a grid names none.
+    - `files`: (group, choice) → its file, for models and rnn choices, to resolve relative paths.
     """
 
     base: Mapping[str, Any]
@@ -52,60 +52,62 @@ class Library:
     files: Mapping[tuple[str, str], Path]
 
 
-def compose_choices(conf: Sequence[Path], wanted: Wanted, default_model: bool) -> Library:
-    """The library for the choices in `wanted` (group → choice → its file).
+def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
+    """The library for the choices in `requested`.
 
     `default_model`: whether some grid names no model."""
     sections: dict[tuple[str, str], Mapping[str, Any]] = {}
     defaults: dict[str, Mapping[str, str]] = {}
     base: dict[str, Any] = {}
-    models = list(wanted.get("model", {}))
-    riders = riders_of(conf, wanted)
-    with _hydra(conf, wanted) as compose:
+    models = list(requested.get("model", {}))
+    packaged = packaged_choices(conf, requested)
+    with _hydra(conf, requested) as compose:
         for model in [*models, None] if default_model or not models else models:
-            chosen = {} if model is None else {"model": model}
+            selected = {} if model is None else {"model": model}
             try:
-                config, choices = compose(chosen, riders)
+                config, choices = compose(selected, packaged)
             except ConfigError:
-                if not riders:
+                if not packaged:
                     raise
-                # Whichever is wrong is told by its name when it is composed alone.
-                riders = []
-                config, choices = compose(chosen)
-            sections |= _unpacked(config, riders)
-            riders = []
-            base = _outside(config, base, choices)
+                # Compose each choice separately, so that the error names the faulty one.
+                packaged = []
+                config, choices = compose(selected)
+            sections |= _pop_packaged(config, packaged)
+            packaged = []
+            base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             sections |= _sections(config, choices)
-        first = choices["model"]
-        for choices in _rounds(wanted, sections):
-            config, _ = compose({**choices, "model": first})
-            base = _outside(config, base, choices)
+        any_model = choices["model"]
+        for choices in _remaining_choices(requested, sections):
+            config, _ = compose({**choices, "model": any_model})
+            base = _base_of(config, base, choices)
             sections |= _sections(config, choices)
     files = {
-        (group, choice): wanted.get(group, {}).get(choice, _home(conf, group, choice))
+        (group, choice): requested.get(group, {}).get(choice, _file_in(conf, group, choice))
         for group, choice in sections
         if group in ("model", "rnn")
     }
     for key, file in files.items():
-        sections[key] = with_absolute_functions(sections[key], file.parent, shown(file))
-    return Library(base, sections, defaults, first, files)
+        sections[key] = with_absolute_functions(sections[key], file.parent, display_path(file))
+    return Library(base, sections, defaults, any_model, files)
 
 
-def riders_of(conf: Sequence[Path], wanted: Wanted) -> list[PackagedChoice]:
-    """(group, choice) of what can be composed beside others of its group; no model, which chooses
-    its dataset and may choose more."""
-    if not says_nothing_of(GROUPS, Path(conf[0]) / "config.yaml"):
+def packaged_choices(conf: Sequence[Path], requested: ChoiceFiles) -> list[PackagedChoice]:
+    """The choices that can be composed next to others of their group. Models are excluded: a model
+    selects its dataset and possibly more."""
+    if not sets_none_of(GROUPS, Path(conf[0]) / "config.yaml"):
         return []
-    riders = []
-    for group in wanted.keys() - {"model"}:
+    packaged = []
+    for group in requested.keys() - {"model"}:
         known = files_of(conf, group)
-        riders += [(group, name) for name, file in wanted[group].items() if is_plain(file, known)]
-    return sorted(riders)
+        packaged += [
+            (group, name) for name, file in requested[group].items() if is_plain(file, known)
+        ]
+    return sorted(packaged)
 
 
 def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`config` with its ``${…}`` replaced."""
+    """`config` with all ``${…}`` resolved."""
     try:
         plain = OmegaConf.to_container(OmegaConf.create(dict(config)), resolve=True)
     except OmegaConfBaseException as error:
@@ -118,36 +120,41 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _rounds(wanted: Wanted, done: Mapping[tuple[str, str], Any]) -> Iterator[dict[str, str]]:
-    missing = [
-        [(group, choice) for choice in wanted.get(group, {}) if (group, choice) not in done]
+def _remaining_choices(
+    requested: ChoiceFiles, composed: Mapping[tuple[str, str], Any]
+) -> Iterator[dict[str, str]]:
+    """Yields group → choice, one choice per group at a time, until all choices are composed."""
+    remaining = [
+        [(group, choice) for choice in requested.get(group, {}) if (group, choice) not in composed]
         for group in GROUPS
         if group != "model"
     ]
-    for row in itertools.zip_longest(*missing):
+    for row in itertools.zip_longest(*remaining):
         yield dict(pair for pair in row if pair is not None)
 
 
-def _numbered(riders: Sequence[PackagedChoice]) -> list[tuple[str, PackagedChoice]]:
-    """A choice's own name may be no package: ``mine-2``."""
-    return [(f"c{number}", rider) for number, rider in enumerate(riders)]
+def _package_names(packaged: Sequence[PackagedChoice]) -> list[tuple[str, PackagedChoice]]:
+    """A valid Hydra package name for each choice; the choice's name (``mine-2``) may not be one."""
+    return [(f"c{number}", choice) for number, choice in enumerate(packaged)]
 
 
-def _unpacked(
-    config: dict[str, Any], riders: Sequence[PackagedChoice]
+def _pop_packaged(
+    config: dict[str, Any], packaged: Sequence[PackagedChoice]
 ) -> dict[PackagedChoice, Mapping[str, Any]]:
-    """The sections of `riders`, taken out of `config`."""
-    apart = config.pop(STAGING, None) or {}
+    """Removes the sections of `packaged` from `config` and returns them."""
+    staged = config.pop(STAGING, None) or {}
     return {
-        rider: {**apart[key], "name": rider[1]} for key, rider in _numbered(riders) if key in apart
+        choice: {**staged[package], "name": choice[1]}
+        for package, choice in _package_names(packaged)
+        if package in staged
     }
 
 
 def _sections(
     config: Mapping[str, Any], choices: Mapping[str, str]
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Each section under its choice, whose name it carries: a file that builds on another
-    one by its defaults list would else pass for that one."""
+    """The section of each choice, with ``name`` set to the choice: a file whose defaults list
+    includes another file would otherwise inherit that file's name."""
     return {
         (group, choice): {**config[group], "name": choice}
         for group, choice in choices.items()
@@ -155,49 +162,55 @@ def _sections(
     }
 
 
-def _outside(
+def _base_of(
     config: Mapping[str, Any], base: dict[str, Any], choices: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What is in no group; the same in every composition."""
+    """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
+    `base`, those of the earlier compositions."""
     rest = {key: value for key, value in config.items() if key not in GROUPS}
     if base and rest != base:
         changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
         raise ConfigError(
-            f"a choice sets {', '.join(changed)}, which is outside its own section.",
+            f"a choice sets {', '.join(changed)}, outside its own section.",
             where=" ".join(f"{group}={choices[group]}" for group in GROUPS if group in choices),
             remedy="set it in conf/config.yaml or in the grid.",
         )
     return rest
 
 
-def _home(conf: Sequence[Path], group: str, choice: str) -> Path:
+def _file_in(conf: Sequence[Path], group: str, choice: str) -> Path:
     candidates = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
     return next((path.resolve() for path in candidates if path.is_file()), candidates[0])
 
 
 @contextmanager
-def _hydra(conf: Sequence[Path], wanted: Wanted) -> Iterator[Any]:
-    """A function that composes group → choice into a plain config and all its choices."""
+def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[Any]:
+    """Yields a function that composes group → choice into a plain config and all its choices."""
     folders = [Path(folder).resolve() for folder in conf]
     if not (folders[0] / "config.yaml").is_file():
         raise ConfigError(
-            "has no config.yaml.", where=shown(folders[0]), remedy="name the project's conf/ first."
+            "has no config.yaml.",
+            where=display_path(folders[0]),
+            remedy="name the project's conf/ first.",
         )
-    with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as spare:
-        extra = [*folders[1:], _link_external_files(wanted, folders, Path(spare))]
+    with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
+        extra = [*folders[1:], _link_external_files(requested, folders, Path(temporary))]
         search = ",".join(_quoted(f"file://{folder}") for folder in extra)
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(folders[0])):
 
             def compose(
-                choices: Mapping[str, str], riders: Sequence[PackagedChoice] = ()
+                choices: Mapping[str, str], packaged: Sequence[PackagedChoice] = ()
             ) -> tuple[dict[str, Any], dict[str, str]]:
                 overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
                 overrides += [
-                    f"+{group}@{STAGING}.{key}={_quoted(choice)}"
-                    for key, (group, choice) in _numbered(riders)
+                    f"+{group}@{STAGING}.{package}={_quoted(choice)}"
+                    for package, (group, choice) in _package_names(packaged)
                 ]
                 where = " ".join(
-                    [shown(folders[0]), *(f"{key}={value}" for key, value in choices.items())]
+                    [
+                        display_path(folders[0]),
+                        *(f"{key}={value}" for key, value in choices.items()),
+                    ]
                 )
                 return _composed([*overrides, f"hydra.searchpath=[{search}]"], where)
 
@@ -210,7 +223,7 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
         choices = {group: str(config.hydra.runtime.choices[group]) for group in GROUPS}
         keys = [str(key) for key in config if key != "hydra"]
         container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
-        # As the worker gets it: a key that is a number becomes text, what JSON has not is refused.
+        # As the worker receives it: numeric keys become strings, and non-JSON values are rejected.
         plain = json.loads(json.dumps(container, allow_nan=False))
     except (
         HydraException,
@@ -222,7 +235,9 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
         KeyError,
     ) as error:
         raise ConfigError(
-            f"cannot be composed: {error}.", where=where, remedy="correct the file it names."
+            f"cannot be composed: {error}.",
+            where=where,
+            remedy="correct the file that the error names.",
         ) from None
     for group in GROUPS:
         if not isinstance(plain.get(group), dict):
@@ -234,14 +249,14 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
     return plain, choices
 
 
-def _link_external_files(wanted: Wanted, folders: Sequence[Path], spare: Path) -> Path:
-    """A config folder that lends Hydra the files named by path."""
-    for group, files in wanted.items():
+def _link_external_files(requested: ChoiceFiles, folders: Sequence[Path], temporary: Path) -> Path:
+    """Makes `temporary` a config folder with links to the choices that are named by path."""
+    for group, files in requested.items():
         for choice, path in files.items():
             if path.parent not in [folder / group for folder in folders]:
-                (spare / group).mkdir(exist_ok=True)
-                (spare / group / f"{choice}.yaml").symlink_to(path)
-    return spare
+                (temporary / group).mkdir(exist_ok=True)
+                (temporary / group / f"{choice}.yaml").symlink_to(path)
+    return temporary
 
 
 def _quoted(text: str) -> str:

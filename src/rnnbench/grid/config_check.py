@@ -1,4 +1,4 @@
-"""What every cell's config has to fulfil, whichever choices it is made of."""
+"""Checks that apply to the config of every grid point, whichever choices it consists of."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup, missing_keys
 from rnnbench.grid.precision import check_precision
 
-# Dotted key → the smallest whole number that makes sense. Null is left to whoever reads it.
-SMALLEST = {
+# Dotted key → smallest valid integer. Null is valid; the code that uses the value interprets it.
+MIN_INTEGERS = {
     "model.batch": 1,
     "model.epochs": 1,
     "model.units": 1,
@@ -21,9 +21,9 @@ SMALLEST = {
     "limits.members": 1,
     "limits.memory_bytes": 2**27,
 }
-# Dotted key → the smallest number that makes sense.
-SMALLEST_NUMBER = {"measure.warmup_seconds": 0.0}
-NEEDED = (
+# Dotted key → smallest valid number.
+MIN_NUMBERS = {"measure.warmup_seconds": 0.0}
+REQUIRED_KEYS = (
     "model.function",
     "model.data.prepare",
     "model.batch",
@@ -31,25 +31,30 @@ NEEDED = (
     "rnn.implementation",
     "device.kind",
     "build.framework",
-    "dataset.path",  # null where the model makes its own data: said, never left out
+    "dataset.path",  # null if the model makes its own data, but never absent
 )
-KINDS = ("cpu", "gpu")
+DEVICE_KINDS = ("cpu", "gpu")
 
 
 def check_complete(config: Mapping[str, Any], where: str) -> None:
-    """Raises a `ConfigError` that names a key whose value is still to be given."""
+    """Raises a `ConfigError` that names the first key whose value is missing (``???``)."""
     for key in missing_keys(config):
         raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
 
 
 def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, str]) -> None:
-    """Raises a `ConfigError` that names the key and the value. `written` says which keys, and
-    which groups (``model``), are written elsewhere than in the grid `where`."""
+    """Raises a `ConfigError` that names the key and the value.
 
-    def place(key: str) -> str:
+    **Arguments:**
+
+    - `where`: the grid, for errors.
+    - `written`: key or group (``model``) → its source, if that is not the grid.
+    """
+
+    def source_of(key: str) -> str:
         return written.get(key) or written.get(key.partition(".")[0]) or where
 
-    for key in NEEDED:
+    for key in REQUIRED_KEYS:
         if lookup(config, key) is ABSENT:
             group, _, rest = key.partition(".")
             raise ConfigError(
@@ -57,31 +62,31 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 where=where,
                 remedy=f"add {rest} to its file in conf/{group}/, or write +{key}=VALUE.",
             )
-    for key, smallest in SMALLEST.items():
+    for key, minimum in MIN_INTEGERS.items():
         value = lookup(config, key)
         if value is ABSENT or value is None:
             continue
-        if type(value) is not int or value < smallest:
+        if type(value) is not int or value < minimum:
             raise ConfigError(
-                f"{key} is {value!r}; it must be an integer ≥ {smallest}.",
-                where=place(key),
-                remedy=f"write {key}={max(smallest, 1)} or more.",
+                f"{key} is {value!r}; it must be an integer ≥ {minimum}.",
+                where=source_of(key),
+                remedy=f"write {key}={max(minimum, 1)} or more.",
             )
-    for key, least in SMALLEST_NUMBER.items():
+    for key, lower_bound in MIN_NUMBERS.items():
         value = lookup(config, key)
         if value is ABSENT:
             continue
-        if type(value) not in (int, float) or value < least:
+        if type(value) not in (int, float) or value < lower_bound:
             raise ConfigError(
-                f"{key} is {value!r}; it must be a number ≥ {least:g}.",
-                where=place(key),
-                remedy=f"write {key}={least:g} or more.",
+                f"{key} is {value!r}; it must be a number ≥ {lower_bound:g}.",
+                where=source_of(key),
+                remedy=f"write {key}={lower_bound:g} or more.",
             )
     check_precision(config, written.get("precision", where))
     kind = lookup(config, "device.kind")
-    if kind not in KINDS:
+    if kind not in DEVICE_KINDS:
         raise ConfigError(
-            f"device.kind is {kind!r}.",
-            where=place("device.kind"),
-            remedy=f"one of {', '.join(KINDS)}.",
+            f"device.kind is {kind!r}; it must be one of {', '.join(DEVICE_KINDS)}.",
+            where=source_of("device.kind"),
+            remedy=f"write device.kind={DEVICE_KINDS[0]} or device.kind={DEVICE_KINDS[1]}.",
         )

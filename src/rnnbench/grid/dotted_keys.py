@@ -1,4 +1,4 @@
-"""Nested dicts by dotted keys, without changing them."""
+"""Access to nested dicts by dotted keys, without modifying them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def lookup(config: Any, key: str) -> Any:
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
-    """A copy of `config` with `value` at `path`; `ABSENT` removes the key. What is not on the
-    path is shared with `config`."""
+    """A copy of `config` with `value` at `path`; `ABSENT` removes the key. Everything that is not
+    on the path is shared with `config`."""
     copy = dict(config) if isinstance(config, dict) else {}
     first, *rest = path
     if rest:
@@ -33,7 +33,7 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
 
 
 def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every dotted key, sections included."""
+    """Every dotted key, including those of sections."""
     for key, value in config.items():
         dotted = f"{prefix}.{key}".removeprefix(".")
         yield dotted
@@ -42,12 +42,11 @@ def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def missing_keys(config: Any, prefix: str = "") -> list[str]:
-    """Dotted keys that still have to be given."""
+    """The dotted keys whose value is missing (``???``)."""
     if not isinstance(config, dict):
         return [prefix] if config == MISSING else []
     return [
-        found
+        missing
         for key, value in config.items()
-        if isinstance(value, dict) or value == MISSING
-        for found in missing_keys(value, f"{prefix}.{key}".removeprefix("."))
+        for missing in missing_keys(value, f"{prefix}.{key}".removeprefix("."))
     ]

@@ -1,4 +1,4 @@
-"""An experiment's grids → its cells."""
+"""Expands an experiment's grids into grid points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import file_of, files_of, shown
+from rnnbench.grid.catalogue import display_path, file_of, files_of
 from rnnbench.grid.compose import Library, compose_choices, resolved
 from rnnbench.grid.config_check import check_complete, check_config
 from rnnbench.grid.dotted_keys import MISSING
@@ -34,48 +34,48 @@ def expand(
     overrides: Sequence[str] = (),
     unmet_constraints: Constraints | None = None,
 ) -> tuple[GridPoint, ...]:
-    """The cells of `experiment`, united over its grids, each once.
+    """The grid points of `experiment`: the union over its grids, without duplicates.
 
     **Arguments:**
 
-    - `conf`: the project's config folder, then further ones.
-    - `overrides`: of the command line; each replaces what a grid says about the same key.
-    - `unmet_constraints`: why a config cannot run on this machine, or None.
+    - `conf`: the project's config folder, then any further ones.
+    - `overrides`: the command line's; each replaces a grid's setting of the same key.
+    - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
     """
     files: dict[str, dict[str, Path]] = {}
-    extra = _parsed(overrides, "command line", conf, Path.cwd(), files)
+    from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files)
     folder = experiment.file.parent
-    own = [
+    written = [
         _parsed(grid, experiment.where(index), conf, folder, files)
         for index, grid in enumerate(experiment.grids)
     ]
-    grids = [{**grid, **extra} for grid in own]
+    grids = [{**grid, **from_command_line} for grid in written]
     # A reference may be the default of a model that the command line has replaced.
-    asked = [*grids, *own] if experiment.reference else grids
-    library = compose_choices(conf, files, any("model" not in grid for grid in asked))
+    composed = [*grids, *written] if experiment.reference else grids
+    library = compose_choices(conf, files, any("model" not in grid for grid in composed))
     cells = files_of(conf, "cell")
     for (group, choice), file in library.files.items():
         if group == "rnn":
-            check_rnn(library.sections[group, choice], shown(file), list(cells))
+            check_rnn(library.sections[group, choice], display_path(file), list(cells))
         if group == "model":
-            check_model(library.sections[group, choice], shown(file))
-    check_reference(experiment, own, library.defaults, library.model)
-    return cells_of(grids, library, unmet_constraints)
+            check_model(library.sections[group, choice], display_path(file))
+    check_reference(experiment, written, library.defaults, library.model)
+    return grid_points_of(grids, library, unmet_constraints)
 
 
-def cells_of(
+def grid_points_of(
     grids: Iterable[Grid], library: Library, unmet_constraints: Constraints | None = None
 ) -> tuple[GridPoint, ...]:
-    """The cells of parsed grids whose choices are in `library`. Reads nothing."""
-    cells: dict[str, GridPoint] = {}
-    homes = {key: shown(file) for key, file in library.files.items()}
+    """The grid points of parsed grids whose choices are in `library`. Reads no file."""
+    points: dict[str, GridPoint] = {}
+    sources = {key: display_path(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
         for combination in combinations(grid):
-            cell = _cell(combination, library, unmet_constraints, number, homes)
-            other = cells.setdefault(cell.name, cell)
-            if other is not cell and other.settings() != cell.settings():
-                raise _one_name(other, cell, next(iter(grid.values())).where)
-    return tuple(cells.values())
+            point = _grid_point(combination, library, unmet_constraints, number, sources)
+            same_name = points.setdefault(point.name, point)
+            if same_name is not point and same_name.settings() != point.settings():
+                raise _name_clash(same_name, point, next(iter(grid.values())).where)
+    return tuple(points.values())
 
 
 def _parsed(
@@ -85,13 +85,13 @@ def _parsed(
     folder: Path,
     files: dict[str, dict[str, Path]],
 ) -> dict[str, Setting]:
-    """Settings with each choice by its name; notes the choices' files in `files`."""
+    """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`."""
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
     for group in settings.keys() & set(GROUPS):
         setting = settings[group]
         if setting.mode:
             raise ConfigError(
-                f"{setting.mode}{group} adds or deletes an axis; a cell has each axis once.",
+                f"{setting.mode}{group} adds or deletes an axis; a grid point has each axis once.",
                 where=where,
                 remedy=f"write {group}=CHOICE.",
             )
@@ -99,7 +99,7 @@ def _parsed(
         for path in paths:
             if files.setdefault(group, {}).setdefault(path.stem, path) != path:
                 raise ConfigError(
-                    f"{group}={path} and {files[group][path.stem]} have one name.",
+                    f"{group}={path} and {files[group][path.stem]} have the same name.",
                     where=where,
                     remedy="rename one of the two files.",
                 )
@@ -111,12 +111,12 @@ def _text(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def _cell(
+def _grid_point(
     combination: Mapping[str, tuple[Setting, Any]],
     library: Library,
     unmet_constraints: Constraints | None,
     grid: int,
-    homes: Mapping[tuple[str, str], str],
+    sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
     named = {key: value for key, (_, value) in combination.items() if key in GROUPS}
     model = named.get("model", library.model)
@@ -134,9 +134,9 @@ def _cell(
     config, differing = apply_changes(config, changes)
     where = next((setting.where for setting, _ in combination.values()), "grid")
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
-    shown = {axis: choices[axis] for axis in AXES}
+    named_choices = {axis: choices[axis] for axis in AXES}
     if choices["dataset"] != defaults["dataset"]:
-        shown["dataset"] = choices["dataset"]
+        named_choices["dataset"] = choices["dataset"]
     text = repr(config)
     if "${" in text:
         config = resolved(config, where)
@@ -144,24 +144,24 @@ def _cell(
     if MISSING in text:
         check_complete(config, where)
     written = {key: setting.where for key, (setting, _) in combination.items()}
-    written |= {group: homes.get((group, choices[group]), where) for group in ("model", "rnn")}
+    written |= {group: sources.get((group, choices[group]), where) for group in ("model", "rnn")}
     check_config(config, where, written)
     if any(key.startswith("model.optimizer") for key in combination):
         check_optimizer(config["model"]["optimizer"], where)
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
-    name = name_of(shown, overrides, seed, repeat, alias)
-    impossible = unmet(config) or unmet_precision(config)
-    if not impossible:
+    name = name_of(named_choices, overrides, seed, repeat, alias)
+    skip = unmet(config) or unmet_precision(config)
+    if not skip:
         check_options(config, overrides, library.sections["rnn", choices["rnn"]], where, name)
     return GridPoint(
         name=name,
-        choices=shown,
+        choices=named_choices,
         overrides=overrides,
         seed=seed,
         repeat=repeat,
         alias=alias,
         config=config,
-        skip=impossible or (unmet_constraints(config) if unmet_constraints else None),
+        skip=skip or (unmet_constraints(config) if unmet_constraints else None),
         grid=grid,
     )
 
@@ -171,7 +171,7 @@ def _change(
 ) -> Change:
     if key in NUMBERS and setting.mode:
         raise ConfigError(
-            f"{setting.mode}{key} adds or deletes what every cell has.",
+            f"{setting.mode}{key} adds or deletes a key that every grid point has.",
             where=setting.where,
             remedy=f"write {key}=VALUE.",
         )
@@ -193,17 +193,17 @@ def _change(
     return Change(key, setting.mode, value, setting.where)
 
 
-def _one_name(one: GridPoint, other: GridPoint, where: str) -> ConfigError:
-    first, second = (
-        " ".join(f"{key}={value}" for key, value in mine.items() if theirs.get(key, mine) != value)
-        for mine, theirs in (
-            (one.settings(), other.settings()),
-            (other.settings(), one.settings()),
+def _name_clash(first: GridPoint, second: GridPoint, where: str) -> ConfigError:
+    only_first, only_second = (
+        " ".join(f"{key}={value}" for key, value in point.items() if other.get(key, point) != value)
+        for point, other in (
+            (first.settings(), second.settings()),
+            (second.settings(), first.settings()),
         )
     )
     return ConfigError(
-        f"two cells have the name {one.name}: one with {first or 'nothing'}, "
-        f"one with {second or 'nothing'}.",
+        f"two grid points have the name {first.name}: one with {only_first or 'nothing'}, "
+        f"the other with {only_second or 'nothing'}.",
         where=where,
-        remedy="give one of them an alias, in a grid of its own: alias=NAME.",
+        remedy="give one of them an alias, in a separate grid: alias=NAME.",
     )

@@ -1,4 +1,4 @@
-"""An experiment: ``conf/experiment/NAME.yaml``."""
+"""Loads experiments: ``conf/experiment/NAME.yaml``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import files_of, shown, suggestion
+from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.point import GROUPS
 from rnnbench.grid.repeats import Repeats, repeats_of
@@ -25,17 +25,17 @@ DEFAULT_EXPERIMENT = "quick"
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a person asks.
+    """A set of grids to measure, with the settings of the measurement and of its report.
 
     - `grids`: each a tuple of Hydra overrides.
     - `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
       value.
-    - `order_seed`: seeds the order of measuring.
-    - `probe`: whether its devices are probed first.
-    - `repeats`: when a cell has been measured often enough; None where the grids say how often.
+    - `order_seed`: seed of the order of measuring.
+    - `probe`: whether the devices are probed first.
+    - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
       the second.
-    - `file`: where it was read from.
+    - `file`: the file that the experiment was read from.
     """
 
     name: str
@@ -50,34 +50,35 @@ class Experiment:
     sequential: bool = False
 
     def where(self, grid: int) -> str:
-        """How an error names a grid, counted from 0."""
-        return f'{shown(self.file)}, grid "{" ".join(self.grids[grid])}"'
+        """The location of grid number `grid`, counted from 0, for errors."""
+        return f'{display_path(self.file)}, grid "{" ".join(self.grids[grid])}"'
 
 
 def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
-    """The experiment `name` in one of the config folders. Raises a `ConfigError` where it is
-    unknown, has unknown keys or an empty grid, or where a grid's grammar is wrong."""
+    """Loads the experiment `name` from one of the config folders. Raises a `ConfigError` if it is
+    unknown, has an unknown or invalid key, or has an empty grid."""
     known = files_of(conf, "experiment")
     if name not in known:
         raise ConfigError(
             f"experiment {name!r} is unknown.",
-            where=", ".join(shown(Path(folder) / "experiment") for folder in conf),
+            where=", ".join(display_path(Path(folder) / "experiment") for folder in conf),
             remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
         )
     data = _read(known[name])
-    repeats = repeats_of(data.get("repeats"), shown(known[name]))
-    grids = _grids(data.get("grids"), shown(known[name]))
+    where = display_path(known[name])
+    repeats = repeats_of(data.get("repeats"), where)
+    grids = _grids(data.get("grids"), where)
     return Experiment(
         name=name,
         title=str(data.get("title") or name),
         about=str(data.get("about") or ""),
-        grids=_repeated(grids, repeats.most, shown(known[name])) if repeats else grids,
-        reference=_reference(data.get("reference") or {}, shown(known[name])),
-        order_seed=_order_seed(data.get("order_seed", 0), shown(known[name])),
-        probe=_probe(data.get("probe", True), shown(known[name])),
+        grids=_repeated(grids, repeats.most, where) if repeats else grids,
+        reference=_reference(data.get("reference") or {}, where),
+        order_seed=_order_seed(data.get("order_seed", 0), where),
+        probe=_probe(data.get("probe", True), where),
         file=known[name],
         repeats=repeats,
-        sequential=_order(data.get("grid_order", ORDERS[0]), shown(known[name])) == ORDERS[1],
+        sequential=_order(data.get("grid_order", ORDERS[0]), where) == ORDERS[1],
     )
 
 
@@ -92,17 +93,19 @@ def _read(file: Path) -> dict[str, Any]:
         RecursionError,
     ) as error:
         raise ConfigError(
-            f"cannot be read: {error}.", where=shown(file), remedy="correct the YAML."
+            f"cannot be read: {error}.", where=display_path(file), remedy="correct the YAML."
         ) from None
     if not isinstance(data, dict):
         raise ConfigError(
-            "is not a mapping.", where=shown(file), remedy=f"give it the keys {', '.join(KEYS)}."
+            "is not a mapping.",
+            where=display_path(file),
+            remedy=f"give it the keys {', '.join(KEYS)}.",
         )
     for key in data:
         if key not in KEYS:
             raise ConfigError(
                 f"unknown key {key!r}.",
-                where=shown(file),
+                where=display_path(file),
                 remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
             )
     return {str(key): value for key, value in data.items()}
@@ -126,9 +129,9 @@ def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
         raise ConfigError(
             f"grids[{index}] is {grid!r}.",
             where=where,
-            remedy="a grid is a text of overrides separated by blanks, or a list of overrides.",
+            remedy="write a string of overrides separated by spaces, or a list of overrides.",
         )
-    overrides = tuple(word for part in parts for word in split_overrides(part))
+    overrides = tuple(override for part in parts for override in split_overrides(part))
     if not overrides:
         raise ConfigError(
             f"grids[{index}] is empty.", where=where, remedy="remove it or give it an override."
@@ -137,13 +140,13 @@ def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
 
 
 def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
-    """The grids with as many repeats as there may be."""
+    """The grids with the maximum number of repeats, `most`, added."""
     for grid in grids:
-        if any(word.lstrip("+~").partition("=")[0] == "repeat" for word in grid):
+        if any(override.lstrip("+~").partition("=")[0] == "repeat" for override in grid):
             raise ConfigError(
-                "a grid says repeat=, and so does the key repeats.",
+                "both a grid (repeat=) and the key repeats set the number of repeats.",
                 where=where,
-                remedy="take repeat= out of the grid.",
+                remedy="remove repeat= from the grid.",
             )
     return tuple((*grid, f"repeat=range({most})") for grid in grids)
 
@@ -154,7 +157,7 @@ def _reference(reference: Any, where: str) -> dict[str, str]:
     for axis in reference:
         if axis not in GROUPS and not str(axis).startswith(PREFIX):
             raise ConfigError(
-                f"reference has the axis {axis}.",
+                f"reference has the unknown axis {axis}.",
                 where=where,
                 remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}, and "
                 f"{PREFIX}NAME.",
@@ -177,6 +180,8 @@ def _probe(value: Any, where: str) -> bool:
 def _order(value: Any, where: str) -> str:
     if value not in ORDERS:
         raise ConfigError(
-            f"grid_order is {value!r}.", where=where, remedy=f"one of {', '.join(ORDERS)}."
+            f"grid_order is {value!r}; it must be one of {', '.join(ORDERS)}.",
+            where=where,
+            remedy=f"write grid_order: {ORDERS[0]}, or remove the key.",
         )
     return str(value)

@@ -1,8 +1,8 @@
-"""Code named in a YAML: a model's functions, ``package.module:name`` or ``mine.py:name``, and the
-implementation of an rnn choice, a name or ``mine.py``.
+"""Resolves code named in YAML files: a model's functions (``package.module:name`` or
+``mine.py:name``) and the implementation of an rnn choice (a name or ``mine.py``).
 
-A relative path to a Python file is relative to the YAML file it stands in, so a model or a kernel
-travels as two files side by side, anywhere on a disk.
+A relative path to a Python file is relative to the YAML file that contains it, so a model or a
+kernel is a pair of files that can be placed in any folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IMPLEMENTATION = "rnn.implementation"
 
 
 def absolute_function(text: Any, folder: Path, where: str) -> Any:
-    """`text` with its path made absolute; as it is where it names a module."""
+    """`text` with its path made absolute; unchanged if it names a module."""
     path, colon, name = str(text).rpartition(":")
     if not colon or not path.endswith(".py"):
         return text
@@ -27,29 +27,29 @@ def absolute_function(text: Any, folder: Path, where: str) -> Any:
 
 
 def absolute_file(path: Any, folder: Path, where: str) -> Any:
-    """`path` made absolute; as it is where it is no path to a Python file."""
+    """`path` made absolute; unchanged if it is not a path to a Python file. Raises a `ConfigError`
+    if the file does not exist."""
     if not str(path).endswith(".py"):
         return path
     absolute = (folder / Path(path).expanduser()).resolve()
     if not absolute.is_file():
         raise ConfigError(
-            f"{path}: there is no {absolute}.",
+            f"{path}: {absolute} does not exist.",
             where=where,
-            remedy="write the Python file's path relative to the YAML file, or absolute.",
+            remedy="write the path of the Python file relative to the YAML file, or absolute.",
         )
     return str(absolute)
 
 
 def own_files(config: Mapping[str, Any]) -> set[Path]:
-    """The Python files of the user's own that a run with `config` uses."""
-    values = [str(lookup(config, key)) for key in FUNCTIONS]
-    places = [value.rpartition(":")[0] for value in values]
-    places.append(str(lookup(config, IMPLEMENTATION)))
-    return {Path(place) for place in places if place.endswith(".py")}
+    """The user's Python files that a run with `config` uses."""
+    paths = [str(lookup(config, key)).rpartition(":")[0] for key in FUNCTIONS]
+    paths.append(str(lookup(config, IMPLEMENTATION)))
+    return {Path(path) for path in paths if path.endswith(".py")}
 
 
 def with_absolute_functions(section: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
-    """A section of a model or of an rnn choice with the paths in it made absolute."""
+    """The section of a model or of an rnn choice, with its paths made absolute."""
     changed = dict(section)
     if "implementation" in changed:
         changed["implementation"] = absolute_file(changed["implementation"], folder, where)

@@ -1,4 +1,4 @@
-"""Hydra's override grammar: a grid's text → settings → combinations."""
+"""Parses grids in Hydra's override grammar: text → settings → combinations."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
 
 @dataclass(frozen=True)
 class Setting:
-    """A key and the values it takes in turn. `mode` is Hydra's prefix: nothing, ``+``,
-    ``++`` or ``~``; `where` says who wrote it."""
+    """A key with its values. `mode` is Hydra's prefix: empty, ``+``, ``++`` or ``~``; `where` is
+    its location, for errors."""
 
     key: str
     mode: str
@@ -42,7 +42,7 @@ class Setting:
 
 
 def split_overrides(text: str) -> list[str]:
-    """The overrides in a text, split at blanks outside quotes and brackets."""
+    """Splits a string of overrides at whitespace outside quotes and brackets."""
     words, word, depth, quote, escaped = [], "", 0, "", False
     for letter in text:
         if letter.isspace() and depth <= 0 and not quote:
@@ -91,18 +91,18 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
         override = OverridesParser.create().parse_override(text)
     except HydraException as error:
         raise ConfigError(
-            f"{text!r} is not an override{_at_fault(str(error))}.",
+            f"{text!r} is not an override{_error_position(str(error))}.",
             where=where,
-            remedy="write key=value or key=value,value without blanks around '=' and ','; "
-            "a text with a blank or a comma stands in quotes.",
+            remedy="write key=value or key=value,value without spaces around '=' and ','; "
+            "put a string that contains a space or a comma in quotes.",
         ) from None
     except RecursionError:
         raise ConfigError(
-            f"{text[:40]}… is nested too deeply.", where=where, remedy="write a plainer value."
+            f"{text[:40]}… is nested too deeply.", where=where, remedy="write a simpler value."
         ) from None
     if override.package is not None:
         raise ConfigError(
-            f"{text!r} names a package.", where=where, remedy="leave out the '@' and what follows."
+            f"{text!r} names a package.", where=where, remedy="remove '@' and the package name."
         )
     values = tuple(_plain(value) for value in _values(override, text, where, options))
     if not values:
@@ -114,13 +114,13 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
     return Setting(override.key_or_group, MODES[override.type], values, where)
 
 
-def _at_fault(message: str) -> str:
-    """Where the parser stopped, without its list of tokens."""
-    found = re.search(r"at input '(.*?)'|input '(.*?)' expecting|missing (\S+) at", message)
-    if found is None:
+def _error_position(message: str) -> str:
+    """The position in a parser error `message`, without the list of expected tokens."""
+    match = re.search(r"at input '(.*?)'|input '(.*?)' expecting|missing (\S+) at", message)
+    if match is None:
         return ""
-    rest = next(filter(None, found.groups()), "")
-    return " (it ends too early)" if rest in ("", "<EOF>") else f" (wrong from {rest!r})"
+    rest = next(filter(None, match.groups()), "")
+    return " (it ends too early)" if rest in ("", "<EOF>") else f" (invalid from {rest!r} on)"
 
 
 def _values(
@@ -130,7 +130,7 @@ def _values(
         return [override.value()]
     if override.value_type == ValueType.INTERVAL_SWEEP:
         raise ConfigError(
-            f"{text!r} is an interval, which has no single values.",
+            f"{text!r} is an interval, which has no discrete values.",
             where=where,
             remedy="use range(start,stop,step) or a list A,B,C.",
         )

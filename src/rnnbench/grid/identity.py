@@ -1,4 +1,4 @@
-"""What decides about a rerun."""
+"""The identity of a run: everything that decides whether it has to be repeated."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ENCODER = json.JSONEncoder(
 
 
 class Identifier:
-    """Identities of many configs. What the cells of a grid share of their configs is sorted and
-    written once; the identities share it too, and are for reading only."""
+    """Computes the identities of many configs. A section that several configs share is sorted and
+    serialised once. The identities share it too, so they must not be modified."""
 
     def __init__(self) -> None:
         self._part = IdentityCache(_part)
@@ -36,7 +36,7 @@ class Identifier:
         parts = {
             key: self._part(value) if isinstance(value, Mapping) else _part(value)
             for key, value in sorted(config.items())
-            # Not where it is the default, as before there was a choice.
+            # The default precision is left out, so that records from before the key stay valid.
             if key not in NOT_IN_CONFIG and (key, value) != ("precision", DEFAULT)
         }
         identity = {
@@ -45,17 +45,17 @@ class Identifier:
             "dataset_md5": dataset_md5,
             "worker": worker_digest,
         }
-        written = {key: canonical(value) for key, value in identity.items() if key != "config"}
-        written["config"] = _written({key: text for key, (_, text) in parts.items()})
-        return identity, _sha256(_written(dict(sorted(written.items()))))
+        texts = {key: canonical(value) for key, value in identity.items() if key != "config"}
+        texts["config"] = _canonical_object({key: text for key, (_, text) in parts.items()})
+        return identity, _sha256(_canonical_object(dict(sorted(texts.items()))))
 
 
 def identity_of(
     config: Mapping[str, Any], dataset_md5: str | None, build_lock: str | None, worker_digest: str
 ) -> dict[str, Any]:
-    """Everything a run's result depends on, sorted: its config without limits and without
-    what is only documentation (in each section, at its top), its dataset's bytes, what its
-    build is locked to, and the worker's code."""
+    """Everything that a run's result depends on, sorted: its config without limits and without
+    the documentation keys at the top level of each section, the MD5 of its dataset, the lock of its
+    build, and the digest of the worker's code."""
     return Identifier()(config, dataset_md5, build_lock, worker_digest)[0]
 
 
@@ -65,20 +65,20 @@ def digest_of(identity: Mapping[str, Any]) -> str:
 
 
 def canonical(data: Any) -> str:
-    """JSON with sorted keys and no blanks; refuses NaN."""
+    """JSON with sorted keys and no whitespace. Raises `ValueError` for NaN and infinity."""
     return _ENCODER.encode(data)
 
 
 def _part(value: Any) -> tuple[Any, str]:
-    """What of a section or of another value counts, sorted, and its canonical text."""
+    """A section without its documentation, or another value: sorted, and as canonical JSON."""
     if isinstance(value, Mapping):
         value = {key: item for key, item in value.items() if key not in DOCUMENTATION}
     text = canonical(value)
     return (json.loads(text) if isinstance(value, dict | list) else value), text
 
 
-def _written(texts: Mapping[str, str]) -> str:
-    """The canonical text of an object whose values are written already."""
+def _canonical_object(texts: Mapping[str, str]) -> str:
+    """The canonical JSON of an object whose values are serialised already."""
     return "{" + ",".join(f"{_key(key)}:{text}" for key, text in texts.items()) + "}"
 
 

@@ -1,4 +1,4 @@
-"""What is worked out once for a section of a config that thousands of cells share."""
+"""A cache for values computed from config sections that thousands of grid points share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Value = TypeVar("Value")
 
 
 class IdentityCache(Generic[Value]):
-    """`function` of a section, called once for each object that it is given. Keeps them: an
-    object that is gone could lend its identity to another one."""
+    """Calls `function` once per object. The cache keeps a reference to each object, because the
+    `id` of a deleted object may be reused."""
 
     def __init__(self, function: Callable[[Any], Value]):
         self._function = function
-        self._known: dict[int, tuple[Any, Value]] = {}
+        self._cache: dict[int, tuple[Any, Value]] = {}
 
     def __call__(self, section: Any) -> Value:
-        kept = self._known.get(id(section))
-        if kept is None:
-            kept = self._known[id(section)] = (section, self._function(section))
-        return kept[1]
+        entry = self._cache.get(id(section))
+        if entry is None:
+            entry = self._cache[id(section)] = (section, self._function(section))
+        return entry[1]

@@ -1,4 +1,4 @@
-"""What this machine offers, as reasons why a config cannot run on it."""
+"""Reasons why a config cannot run on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rnnworker import cards as nvidia
 
 def unmet_constraints(config: Mapping[str, Any]) -> str | None:
     """Why `config` cannot run on this machine, or None."""
-    return unmet_on(config["device"], cores(), cards())
+    return unmet_device(config["device"], cores(), cards())
 
 
-def unmet_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str | None:
-    """Why a run cannot have `device` on a machine with `cores` and the GPUs `cards`, named
-    as their driver does. A device without a thread count takes what there is."""
+def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str | None:
+    """Why a machine with `cores` cores and the GPUs `cards` (the driver's names) cannot provide
+    `device`, or None. A device without a thread count uses all available cores."""
     if device.get("kind") == "gpu" and not cards:
         return "no NVIDIA GPU on this machine"
     wanted = device.get("gpu")
@@ -26,26 +26,25 @@ def unmet_on(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
-        return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"
+        return f"this machine has only {cores} usable {'core' if cores == 1 else 'cores'}"
     return None
 
 
 @cache
 def cards() -> tuple[str, ...]:
-    """The NVIDIA GPUs of this machine that CUDA_VISIBLE_DEVICES leaves to us, as their driver
-    names them."""
-    found = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
-    return tuple(str(card["name"]) for card in found)
+    """The driver's names of this machine's NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows."""
+    visible = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
+    return tuple(str(card["name"]) for card in visible)
 
 
 def cores() -> int:
-    """The cores this process may use, and has time for."""
+    """The number of cores that this process may use, by its affinity and its CPU quota."""
     if hasattr(os, "sched_getaffinity"):
-        return _offered(frozenset(os.sched_getaffinity(0)))
+        return _usable_cores(frozenset(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
 
 
 @cache
-def _offered(allowed: frozenset[int]) -> int:
-    """Of thousands of cells each asks, and the kernel is asked once for what is `allowed`."""
+def _usable_cores(allowed: frozenset[int]) -> int:
+    """Reads the topology once per set of `allowed` CPUs, not once per grid point."""
     return len(affinity.read_topology())

@@ -1,5 +1,5 @@
-"""What a model choice says of itself, checked when a grid is read: its functions, its loss, its
-optimizer, and keys that are nearly those that somebody reads."""
+"""Checks a model choice when a grid is read: its functions, its loss, its optimizer, and keys that
+look like misspellings of known ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.dotted_keys import MISSING
 from rnnbench.grid.python_file import STAR, top_level
 
-# What rnnbench reads of a model; a model's own function may read any other key.
+# The keys of a model that rnnbench reads; the model's functions may read any other key.
 KEYS = (
     *("about", "source", "function", "data", "batch", "epochs", "optimizer", "loss", "metrics"),
     *("recurrent", "units", "train_samples", "val_samples"),
 )
 DATA_KEYS = ("prepare", "augment")
-# Name → the settings of its own, in Keras 3's words. Source: Keras 3, ``keras/src/optimizers``.
+# Name → the settings specific to it, as Keras 3 names them. Source: ``keras/src/optimizers``.
 OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "sgd": ("momentum", "nesterov"),
     "rmsprop": ("rho", "momentum", "epsilon", "centered"),
@@ -32,29 +32,29 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "adadelta": ("rho", "epsilon"),
     "lion": ("beta_1", "beta_2"),
 }
-EVERY = (
+COMMON_SETTINGS = (
     *("name", "learning_rate", "decay", "weight_decay", "clipnorm", "clipvalue"),
     *("global_clipnorm", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
 )
-NEAR = 0.8
+SIMILARITY_CUTOFF = 0.8
 
 
 def check_model(section: Mapping[str, Any], where: str) -> None:
-    """Raises a `ConfigError` for a key of the model in the file `where` that cannot be right. A
-    value that is still to be given, or interpolated, is left to whoever fills it in."""
-    _check_near(section, KEYS, where)
+    """Raises a `ConfigError` for an invalid key of the model in the file `where`. Values that are
+    missing (``???``) or interpolated are not checked."""
+    _check_misspelt(section, where)
     for key in ("function", "data", "batch", "epochs", "optimizer", "loss", "recurrent"):
         if key not in section:
             raise ConfigError(
                 f"has no {key}.",
                 where=where,
-                remedy=f"add {key}, as conf/model/ has it.",
+                remedy=f"add {key}, as in the files of conf/model/.",
             )
     if not isinstance(section["recurrent"], bool) and not _is_open(section["recurrent"]):
         raise ConfigError(
-            f"recurrent is {section['recurrent']!r}.",
+            f"recurrent is {section['recurrent']!r}; it must be true or false.",
             where=where,
-            remedy="write true where the model uses `recurrent`, else false.",
+            remedy="write true if the model calls `recurrent`, else false.",
         )
     data = section["data"]
     if not isinstance(data, dict) or "prepare" not in data:
@@ -69,7 +69,8 @@ def check_model(section: Mapping[str, Any], where: str) -> None:
 
 
 def check_optimizer(optimizer: Any, where: str) -> None:
-    """Raises a `ConfigError` where this is not a name that Keras has, with settings of its."""
+    """Raises a `ConfigError` if `optimizer` is not a mapping with the name of an optimizer of Keras
+    and settings of that optimizer."""
     if not isinstance(optimizer, dict) or "name" not in optimizer:
         name = optimizer if isinstance(optimizer, str) else "adam"
         raise ConfigError(
@@ -82,56 +83,58 @@ def check_optimizer(optimizer: Any, where: str) -> None:
         return
     if str(name).lower() not in OPTIMIZERS:
         raise ConfigError(
-            f"optimizer has the name {name!r}.",
+            f"optimizer has the unknown name {name!r}.",
             where=where,
-            remedy=f"{suggestion(str(name), OPTIMIZERS)}one of {', '.join(OPTIMIZERS)}.",
+            remedy=f"{suggestion(str(name), OPTIMIZERS)}the optimizers are "
+            f"{', '.join(OPTIMIZERS)}.",
         )
-    known = (*EVERY, *OPTIMIZERS[str(name).lower()])
+    known = (*COMMON_SETTINGS, *OPTIMIZERS[str(name).lower()])
     for key in optimizer:
         if key not in known:
             raise ConfigError(
-                f"the optimizer {name} has no {key}.",
+                f"the optimizer {name} has no setting {key}.",
                 where=where,
                 remedy=f"{suggestion(str(key), known)}its settings are {', '.join(known[1:])}.",
             )
 
 
 def check_function(key: str, reference: Any, where: str) -> None:
-    """Raises a `ConfigError` where the file of ``mine.py:name`` or ``package.module:name`` is no
-    Python or has no such function; nothing in it is run."""
+    """Raises a `ConfigError` if the file of ``mine.py:name`` or ``package.module:name`` is not
+    valid Python or has no such function. The file is not executed."""
     if _is_open(reference):
         return
-    place, colon, name = str(reference).rpartition(":")
+    module, colon, name = str(reference).rpartition(":")
     if not colon:
         raise ConfigError(
             f"{key} is {reference!r}.", where=where, remedy=f"write {key}: mine.py:NAME."
         )
-    file = Path(place)
-    if not place.endswith(".py"):
-        first, *parts = place.split(".")
+    file = Path(module)
+    if not module.endswith(".py"):
+        first, *parts = module.split(".")
         if first != rnnworker.__name__:
             return
         file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
-    if not file.is_file():  # its absence is reported where the path is resolved
+    if not file.is_file():  # `absolute_file` reports a missing file
         return
     names = top_level(file)
     if name not in names and STAR not in names:
         raise ConfigError(
             f"{key}: {file} has no function {name}.",
             where=where,
-            remedy=f"{suggestion(name, names)}name one that is there, or add it.",
+            remedy=f"{suggestion(name, names)}name a function of that file, or add this one.",
         )
 
 
-def _check_near(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """A key that is nearly one that is not there is a slip, and would go unread."""
-    for key in section.keys() - set(known):
-        near = difflib.get_close_matches(str(key), set(known) - section.keys(), 1, NEAR)
-        if near:
+def _check_misspelt(section: Mapping[str, Any], where: str) -> None:
+    """Raises a `ConfigError` for an unknown key that resembles a known key that is absent."""
+    for key in section.keys() - set(KEYS):
+        absent = set(KEYS) - section.keys()
+        similar = difflib.get_close_matches(str(key), absent, 1, SIMILARITY_CUTOFF)
+        if similar:
             raise ConfigError(
                 f"has the key {key}, which rnnbench does not read.",
                 where=where,
-                remedy=f"did you mean {near[0]}? Else give it a name less like it.",
+                remedy=f"did you mean {similar[0]}? Otherwise choose a less similar name.",
             )
 
 

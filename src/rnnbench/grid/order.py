@@ -1,7 +1,7 @@
-"""The order of measuring: block by block, each in a seeded random order.
+"""The order of measuring: block by block, each block in a seeded random order.
 
-Repeats of a cell are spread over the whole time of an experiment, so that drift of the machine
-does not land on one implementation.
+The repeats of a configuration are spread over the whole duration of an experiment, so that drift of
+the machine does not affect one implementation more than the others.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from rnnbench.grid.point import GridPoint
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A cell and its place. A `block` holds each cell of one seed and repeat once; `order`
-    counts over all blocks. Both from 0."""
+class OrderedPoint:
+    """A grid point with its position in the order of measuring. `block`: number of its block, which
+    contains all grid points of one seed and repeat; `order`: position over all blocks. Both count
+    from 0."""
 
-    cell: GridPoint
+    point: GridPoint
     block: int
     order: int
 
 
 def plan_order(
-    cells: Sequence[GridPoint], order_seed: int, sequential: bool = False
-) -> tuple[Planned, ...]:
-    """The cells that run, in the order of measuring; skipped ones are left out. Depends on
-    which cells there are, not on the order they come in. `sequential`: grid by grid, each in
-    blocks of its own."""
-    runnable = sorted((cell for cell in cells if cell.skip is None), key=lambda cell: cell.name)
+    points: Sequence[GridPoint], order_seed: int, sequential: bool = False
+) -> tuple[OrderedPoint, ...]:
+    """The grid points that are not skipped, in the order of measuring. The result depends on the
+    set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
+    runnable = sorted((point for point in points if point.skip is None), key=lambda p: p.name)
     blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
-    for cell in runnable:
-        blocks.setdefault((cell.grid if sequential else 0, cell.repeat, cell.seed), []).append(cell)
-    planned: list[Planned] = []
-    for number, (worth, repeat, seed) in enumerate(sorted(blocks)):
-        members = blocks[worth, repeat, seed]
-        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(members)
-        planned += [
-            Planned(cell, number, len(planned) + place) for place, cell in enumerate(members)
+    for point in runnable:
+        grid = point.grid if sequential else 0
+        blocks.setdefault((grid, point.repeat, point.seed), []).append(point)
+    ordered: list[OrderedPoint] = []
+    for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
+        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(block)
+        ordered += [
+            OrderedPoint(point, number, len(ordered) + position)
+            for position, point in enumerate(block)
         ]
-    return tuple(planned)
+    return tuple(ordered)

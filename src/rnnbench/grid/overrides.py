@@ -1,4 +1,5 @@
-"""Value overrides, applied strictly: what is misspelt or of the wrong kind is an error."""
+"""Applies overrides to a config strictly: a misspelt key or a value of the wrong type is an
+error."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from rnnbench.grid.dotted_keys import ABSENT, MISSING, keys_of, lookup, replaced
 
 @dataclass(frozen=True)
 class Change:
-    """One override of one cell. `mode` is nothing, ``+``, ``++`` or ``~``."""
+    """An override of a grid point. `mode` is empty, ``+``, ``++`` or ``~``."""
 
     key: str
     mode: str
@@ -25,8 +26,8 @@ class Change:
 def apply_changes(
     config: Mapping[str, Any], changes: Iterable[Change]
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """The changed config, and what differs from `config`: dotted key → value, ``~key`` for
-    what was deleted. `config` itself is left as it was."""
+    """The changed config, and its differences from `config`: dotted key → value, ``~key`` for a
+    deleted key. `config` is not modified."""
     differing: dict[str, Any] = {}
     flat = [leaf for change in changes for leaf in _leaves(change)]
     for change in sorted(flat, key=lambda change: (change.mode not in ("+", "++"), change.key)):
@@ -44,7 +45,7 @@ def apply_changes(
 
 
 def _leaves(change: Change) -> Iterator[Change]:
-    """A dict is written key by key, as Hydra merges it."""
+    """Splits a change whose value is a dict into changes of single keys, as Hydra merges dicts."""
     if change.mode != "~" and isinstance(change.value, dict) and change.value:
         for key, value in change.value.items():
             yield from _leaves(Change(f"{change.key}.{key}", change.mode, value, change.where))
@@ -55,7 +56,7 @@ def _leaves(change: Change) -> Iterator[Change]:
 def _check(config: Mapping[str, Any], change: Change, default: Any) -> None:
     if change.mode == "+" and default is not ABSENT:
         raise ConfigError(
-            f"+{change.key} adds a key that is there already.",
+            f"+{change.key} adds a key that exists already.",
             where=change.where,
             remedy=f"write {change.key}=VALUE to change it.",
         )
@@ -68,11 +69,11 @@ def _check(config: Mapping[str, Any], change: Change, default: Any) -> None:
             remedy="add the key to a section.",
         )
     if change.mode in ("", "~") and default is ABSENT:
-        near = suggestion(change.key, keys_of(config))
+        similar = suggestion(change.key, keys_of(config))
         raise ConfigError(
             f"{change.mode}{change.key} is not a key of the config.",
             where=change.where,
-            remedy=near.strip() or f"to add a key, write +{change.key}=VALUE.",
+            remedy=similar.strip() or f"to add a key, write +{change.key}=VALUE.",
         )
     if change.mode == "~" and change.value is not None and not _same(change.value, default):
         raise ConfigError(
@@ -83,11 +84,13 @@ def _check(config: Mapping[str, Any], change: Change, default: Any) -> None:
 
 
 def _fitting(change: Change, default: Any) -> Any:
-    """The value in the kind of its default, or a `ConfigError`."""
+    """The value in the type of its default. Raises a `ConfigError` if the types do not match."""
     value = change.value
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(
-            f"{change.key}={value} is not finite.", where=change.where, remedy="give a number."
+            f"{change.key}={value} is not finite.",
+            where=change.where,
+            remedy="write a finite number.",
         )
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -113,14 +116,12 @@ def _kind(value: Any) -> str:
         bool: "true or false",
         int: "an integer",
         float: "a number",
-        str: "a text",
-    }
-    others: dict[type, str] = {
+        str: "a string",
         list: "a list",
-        dict: "a section with keys of its own",
+        dict: "a section with keys",
         type(None): "null",
     }
-    return {**names, **others}.get(type(value), type(value).__name__)
+    return names.get(type(value), type(value).__name__)
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A cell of the grid and its name."""
+"""A grid point and its name."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One run to make, or the reason why it cannot be made here.
+    """One combination of the grid, with seed and repeat.
 
-    - `choices`: axis → choice, in the order of `AXES`, then ``dataset`` where it is not
-      the model's own.
-    - `overrides`: dotted key → value, where it differs from the choice's default; a deleted
-      key stands here as ``~key``.
-    - `config`: everything resolved, as plain JSON data. Cells share parts of it: read only.
-    - `skip`: None, or the reason in words.
-    - `grid`: which of the experiment's grids named it first, from 0 (not compared).
+    - `choices`: axis → choice, in the order of `AXES`, then ``dataset`` if it is not the model's
+      default.
+    - `overrides`: dotted key → value, if it differs from the choice's default; ``~key`` for a
+      deleted key.
+    - `config`: the resolved config, as plain JSON data. Read-only: grid points share parts of it.
+    - `skip`: why it cannot run, or None.
+    - `grid`: index of the first of the experiment's grids that contains it (not compared).
     """
 
     name: str
@@ -40,7 +40,7 @@ class GridPoint:
     grid: int = field(default=0, compare=False)
 
     def settings(self) -> dict[str, Any]:
-        """Everything that tells this cell from another, flat."""
+        """Everything that distinguishes this grid point from others, as a flat dict."""
         numbers = {"seed": self.seed, "repeat": self.repeat, "alias": self.alias}
         return {**self.choices, **self.overrides, **numbers}
 
@@ -52,8 +52,8 @@ def name_of(
     repeat: int,
     alias: str | None,
 ) -> str:
-    """``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``; safe as a file name and
-    as a Snakemake wildcard. Raises a `ConfigError` where it would be too long."""
+    """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
+    a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[group]) for group in GROUPS if group in choices]
     for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
         last = slug(key.rpartition(".")[2].removeprefix("~"))
@@ -63,20 +63,20 @@ def name_of(
     name = "-".join([*parts, f"s{seed}", f"r{repeat}"])
     if len(name) > LONGEST_NAME:
         raise ConfigError(
-            f"a name of {len(name)} characters, more than {LONGEST_NAME}.",
-            where=f"cell {name}",
-            remedy="put long values into a choice of their own in conf/, with a short name.",
+            f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}.",
+            where=f"grid point {name}",
+            remedy="put long values into a choice in conf/ with a short name.",
         )
     return name
 
 
 def cell_of(name: str) -> str:
-    """A run's name without seed and repeat."""
+    """The name of the configuration: the run's `name` without seed and repeat."""
     return re.sub(r"-s\d+-r\d+$", "", name)
 
 
 def slug(value: Any) -> str:
-    """`value` in the characters ``A-Z a-z 0-9 _ . + = -``."""
+    """`value` as a string of the characters ``A-Z a-z 0-9 _ . + = -``."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, list | tuple):

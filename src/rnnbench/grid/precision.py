@@ -1,7 +1,8 @@
-"""What ``precision`` a run computes in, and where a precision does not exist. Pure.
+"""Checks the ``precision`` of a config, and whether its device and build support it. No side
+effects.
 
 ``float32``: every product in float32, TF32 off; ``tf32``: float32 whose products an NVIDIA GPU
-(from Ampere on) rounds to TF32; ``mixed_float16`` and ``mixed_bfloat16``: Keras's dtype policies
+(Ampere or later) rounds to TF32; ``mixed_float16`` and ``mixed_bfloat16``: Keras's dtype policies
 of these names, with float32 weights.
 """
 
@@ -18,25 +19,25 @@ _WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
 
 
 def check_precision(config: Mapping[str, Any], where: str) -> None:
-    """Raises a `ConfigError` for a precision that is none of `PRECISIONS`."""
+    """Raises a `ConfigError` if the precision is not one of `PRECISIONS`."""
     if asked(config) not in PRECISIONS:
         raise ConfigError(
-            f"precision={config['precision']!r}.",
+            f"precision is {config['precision']!r}.",
             where=where,
-            remedy=f"one of {', '.join(PRECISIONS)}.",
+            remedy=f"write one of {', '.join(PRECISIONS)}.",
         )
 
 
 def unmet_precision(config: Mapping[str, Any]) -> str | None:
-    """Why this config cannot compute in its precision, in words, or None."""
+    """Why a run with `config` cannot compute in its precision, or None."""
     precision, framework = asked(config), config["build"].get("framework")
     if precision == DEFAULT:
         return None
     if precision == "tf32":
         if config["device"]["kind"] != "gpu":
-            return "TF32 is an arithmetic of NVIDIA GPUs"
+            return "TF32 exists on NVIDIA GPUs only"
         if framework in _WITHOUT_POLICY:
-            return "TensorFlow 1 cannot be told whether to use TF32"
+            return "TensorFlow 1 has no setting for TF32"
         return None
     if framework in _WITHOUT_POLICY:
         return f"this Keras has no dtype policy {precision}"

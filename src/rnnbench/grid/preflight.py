@@ -1,4 +1,4 @@
-"""What is made once before an experiment's runs, as planned."""
+"""Base class of the planned jobs that precede an experiment's runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Preflight:
-    """A certificate or a probe to make. `choices`, `overrides`: what the runs that it speaks for
-    have in common; `config`: what its worker is given of a run's."""
+    """A certificate or a probe to make. `choices`, `overrides`: those that the runs it applies to
+    have in common; `config`: the part of a run's config that its worker receives."""
 
     key: str
     digest: str

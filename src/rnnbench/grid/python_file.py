@@ -1,4 +1,4 @@
-"""The names that a Python file defines, read without running it."""
+"""Finds the names that a Python file defines, without executing the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rnnbench.errors import ConfigError
 
-STAR = "*"  # stands for the names of a star import, which only running the file would tell
+STAR = "*"  # represents the names of a star import, which are known only after executing the file
 
 
 @cache
@@ -25,15 +25,15 @@ def top_level(file: Path) -> Mapping[str, ast.stmt]:
 
 
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
-    found: dict[str, ast.stmt] = {}
+    bindings: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.If | ast.Try):
-            found |= _bindings([*node.body, *node.orelse])
+            bindings |= _bindings([*node.body, *node.orelse])
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = node
+            bindings[node.name] = node
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name: node for alias in node.names}
+            bindings |= {alias.asname or alias.name: node for alias in node.names}
         elif isinstance(node, ast.Assign):
-            names = (one for target in node.targets for one in ast.walk(target))
-            found |= {one.id: node for one in names if isinstance(one, ast.Name)}
-    return found
+            parts = (part for target in node.targets for part in ast.walk(target))
+            bindings |= {part.id: node for part in parts if isinstance(part, ast.Name)}
+    return bindings

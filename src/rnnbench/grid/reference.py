@@ -1,11 +1,11 @@
-"""An experiment's reference has to be in its grids: a speed-up relative to nothing is none."""
+"""Checks that an experiment's grids contain its reference, which speed-ups are relative to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import shown, suggestion
+from rnnbench.grid.catalogue import display_path, suggestion
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.grammar import Setting
 from rnnworker.options import PREFIX
@@ -17,32 +17,33 @@ def check_reference(
     defaults: Mapping[str, Mapping[str, str]],
     default_model: str,
 ) -> None:
-    """Raises a `ConfigError` that names the file, the axis and the choices that the grids have.
+    """Raises a `ConfigError` that names the file, the axis, and the choices in the grids.
 
     **Arguments:**
 
-    - `grids`: the experiment's own, without what the command line says.
-    - `defaults`: model → group → the choice where a grid names none.
+    - `grids`: the experiment's grids, without the overrides of the command line.
+    - `defaults`: model → group → the choice if a grid names none.
     """
-    where = shown(experiment.file)
-    wanted = {axis: {choice} for axis, choice in experiment.reference.items()}
-    having = [
-        {axis: _choices(grid, axis, defaults, default_model) for axis in wanted} for grid in grids
+    where = display_path(experiment.file)
+    reference = experiment.reference
+    choices = [
+        {axis: _choices(grid, axis, defaults, default_model) for axis in reference}
+        for grid in grids
     ]
-    for axis, choice in experiment.reference.items():
-        known = sorted(set().union(*(grid[axis] for grid in having)))
+    for axis, choice in reference.items():
+        known = sorted(set().union(*(grid[axis] for grid in choices)))
         if choice not in known:
             raise ConfigError(
-                f"reference has {axis}={choice}, which no grid has.",
+                f"reference has {axis}={choice}, which is not in any grid.",
                 where=where,
                 remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
             )
-    if not any(all(grid[axis] >= wanted[axis] for axis in wanted) for grid in having):
-        words = " ".join(f"{axis}={choice}" for axis, choice in experiment.reference.items())
+    if not any(all(choice in grid[axis] for axis, choice in reference.items()) for grid in choices):
+        text = " ".join(f"{axis}={choice}" for axis, choice in reference.items())
         raise ConfigError(
-            f"reference is {words}, and no grid has all of it.",
+            f"reference is {text}, but no grid contains all of it.",
             where=where,
-            remedy="name them in one grid, or name fewer axes.",
+            remedy="add a grid that contains all of it, or name fewer axes.",
         )
 
 

@@ -1,4 +1,4 @@
-"""How many times each cell is measured where that is decided while measuring."""
+"""The stopping rule's settings, if the number of repeats is decided while measuring."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ KEYS = ("least", "most", "until", "budget_s")
 
 @dataclass(frozen=True)
 class Repeats:
-    """``repeats`` of an experiment: `least` runs of each cell, then more, up to `most`, until it
-    is known to ± `until` (0.025: 2.5 %, half its 95 % interval) how the cells of a round compare
-    with the reference (of runs alone: what their time is), or until all runs together
-    took `budget_s` seconds of their workers' wall time. None: without that limit."""
+    """The key ``repeats`` of an experiment.
+
+    - `least`, `most`: minimum and maximum number of runs of each configuration.
+    - `until`: stop when half the 95 % interval, relative to its centre, is at most this (0.025:
+      ± 2.5 %). The interval is of the ratio to the reference in a round, and of the time for runs
+      that do not take turns. None: no such limit.
+    - `budget_s`: stop when the workers of all runs together have used this many seconds of wall
+      time. None: no such limit.
+    """
 
     least: int
     most: int
@@ -28,7 +33,8 @@ class Repeats:
 
 
 def repeats_of(data: Any, where: str) -> Repeats | None:
-    """What an experiment's file says under ``repeats``, or a `ConfigError`."""
+    """Parses the key ``repeats`` of the experiment file `where`. Raises a `ConfigError` if it is
+    invalid."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or not set(data) <= set(KEYS):
@@ -39,24 +45,20 @@ def repeats_of(data: Any, where: str) -> Repeats | None:
         )
     least: Any = data.get("least", 3)
     most: Any = data.get("most")
-    if not _whole(least) or not _whole(most) or not 2 <= least <= most:
+    if type(least) is not int or type(most) is not int or not 2 <= least <= most:
         raise ConfigError(
             f"repeats has least: {least!r}, most: {most!r}.",
             where=where,
-            remedy="write integers with 2 <= least <= most.",
+            remedy="write integers with 2 ≤ least ≤ most.",
         )
     limits = [data.get("until"), data.get("budget_s")]
     if limits == [None, None] or not all(limit is None or _positive(limit) for limit in limits):
         raise ConfigError(
             f"repeats has until: {limits[0]!r}, budget_s: {limits[1]!r}.",
             where=where,
-            remedy="give at least one of them, above 0: until: 0.025 is ± 2.5 %.",
+            remedy="give at least one of them, as a number > 0; until: 0.025 means ± 2.5 %.",
         )
     return Repeats(least, most, limits[0], limits[1])
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _positive(value: Any) -> bool:

@@ -1,10 +1,10 @@
-"""What a choice requires of the rest of its cell.
+"""Checks the requirements of a choice on the rest of the grid point.
 
-A choice's YAML may hold ``requires: [{key: device.kind, in: [gpu], why: "…"}]``; a cell whose
-config has another value there is skipped, with `why` as its reason. With ``null`` in the list
-the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` it is asked only of
-cells whose config has one of these values there. What an rnn choice may say shorter, and what
-every kernel of the user's own requires, is in ``own``.
+The YAML file of a choice may contain ``requires: [{key: device.kind, in: [gpu], why: "…"}]``. A
+grid point whose config has another value at `key` is skipped, with `why` as the reason. If the list
+contains ``null``, the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` the
+requirement applies only to grid points whose config has one of these values. ``rnn_choice`` checks
+the shorthand ``cells`` of an rnn choice and the requirements of every user-supplied kernel.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any
 from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup
 from rnnbench.grid.point import GROUPS
-from rnnbench.grid.rnn_choice import unmet_by_own
+from rnnbench.grid.rnn_choice import unmet_rnn_requirement
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
-    """The reason of the first requirement that fails, in the axes' order, or None."""
+    """The reason of the first unmet requirement, in the order of the axes, or None."""
     for group in GROUPS:
         section = config[group]
-        if group == "rnn" and (why := unmet_by_own(config)):
+        if group == "rnn" and (why := unmet_rnn_requirement(config)):
             return why
         for entry in section.get("requires") or ():
             where = f"{group}={section.get('name', '?')}"
             if not isinstance(entry, dict) or {*entry, "when"} != {"key", "in", "why", "when"}:
                 raise ConfigError(
-                    f"requires has {entry!r}.",
+                    f"requires has the invalid entry {entry!r}.",
                     where=where,
                     remedy='write {key: device.kind, in: [gpu], why: "the reason"}.',
                 )
-            if not _asked(config, entry.get("when") or {}, where):
+            if not _applies(config, entry.get("when") or {}, where):
                 continue
             if lookup(config, entry["key"]) is ABSENT and None in entry["in"]:
                 continue
@@ -41,10 +41,10 @@ def unmet(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(config: Mapping[str, Any], when: Any, where: str) -> bool:
-    if not isinstance(when, dict) or not all(isinstance(one, list) for one in when.values()):
+def _applies(config: Mapping[str, Any], when: Any, where: str) -> bool:
+    if not isinstance(when, dict) or not all(isinstance(values, list) for values in when.values()):
         raise ConfigError(
-            f"requires has when: {when!r}.",
+            f"requires has the invalid condition when: {when!r}.",
             where=where,
             remedy="write when: {build.framework: [keras3_torch]}.",
         )
@@ -56,10 +56,10 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
     if value is ABSENT:
         group, _, rest = key.partition(".")
         name = lookup(config, f"{group}.name")
-        chosen = group if name is ABSENT else f"{group}={name}"
+        choice = group if name is ABSENT else f"{group}={name}"
         raise ConfigError(
-            f"requires {key}, which {chosen} does not say.",
+            f"requires {key}, which {choice} does not set.",
             where=where,
-            remedy=f"add {rest or key} to {chosen}.",
+            remedy=f"add {rest or key} to {choice}.",
         )
     return value

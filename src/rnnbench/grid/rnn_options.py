@@ -1,5 +1,5 @@
-"""``rnn.options`` of a cell that its implementation would ignore are refused: the cell would be
-measured, and named, as what it is not."""
+"""Rejects ``rnn.options`` that the implementation would ignore: the name of the grid point would
+not describe what is measured."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ def check_options(
     where: str,
     name: str,
 ) -> None:
-    """Raises a `ConfigError` that names the key and what the implementation honours.
+    """Raises a `ConfigError` that names the key and the options that the implementation honours.
 
     **Arguments:**
 
-    - `overrides`: of the cell, dotted key → value.
-    - `choice`: the rnn choice as its file has it.
-    - `where`: the file and grid that ask for the cell, `name`: the cell.
+    - `overrides`: the overrides of the grid point, dotted key → value.
+    - `choice`: the section of the rnn choice, without overrides.
+    - `where`, `name`: the grid and the name of the grid point, for errors.
     """
-    rnn, at = config["rnn"], f"{where}, cell {name}"
+    rnn, at = config["rnn"], f"{where}, grid point {name}"
     for key in overrides:
         group, _, rest = key.removeprefix("~").partition(".")
         first = rest.partition(".")[0]
         if group == "rnn" and first not in {*KEYS, *choice}:
-            remedy = f"{suggestion(first, [*KEYS, *choice])}options stand in rnn.options."
+            remedy = f"{suggestion(first, [*KEYS, *choice])}options belong in rnn.options."
             if rest in (honoured(config) or ()):
                 remedy = f"write +rnn.options.{rest}=VALUE."
-            raise ConfigError(f"nothing reads {key}.", where=at, remedy=remedy)
+            raise ConfigError(f"unknown key {key!r}.", where=at, remedy=remedy)
     options = rnn.get("options")
     if options is not None and not isinstance(options, dict):
         raise ConfigError(
-            f"rnn.options is {options!r}.", where=at, remedy="write rnn.options={op: CudnnRNNV3}."
+            f"rnn.options is {options!r}; it must be a mapping.",
+            where=at,
+            remedy="write rnn.options={op: CudnnRNNV3}.",
         )
-    behind = rnn.get("implementation")
+    implementation = rnn.get("implementation")
     known, unknown = honoured(config) or [], not_honoured(config)
-    if is_own(behind):
+    if is_own(implementation):
         known = sorted(choice.get("options") or {})
         unknown = [key for key in options or {} if key not in known]
+    rnn_choice = f"rnn={rnn.get('name')}"
+    detail = "" if implementation == rnn.get("name") else f" (rnn.implementation {implementation})"
     for key in unknown:
-        own = f"rnn={rnn.get('name')}"
-        means = "" if behind == rnn.get("name") else f" (rnn.implementation {behind})"
-        remedy = f"give {own} a grid without {key}."
+        remedy = f"give {rnn_choice} a grid without {key}."
         if key in (choice.get("options") or {}):
-            remedy = f"take {key} out of the file of {own}."
+            remedy = f"remove {key} from the file of {rnn_choice}."
         raise ConfigError(
-            f"{own}{means} does not honour rnn.options.{key}; "
+            f"{rnn_choice}{detail} does not honour rnn.options.{key}; "
             f"it honours {', '.join(known) or 'no options'}.",
             where=at,
             remedy=suggestion(key, known) + remedy,

@@ -1,4 +1,4 @@
-"""Which runs are measured together, in turns. Pure."""
+"""Assigns runs to rounds, whose runs train in turns. No side effects."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Mapping
 from rnnbench.grid.point import GridPoint, name_of
 from rnnworker.rounds import takes_turns
 
-ALWAYS = {"rnn"}  # implementations are compared in every experiment
-OF_A_JOB = {"device"}  # on a cluster a job has one
+ALWAYS_COMPARED = {"rnn"}
+FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
 
-def round_of(cell: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
-    """The name of the round of `cell`: what its runs have in common. They differ in nothing but the
-    implementation with its options, the axes that `reference` names, and their alias. A run on a
-    GPU, and one with ``measure.turns: false``, is a round of its own."""
-    if not takes_turns(cell.config):
-        return cell.name
-    apart = ALWAYS | set(reference)
+def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
+    """The name of the round of `point`, made of what its runs have in common. The runs of a round
+    differ only in the implementation with its options, in the axes that `reference` names, and in
+    their alias. A run on a GPU or with ``measure.turns: false`` is a separate round."""
+    if not takes_turns(point.config):
+        return point.name
+    compared = ALWAYS_COMPARED | set(reference)
     if on_cluster:
-        apart -= OF_A_JOB
-    choices = {axis: choice for axis, choice in cell.choices.items() if axis not in apart}
-    sections = tuple(f"{axis}." for axis in apart)
+        compared -= FIXED_PER_JOB
+    choices = {axis: choice for axis, choice in point.choices.items() if axis not in compared}
+    sections = tuple(f"{axis}." for axis in compared)
     overrides = {
         key: value
-        for key, value in cell.overrides.items()
+        for key, value in point.overrides.items()
         if not key.removeprefix("~").startswith(sections)
     }
-    return name_of(choices, overrides, cell.seed, cell.repeat, None)
+    return name_of(choices, overrides, point.seed, point.repeat, None)
 
 
 def digest_of_round(digests: Mapping[str, str]) -> str:
-    """Of the digests of its runs, by name."""
+    """The digest of a round, from the digests of its runs by name."""
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()

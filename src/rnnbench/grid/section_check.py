@@ -1,4 +1,4 @@
-"""Whether a file of ``conf/`` fills its own section and nothing else."""
+"""Checks whether a file of ``conf/`` sets keys of its own section only."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import yaml
 
 
 def is_plain(file: Path, known: Mapping[str, Path]) -> bool:
-    """Whether a choice's file names no package, and in its ``defaults`` nothing but choices of
-    its own group, `known`, that are plain as well. False for what cannot be read."""
+    """Whether the file of a choice names no package, and lists in its ``defaults`` only choices of
+    its own group, `known`, that are plain too. False if a file cannot be read."""
     try:
         return _is_plain(file, known, ())
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return False
 
 
-def says_nothing_of(groups: Iterable[str], config: Path) -> bool:
-    """Whether ``config.yaml`` itself sets nothing in a section of `groups`, which would be part of
-    whatever is chosen there. False for what cannot be read."""
+def sets_none_of(groups: Iterable[str], config: Path) -> bool:
+    """Whether the file `config` (``config.yaml``) sets no key in a section of `groups`; such a key
+    would be part of every choice of the group. False if the file cannot be read."""
     try:
         return not set(groups) & set(_mapping(config.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
@@ -41,8 +41,8 @@ def _is_plain(file: Path, known: Mapping[str, Path], above: tuple[Path, ...]) ->
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
-    """Raises `ValueError` where it is none."""
+    """Raises `ValueError` if the YAML is not a mapping whose ``defaults`` is a list."""
     content = yaml.safe_load(text)
     if not isinstance(content, dict) or not isinstance(content.get("defaults", []), list):
-        raise ValueError("no mapping with a list of defaults")
+        raise ValueError("not a mapping with a list of defaults")
     return content

@@ -1,6 +1,7 @@
-"""Python source as a text that says what it computes, the same under every Python that reads it.
+"""A canonical form of Python source that depends only on what the code computes, and not on the
+Python version that parses it.
 
-`ast.dump` is not that: 3.12 added a field to functions and classes, 3.13 leaves out empty lists.
+`ast.dump` is unsuitable: 3.12 added a field to functions and classes, 3.13 omits empty lists.
 Standard library only.
 """
 
@@ -10,40 +11,40 @@ import ast
 import warnings
 from typing import Any
 
-# What follows from the place of a node, from how it was written, or from comments.
-_NOT_MEANT = ("ctx", "kind", "type_comment", "type_ignores")
+# Fields that follow from the position of a node, from its notation, or from comments.
+_IGNORED_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def canonical(source: bytes | str) -> str:
-    """`source` without comments, docstrings and layout. Raises `SyntaxError` where it is none."""
+    """`source` without comments, docstrings and layout. Raises `SyntaxError` if it is invalid."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # such as of an escape that is none
-        return _written(ast.parse(source))
+        warnings.simplefilter("ignore")  # such as for an invalid escape sequence
+        return _serialised(ast.parse(source))
 
 
-def _written(value: Any) -> str:
+def _serialised(value: Any) -> str:
     if isinstance(value, ast.Constant):
         return _constant(value.value)
     if isinstance(value, ast.JoinedStr):
-        return f"JoinedStr({_written(_joined(value.values))})"
+        return f"JoinedStr({_serialised(_merged(value.values))})"
     if isinstance(value, ast.AST):
         return f"{type(value).__name__}({','.join(_fields(value))})"
     if isinstance(value, list):
-        return f"[{','.join(map(_written, value))}]"
-    # A gap in a list: `{**a}` has no key there, a keyword argument no default.
+        return f"[{','.join(map(_serialised, value))}]"
+    # None in a list: the missing key of `{**a}`, or the missing default of a keyword argument.
     return "absent" if value is None else _constant(value)
 
 
 def _fields(node: ast.AST) -> list[str]:
-    """Those that say something, each with its name: what a version adds is empty elsewhere."""
-    found = []
+    """The non-empty fields, each with its name. Fields that only some versions have are empty."""
+    fields = []
     for name, value in sorted(ast.iter_fields(node)):
         if name == "body" and isinstance(node, _WITH_DOCSTRING):
             value = _without_docstring(value)
-        if name not in _NOT_MEANT and value is not None and value != []:
-            found.append(f"{name}={_written(value)}")
-    return found
+        if name not in _IGNORED_FIELDS and value is not None and value != []:
+            fields.append(f"{name}={_serialised(value)}")
+    return fields
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -53,8 +54,8 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body[1:] if is_text else body
 
 
-def _joined(values: list[ast.expr]) -> list[ast.expr | str]:
-    """The parts of an f-string, texts that stand side by side as one, empty ones left out."""
+def _merged(values: list[ast.expr]) -> list[ast.expr | str]:
+    """The parts of an f-string; adjacent literals are joined and empty ones are omitted."""
     parts: list[ast.expr | str] = []
     for value in values:
         text = value.value if isinstance(value, ast.Constant) else None
@@ -68,8 +69,9 @@ def _joined(values: list[ast.expr]) -> list[ast.expr | str]:
 
 
 def _constant(value: Any) -> str:
-    """With its type, so that 1, 1.0 and True differ; in ASCII, as which characters can be printed
-    is another question in each version; whole numbers in hexadecimal, as decimals have a limit."""
+    """A constant with its type, so that 1, 1.0 and True differ. In ASCII, because the set of
+    printable characters depends on the version; integers in hexadecimal, because the conversion to
+    decimal has a limit."""
     if type(value) is int:
         return f"int {value:x}"
     return f"{type(value).__name__} {value!a}"

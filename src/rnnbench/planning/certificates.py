@@ -1,5 +1,5 @@
-"""Which certificates an experiment needs: one for each model × cell × build, over all the
-implementations and devices its grid names. Pure.
+"""Determines the certificates that an experiment needs: one per model × cell × build, which covers
+all implementations and devices of its grids. No side effects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rnnbench.records.labels import label
 
 AXES = ("model", "cell", "build")
 SECTIONS = ("model", "cell", "build", "dataset", "precision")
-# How long and on what a function is trained does not change it.
+# Keys that change how long and on which data a model is trained, but not the function it computes.
 SAME_FUNCTION = (
     "model.epochs",
     "model.batch",
@@ -32,14 +32,15 @@ NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 
 @dataclass(frozen=True)
 class Certificate(Preflight):
-    """One certificate to make, on the device of its `config`.
+    """A certificate to make, on the device of its `config`.
 
-    - `implementations`: list of ``{"name", "rnn", "skip"}``: what the implementation is called (its
-      rnn choice and the overrides of ``rnn``), its section, and None or why it cannot run there.
-    - `device`: what the device of `config` is called.
-    - `devices`: list of ``{"name", "device", "implementations"}``, the other devices with their
-      sections and the names of the implementations that the grid has there: for these the steps
-      that they apply are looked at.
+    - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
+      choice and the overrides of ``rnn``), its section, and why it cannot run on that device, or
+      None.
+    - `device`: the name of the device of `config`.
+    - `devices`: list of ``{"name", "device", "implementations"}``: the other devices with their
+      sections and the names of the implementations that the grids have on them. On these devices,
+      the certificate checks the training steps that the implementations apply.
     """
 
     implementations: tuple[Mapping[str, Any], ...]
@@ -48,87 +49,90 @@ class Certificate(Preflight):
 
 
 def certificates_of(
-    cells: Iterable[GridPoint],
+    points: Iterable[GridPoint],
     dataset_md5: Callable[[Mapping[str, Any]], str | None],
     build_lock: Callable[[Mapping[str, Any]], Any],
 ) -> dict[str, Certificate]:
-    """The certificates for `cells`, skipped ones among them, by key; none for the fake framework.
+    """The certificates for `points`, which include skipped ones, by key. The fake framework gets no
+    certificates.
 
     **Arguments:**
 
-    - `dataset_md5`, `build_lock`: what a config's dataset and build are pinned to.
+    - `dataset_md5`: maps a config to the MD5 of its dataset, or None.
+    - `build_lock`: maps a build section to its lock.
     """
     groups: dict[str, list[GridPoint]] = {}
-    for cell in cells:
-        if certifiable(cell):
-            groups.setdefault(key_of(cell), []).append(cell)
-    made = {}
-    for key, members in sorted(groups.items()):
-        runnable = [cell for cell in members if cell.skip is None]
+    for point in points:
+        if certifiable(point):
+            groups.setdefault(certificate_key(point), []).append(point)
+    certificates = {}
+    for key, group in sorted(groups.items()):
+        runnable = [point for point in group if point.skip is None]
         if runnable:
             chosen = min(runnable, key=_preference)
-            made[key] = _certificate(key, members, chosen, dataset_md5, build_lock)
-    return made
+            certificates[key] = _certificate(key, group, chosen, dataset_md5, build_lock)
+    return certificates
 
 
-def function_overrides(cell: GridPoint) -> dict[str, Any]:
-    """The overrides of `cell` that make another function of its model."""
+def function_overrides(point: GridPoint) -> dict[str, Any]:
+    """The overrides of `point` that change the function that its model computes."""
     return {
         key: value
-        for key, value in cell.overrides.items()
+        for key, value in point.overrides.items()
         if key.removeprefix("~").partition(".")[0] in SECTIONS
         and not key.removeprefix("~").startswith(SAME_FUNCTION)
     }
 
 
-def certifiable(cell: GridPoint) -> bool:
-    """Whether there is something to certify: the fake framework computes nothing."""
-    return cell.config["build"]["framework"] != "fake"
+def certifiable(point: GridPoint) -> bool:
+    """Whether the framework of `point` computes anything: the fake framework does not."""
+    return point.config["build"]["framework"] != "fake"
 
 
-def implementation_of(cell: GridPoint) -> str:
-    """What a certificate calls the implementation of `cell`."""
-    return label(cell.choices["rnn"], cell.overrides, "rnn")
+def implementation_of(point: GridPoint) -> str:
+    """The name of the implementation of `point` in a certificate."""
+    return label(point.choices["rnn"], point.overrides, "rnn")
 
 
-def device_of(cell: GridPoint) -> str:
-    """What a certificate calls the device of `cell`."""
-    return label(cell.choices["device"], cell.overrides, "device")
+def device_of(point: GridPoint) -> str:
+    """The name of the device of `point` in a certificate."""
+    return label(point.choices["device"], point.overrides, "device")
 
 
-def key_of(cell: GridPoint) -> str:
-    """The key of the certificate that covers `cell`."""
-    axes = {axis: cell.choices[axis] for axis in (*AXES, "dataset") if axis in cell.choices}
-    return name_of(axes, function_overrides(cell), 0, 0, None).removesuffix("-s0-r0")
+def certificate_key(point: GridPoint) -> str:
+    """The key of the certificate that covers `point`."""
+    axes = {axis: point.choices[axis] for axis in (*AXES, "dataset") if axis in point.choices}
+    return name_of(axes, function_overrides(point), 0, 0, None).removesuffix("-s0-r0")
 
 
-def _preference(cell: GridPoint) -> tuple[Any, ...]:
-    """The cell whose config a certificate is made with comes first: a GPU can run everything."""
-    gpu = cell.config["device"]["kind"] == "gpu"
-    return not gpu, len(cell.overrides), cell.seed, cell.repeat, cell.name
+def _preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point provides the certificate's config. GPUs come first, because
+    every implementation runs on a GPU."""
+    gpu = point.config["device"]["kind"] == "gpu"
+    return not gpu, len(point.overrides), point.seed, point.repeat, point.name
 
 
-def _certificate(key, members, chosen, dataset_md5, build_lock) -> Certificate:
+def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
     config = {
         name: value for name, value in chosen.config.items() if name not in NOT_OF_THE_FUNCTION
     }
     sections: dict[str, Mapping[str, Any]] = {}
-    for cell in sorted(members, key=_preference):
-        sections.setdefault(implementation_of(cell), cell.config["rnn"])
+    for point in sorted(group, key=_preference):
+        sections.setdefault(implementation_of(point), point.config["rnn"])
     implementations = tuple(
         {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
         for name, rnn in sorted(sections.items())
     )
     configs = [{**config, "rnn": entry["rnn"]} for entry in implementations if not entry["skip"]]
-    others = _other_devices(members, chosen)
+    others = _other_devices(group, chosen)
     identity = identity_of(
         {
             **config,
             **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
-            **{f"device_{one['name']}": one["device"] for one in others},
+            **{f"device_{other['name']}": other["device"] for other in others},
             "devices": {
                 device_of(chosen): None,
-                **{one["name"]: list(one["implementations"]) for one in others},
+                **{other["name"]: list(other["implementations"]) for other in others},
             },
         },
         dataset_md5(config),
@@ -148,14 +152,15 @@ def _certificate(key, members, chosen, dataset_md5, build_lock) -> Certificate:
     )
 
 
-def _other_devices(members: list[GridPoint], chosen: GridPoint) -> tuple[Mapping[str, Any], ...]:
-    """The devices that cells can run on here, but for that of `chosen`."""
+def _other_devices(group: list[GridPoint], chosen: GridPoint) -> tuple[Mapping[str, Any], ...]:
+    """The devices of the runnable points of `group`, except the device of `chosen`."""
     sections: dict[str, Mapping[str, Any]] = {}
     names: dict[str, set[str]] = {}
-    for cell in sorted(members, key=_preference):
-        if cell.skip is None and device_of(cell) != device_of(chosen):
-            sections.setdefault(device_of(cell), cell.config["device"])
-            names.setdefault(device_of(cell), set()).add(implementation_of(cell))
+    for point in sorted(group, key=_preference):
+        device = device_of(point)
+        if point.skip is None and device != device_of(chosen):
+            sections.setdefault(device, point.config["device"])
+            names.setdefault(device, set()).add(implementation_of(point))
     return tuple(
         {"name": name, "device": dict(sections[name]), "implementations": sorted(names[name])}
         for name in sorted(sections)

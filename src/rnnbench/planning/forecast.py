@@ -1,4 +1,5 @@
-"""What an experiment will take: runs, time, disk, and repeats to show a difference. Pure."""
+"""Estimates the time and disk space that an experiment needs, and the number of repeats that shows
+a given difference. No side effects."""
 
 from __future__ import annotations
 
@@ -12,21 +13,27 @@ from rnnbench.grid.point import cell_of
 from rnnbench.tables.stats import student
 
 GUESS_SECONDS = 60.0
-OVERHEAD_SECONDS = 2.0  # of conductor, tracking and scheduling, for each run
+OVERHEAD_SECONDS = 2.0  # per run, for controller, tracking and scheduling
 GUESS_BYTES = 60_000
-# Of a ratio 1.7 %, over 60 rounds on two shared virtual cores (benchmarks/README.md, "Rounds"): of
-# either side by √2 less.
+# The spread of a ratio was 1.7 % over 60 rounds on two shared virtual cores (benchmarks/README.md,
+# "Rounds"); the spread of each side is smaller by √2.
 GUESS_SPREAD = 0.012
-FEW = 4  # degrees of freedom: fewer know a spread to no better than a factor of two
+MIN_FREEDOM = 4  # degrees of freedom: with fewer, a spread is uncertain by a factor of two or more
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True)
 class Past:
-    """A finished run: its share of the wall time, the size of its files, the value that repeats are
-    compared by (`running.finished_runs.value_of`; None if it is void), and the configurations that
-    took turns with it, including its own: the value is only comparable among the same ones."""
+    """A finished run.
+
+    - `wall_seconds`: its share of the wall time.
+    - `bytes`: size of its files.
+    - `value`: the value that the spread is computed from (`running.finished_runs.value_of`); None
+      if the run is void.
+    - `company`: the configurations that took turns with it, including its own. Values are
+      comparable only if these are the same.
+    """
 
     name: str
     wall_seconds: float | None
@@ -37,10 +44,14 @@ class Past:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`seconds` for all of `left`; `guessed`: how many of them rest on other cells' runs or
-    on a guess. `spread`: standard deviation of log run values within a cell, with `freedom`
-    degrees of freedom, of the cells asked for or, where `borrowed`, of this machine's other
-    cells as well; `GUESS_SPREAD` where `freedom` is 0."""
+    """The estimate for the runs to do.
+
+    - `left`: number of runs to do; `seconds`, `bytes`: total time and disk space for them.
+    - `guessed`: number of runs whose time is estimated from other configurations or is a guess.
+    - `spread`: standard deviation of log run values within a configuration, with `freedom` degrees
+      of freedom; `GUESS_SPREAD` if `freedom` is 0.
+    - `borrowed`: whether the spread includes this machine's other configurations.
+    """
 
     left: int
     seconds: float
@@ -54,24 +65,31 @@ class Forecast:
 def forecast(
     left: Sequence[str], past: Iterable[Past], elsewhere: Callable[[], Iterable[Past]] = tuple
 ) -> Forecast:
-    """**Arguments:** `left`: names of the runs to do; `past`: finished runs of any cells;
-    `elsewhere`: asked for this machine's other runs where those know too little of the spread."""
+    """Estimates time, disk space and spread.
+
+    **Arguments:**
+
+    - `left`: names of the runs to do.
+    - `past`: finished runs of any configurations.
+    - `elsewhere`: returns this machine's other finished runs. Called only if `past` has fewer than
+      `MIN_FREEDOM` degrees of freedom.
+    """
     runs = list(past)
-    known: dict[str, list[float]] = defaultdict(list)
+    walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.wall_seconds is not None:
-            known[cell_of(run.name)].append(run.wall_seconds)
-    means = {cell: statistics.fmean(values) for cell, values in known.items()}
-    else_seconds = statistics.median(means.values()) if means else GUESS_SECONDS
-    each = [means.get(cell_of(name), else_seconds) + OVERHEAD_SECONDS for name in left]
+            walls[cell_of(run.name)].append(run.wall_seconds)
+    means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
+    default = statistics.median(means.values()) if means else GUESS_SECONDS
+    seconds = [means.get(cell_of(name), default) + OVERHEAD_SECONDS for name in left]
     size = statistics.fmean(run.bytes for run in runs) if runs else GUESS_BYTES
     spread, freedom = run_spread(runs)
-    borrowed = freedom < FEW
+    borrowed = freedom < MIN_FREEDOM
     if borrowed:
         spread, freedom = run_spread([*runs, *elsewhere()])
     return Forecast(
         left=len(left),
-        seconds=sum(each),
+        seconds=sum(seconds),
         guessed=sum(cell_of(name) not in means for name in left),
         bytes=size * len(left),
         spread=spread if freedom else GUESS_SPREAD,
@@ -81,40 +99,43 @@ def forecast(
 
 
 def run_spread(runs: Iterable[Past]) -> tuple[float, int]:
-    """The standard deviation of log run values within a cell, pooled over cells, and its
-    degrees of freedom; of runs that took turns where there are some, for so will the others."""
+    """The standard deviation of log run values within a configuration, pooled over configurations,
+    and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
+    do will take turns too."""
     usable = [run for run in runs if run.value]
-    cells: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
+    groups: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
     for run in [run for run in usable if run.company] or usable:
-        cells[cell_of(run.name), *run.company].append(math.log(run.value or 0))
-    freedom = sum(len(values) - 1 for values in cells.values())
+        groups[cell_of(run.name), *run.company].append(math.log(run.value or 0))
+    freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum(
         statistics.variance(values) * (len(values) - 1)
-        for values in cells.values()
+        for values in groups.values()
         if len(values) > 1
     )
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
 
 def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:
-    """The smallest number of runs of either cell with which a true `difference` (0.05: five
-    per cent) is shown at 95 % with chance `power`; None beyond 10,000. See `chance`."""
+    """The smallest number of runs of each of two configurations that shows a true `difference`
+    (0.05: 5 %) at the 95 % level with probability `power`; None if it exceeds 10,000. See
+    `power_of`."""
     low, high = 1, MOST_REPEATS
-    if chance(difference, spread, high) < power:
+    if power_of(difference, spread, high) < power:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if chance(difference, spread, middle) >= power else (middle, high)
+        enough = power_of(difference, spread, middle) >= power
+        low, high = (low, middle) if enough else (middle, high)
     return high
 
 
-def chance(difference: float, spread: float, runs: int) -> float:
-    """That the 95 % interval of two cells' ratio leaves out 1, where they differ by
-    `difference`: the noncentral t-distribution with n - 1 degrees of freedom (those of runs
-    paired by block; Welch's are that many or more), its noncentrality
-    log(1 + difference) / (spread · √(2/n)), for n `runs` of either."""
+def power_of(difference: float, spread: float, runs: int) -> float:
+    """The probability that the 95 % interval of the ratio of two configurations excludes 1 if they
+    differ by `difference`, with n = `runs` runs of each. Computed from the noncentral
+    t-distribution with n - 1 degrees of freedom (those of runs paired by block; Welch's are that
+    many or more) and noncentrality log(1 + difference) / (spread · √(2/n))."""
     from scipy.special import nctdtr
 
     freedom = runs - 1
-    away = math.log1p(difference) / (spread * math.sqrt(2 / runs))
-    return 1.0 - float(nctdtr(freedom, away, student(0.95, freedom)))
+    noncentrality = math.log1p(difference) / (spread * math.sqrt(2 / runs))
+    return 1.0 - float(nctdtr(freedom, noncentrality, student(0.95, freedom)))

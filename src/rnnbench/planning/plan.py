@@ -1,7 +1,8 @@
-"""From an experiment's name to what Snakemake is told: runs in order, skipped cells, datasets.
+"""Makes the plan of an experiment for Snakemake: runs in order, skipped grid points, datasets,
+certificates, probes and environments.
 
-The one place where the grid meets this machine's facts: dataset hashes, the builds'
-versions, the worker's code.
+Only this module combines the grid with the state of this machine: the hashes of the datasets, the
+locks of the builds, and the worker's code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rnnbench.builds.pins import Pins, pins_of
 from rnnbench.datasets.own_file import own_file_md5
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import shown
+from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment, load_experiment
 from rnnbench.grid.grammar import split_overrides
@@ -28,7 +29,12 @@ from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import digest_of_round, round_of
-from rnnbench.planning.certificates import Certificate, certifiable, certificates_of, key_of
+from rnnbench.planning.certificates import (
+    Certificate,
+    certifiable,
+    certificate_key,
+    certificates_of,
+)
 from rnnbench.planning.code_digest import worker_digest
 from rnnbench.planning.probes import Probe, probes_of
 from rnnbench.records.store import write_json
@@ -40,7 +46,7 @@ MOST_BATCHES = 100
 
 @dataclass(frozen=True)
 class Run:
-    """One run to do: its line in the plan."""
+    """A run to do, as written to a line of the plan."""
 
     name: str
     order: int
@@ -57,7 +63,7 @@ class Run:
     certificate: str | None = None
 
     def line(self) -> str:
-        """``{"name": …`` first, so that a line is found without parsing the others."""
+        """JSON that starts with ``{"name": …``, so that a run is found without parsing all."""
         return json.dumps(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Round:
-    """Runs that are measured together: one job. `order`: of the first of them."""
+    """Runs that are measured together, in one job. `order`: the order of the first of them."""
 
     name: str
     order: int
@@ -87,9 +93,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment on this site. `datasets`: the path of each pinned file that is needed →
-    the name of the choice. `certificates` and `probes`: by key. `environments`: by key, those to
-    be made."""
+    """The plan of an experiment on a site.
+
+    - `runs`: by name. `skipped`: name and reason of each skipped grid point.
+    - `datasets`: path of each required pinned file → name of the dataset choice.
+    - `certificates`, `probes`: by key. `environments`: by key, those to be made.
+    """
 
     experiment: Experiment
     site: str
@@ -102,23 +111,23 @@ class Plan:
 
     @cached_property
     def rounds(self) -> Mapping[str, Round]:
-        """By name, in the order of measuring."""
-        found: dict[str, list[Run]] = {}
+        """The rounds by name, in the order of measuring."""
+        by_round: dict[str, list[Run]] = {}
         for run in sorted(self.runs.values(), key=lambda run: run.order):
-            found.setdefault(run.round, []).append(run)
-        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in found.items()}
+            by_round.setdefault(run.round, []).append(run)
+        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
     def batches(self) -> list[list[str]]:
-        """The rounds in the order of measuring, in the groups that are logged together."""
+        """The names of the rounds in the order of measuring, grouped by what is logged together."""
         size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
         batches: list[list[str]] = [[]]
         count = 0
-        for one in self.rounds.values():
+        for name, members in self.rounds.items():
             if count >= size:
                 batches.append([])
                 count = 0
-            batches[-1].append(one.name)
-            count += len(one.runs)
+            batches[-1].append(name)
+            count += len(members.runs)
         return batches
 
 
@@ -130,70 +139,69 @@ def make_plan(
     site: str | None = None,
     overrides: str = "",
 ) -> Plan:
-    """Reads the experiment and everything that decides about its runs.
+    """Reads the experiment and everything that its runs depend on.
 
     **Arguments:**
 
     - `name`: of the experiment.
     - `conf`: folders of choices, the project's first.
     - `root`: the project's folder.
-    - `site`: a cluster's name; None is this machine, and only then do this machine's cores
-      and GPUs decide what can run.
-    - `overrides`: of the command line; each replaces what the grids say about the same key.
+    - `site`: a cluster's name. None means this machine; only then are grid points skipped that this
+      machine's cores, GPUs or builds cannot run.
+    - `overrides`: the command line's; each replaces the grids' setting of the same key.
     """
     experiment = load_experiment(name, conf)
-    cells = expand(experiment, conf, split_overrides(overrides), None if site else _obstacles(root))
+    unmet = None if site else _unmet_locally(root)
+    points = expand(experiment, conf, split_overrides(overrides), unmet)
     pins = pinned(root)
-    identified = Identifier()
-    own_pins = IdentityCache(lambda build: pins_of(build, root))
+    identify = Identifier()
+    environment_of = IdentityCache(lambda build: pins_of(build, root))
     lock = IdentityCache(lambda build: lock_of(build, root))
-    skipped = tuple((cell.name, cell.skip) for cell in cells if cell.skip)
+    skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
-    for planned in plan_order(
-        [cell for cell in cells if not cell.skip], experiment.order_seed, experiment.sequential
-    ):
-        cell = planned.cell
-        path = cell.config["dataset"].get("path")
+    for ordered in plan_order(points, experiment.order_seed, experiment.sequential):
+        point = ordered.point
+        path = point.config["dataset"].get("path")
         if path in pins:
-            datasets[path] = cell.config["dataset"]["name"]
-        if own := own_pins(cell.config["build"]):
-            environments[own.key] = own
-        identity, digest = identified(
-            cell.config,
-            _dataset_md5(cell.config, pins, root),
-            lock(cell.config["build"]),
-            worker_digest(cell.config),
+            datasets[path] = point.config["dataset"]["name"]
+        if environment := environment_of(point.config["build"]):
+            environments[environment.key] = environment
+        identity, digest = identify(
+            point.config,
+            _dataset_md5(point.config, pins, root),
+            lock(point.config["build"]),
+            worker_digest(point.config),
         )
-        runs[cell.name] = Run(
-            name=cell.name,
-            order=planned.order,
-            block=planned.block,
+        runs[point.name] = Run(
+            name=point.name,
+            order=ordered.order,
+            block=ordered.block,
             digest=digest,
-            round=round_of(cell, experiment.reference, bool(site)),
+            round=round_of(point, experiment.reference, bool(site)),
             identity=identity,
-            choices=dict(cell.choices),
-            overrides=dict(cell.overrides),
-            seed=cell.seed,
-            repeat=cell.repeat,
-            alias=cell.alias,
-            config=cell.config,
-            certificate=key_of(cell) if certifiable(cell) else None,
+            choices=dict(point.choices),
+            overrides=dict(point.overrides),
+            seed=point.seed,
+            repeat=point.repeat,
+            alias=point.alias,
+            config=point.config,
+            certificate=certificate_key(point) if certifiable(point) else None,
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))
         raise ConfigError(
-            f"no cell of {name} can run here: {reasons}.",
-            where=f"{shown(experiment.file)}: grids",
-            remedy="choose other devices or builds, or run it where these exist.",
+            f"no grid point of {name} can run here: {reasons}.",
+            where=f"{display_path(experiment.file)}: grids",
+            remedy="choose other devices or builds, or run it on a machine that has these.",
         )
-    certificates = certificates_of(cells, lambda config: _dataset_md5(config, pins, root), lock)
-    probes = probes_of(cells, lock) if experiment.probe else {}
+    certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
+    probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
 
 
 def write_plan(plan: Plan, results: Path) -> None:
-    """The plan and the experiment's facts, for the processes that measure and report."""
+    """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     lines = [run.line() for run in sorted(plan.runs.values(), key=lambda run: run.order)]
@@ -209,7 +217,7 @@ def write_plan(plan: Plan, results: Path) -> None:
 
 
 def facts_of(plan: Plan) -> dict[str, Any]:
-    """What a report needs to know of the experiment beside its runs."""
+    """The facts about the experiment that a report needs in addition to its runs."""
     return {
         "name": plan.experiment.name,
         "title": plan.experiment.title,
@@ -220,14 +228,15 @@ def facts_of(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _obstacles(root: Path):
-    """What keeps a config from running on this machine, in words; each build is asked once."""
-    lacking = IdentityCache(lambda build: missing(build, root))
+def _unmet_locally(root: Path):
+    """A function that returns why a config cannot run on this machine, or None. Checks each build
+    once."""
+    missing_in = IdentityCache(lambda build: missing(build, root))
 
-    def here(config: Mapping[str, Any]) -> str | None:
-        return unmet_constraints(config) or lacking(config["build"])
+    def unmet(config: Mapping[str, Any]) -> str | None:
+        return unmet_constraints(config) or missing_in(config["build"])
 
-    return here
+    return unmet
 
 
 def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:

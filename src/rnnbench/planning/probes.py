@@ -1,4 +1,5 @@
-"""Which probes an experiment needs: one for each device × build that it runs on. Pure."""
+"""Determines the probes that an experiment needs: one per device × build that it runs on. No side
+effects."""
 
 from __future__ import annotations
 
@@ -12,56 +13,56 @@ from rnnbench.grid.preflight import Preflight
 from rnnbench.planning.code_digest import prober_digest
 from rnnbench.records.probe_match import SECTIONS, model_digest, probe_key, probed_overrides
 
-# An unrolled layer has the same products and takes minutes to build.
+# Implementations to build a model with. An unrolled layer has the same products, but takes minutes
+# to build.
 PREFERRED = ("keras", "none", "auto", "cell")
 
 
 @dataclass(frozen=True)
 class Probe(Preflight):
-    """One probe to make. `config`: of a run on this device and build. `models`: list of
-    ``{"model", "cell", "config", "settings"}``: what a run's model is called, the digest of it,
-    and a run's config that builds it."""
+    """A probe to make. `config`: that of a run on this device and build. `models`: list of
+    ``{"model", "cell", "config", "settings"}``: the choices of model and cell, the model's digest,
+    and the config of a run that builds it."""
 
     models: tuple[Mapping[str, Any], ...]
 
 
 def probes_of(
-    cells: Iterable[GridPoint], build_lock: Callable[[Mapping[str, Any]], Any]
+    points: Iterable[GridPoint], build_lock: Callable[[Mapping[str, Any]], Any]
 ) -> dict[str, Probe]:
-    """The probes for those of `cells` that are not skipped, by key; none for the fake framework,
-    which multiplies nothing. `build_lock`: what a config's build is pinned to."""
+    """The probes for those of `points` that are not skipped, by key. The fake framework gets none,
+    because it computes no products. `build_lock`: maps a build section to its lock."""
     digests: dict[tuple[int, int], str] = {}
     groups: dict[str, dict[str, list[GridPoint]]] = {}
-    for cell in cells:
-        if cell.skip is None and cell.config["build"]["framework"] != "fake":
-            # Cells share the sections of their configs, and there are thousands of cells.
-            parts = id(cell.config["model"]), id(cell.config["cell"])
-            if parts not in digests:
-                digests[parts] = model_digest(cell.config)
-            key = probe_key(cell.choices, cell.overrides)
-            groups.setdefault(key, {}).setdefault(digests[parts], []).append(cell)
+    for point in points:
+        if point.skip is None and point.config["build"]["framework"] != "fake":
+            # Cached by identity, because thousands of grid points share the sections.
+            sections = id(point.config["model"]), id(point.config["cell"])
+            if sections not in digests:
+                digests[sections] = model_digest(point.config)
+            key = probe_key(point.choices, point.overrides)
+            groups.setdefault(key, {}).setdefault(digests[sections], []).append(point)
     return {key: _probe(key, groups[key], build_lock) for key in sorted(groups)}
 
 
 def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock) -> Probe:
-    chosen = {digest: min(cells, key=_preference) for digest, cells in groups.items()}
+    chosen = {digest: min(groups[digest], key=_preference) for digest in sorted(groups)}
     first = min(chosen.values(), key=_preference)
     config: dict[str, Any] = {name: first.config[name] for name in SECTIONS}
-    settings = [_settings(chosen[digest]) for digest in sorted(chosen)]
     models: tuple[dict[str, Any], ...] = tuple(
         {
-            "model": chosen[digest].choices["model"],
-            "cell": chosen[digest].choices.get("cell", ""),
+            "model": point.choices["model"],
+            "cell": point.choices.get("cell", ""),
             "config": digest,
-            "settings": one,
+            "settings": _settings(point),
         }
-        for digest, one in zip(sorted(chosen), settings, strict=True)
+        for digest, point in chosen.items()
     )
     identity = identity_of(
-        {**config, "models": {one["config"]: one["settings"]["rnn"] for one in models}},
+        {**config, "models": {model["config"]: model["settings"]["rnn"] for model in models}},
         None,
         build_lock(config["build"]),
-        prober_digest(settings),
+        prober_digest([model["settings"] for model in models]),
     )
     return Probe(
         key=key,
@@ -74,13 +75,13 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock) -> Probe
     )
 
 
-def _settings(cell: GridPoint) -> dict[str, Any]:
-    left_out = ("limits", "measure", "alias", "repeat", "precision")
-    return {name: value for name, value in cell.config.items() if name not in left_out}
+def _settings(point: GridPoint) -> dict[str, Any]:
+    omitted = ("limits", "measure", "alias", "repeat", "precision")
+    return {name: value for name, value in point.config.items() if name not in omitted}
 
 
-def _preference(cell: GridPoint) -> tuple[Any, ...]:
-    """The cell that a model is built with comes first."""
-    implementation = cell.config["rnn"].get("implementation")
+def _preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point's config builds the model."""
+    implementation = point.config["rnn"].get("implementation")
     known = implementation in PREFERRED
-    return PREFERRED.index(implementation) if known else len(PREFERRED), cell.seed, cell.name
+    return PREFERRED.index(implementation) if known else len(PREFERRED), point.seed, point.name
