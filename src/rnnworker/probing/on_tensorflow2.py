@@ -8,21 +8,21 @@ class Arithmetic:
 
     def products(self, m, k, n, count):
         """`count` float32 products (m, k) × (k, n), one after another in one graph. Each has a
-        left side of its own: equal ones would be computed once."""
+        separate left operand, because equal products would be computed only once."""
         tensorflow = self.tensorflow
         left = [tensorflow.random.uniform((m, k), -1.0, 1.0) for _ in range(count)]
         right = tensorflow.random.uniform((k, n), -1.0, 1.0)
 
         @tensorflow.function(jit_compile=self.compiled)
         def multiply(right):
-            found = []
-            for one in left:
-                with tensorflow.control_dependencies(found[-1:]):
-                    found.append(tensorflow.matmul(one, right))
-            return found
+            products = []
+            for matrix in left:
+                with tensorflow.control_dependencies(products[-1:]):
+                    products.append(tensorflow.matmul(matrix, right))
+            return products
 
-        # The left sides are in the graph: to hand them over at each call costs more than small
-        # products. The right one is handed over, so that nothing is computed in advance.
+        # The left operands are constants of the graph, because passing them on each call takes
+        # longer than small products. The right operand is an argument, to prevent constant folding.
         multiply = multiply.get_concrete_function(right)
 
         def run():
