@@ -1,6 +1,6 @@
 """Selects the logical processors that a run is pinned to.
 
-Standard library only. No side effects except in `read_topology`, `near` and `move`.
+Standard library only. No side effects except in `read_topology`, `processors_near` and `move`.
 """
 
 import collections
@@ -44,13 +44,13 @@ def for_device(topology, device, card=None, base="/sys"):
     threads = device.get("threads")
     if device.get("kind") != "gpu":
         return choose(topology, threads)
-    local = near(topology, card, base)
+    local = processors_near(topology, card, base)
     if threads is None:
         threads = min(FEEDERS, len(local))
     return choose(local if threads <= len(local) else topology, threads)
 
 
-def near(topology, card, base="/sys"):
+def processors_near(topology, card, base="/sys"):
     """Returns the processors of `topology` on the NUMA node of `card` (``bus``: its PCI address),
     or all of `topology` if the node is unknown or none of its processors is available."""
     match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F:.]+)$", (card or {}).get("bus") or "")

@@ -17,7 +17,7 @@ STEPS = 30
 # in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
-# before − after is exact to half a unit in the last place of the larger one.
+# before − after is exact to half a unit in the last place of the larger value.
 ROUNDING = float(numpy.finfo("float32").eps)
 SKIPPED = 20
 

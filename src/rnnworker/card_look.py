@@ -22,7 +22,7 @@ REASONS = (
 )
 
 
-def opened(job):
+def card_reader(job):
     """Returns a function that reads the state of the GPU of `job` (`Card.read`). If there is no
     GPU, or it cannot be read (the reason goes to the log), the function returns None."""
     card, file = job.get("card") or {}, job.get("nvml")

@@ -1,7 +1,7 @@
 """NVIDIA GPUs: queries them with nvidia-smi, selects the one that a run uses, and matches models.
 
 Standard library only, Python 3.6 syntax: the controller and bundles use it. No side effects except
-in `ask` and `ask_contexts`.
+in `query_cards` and `ask_contexts`.
 Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA Environment
 Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER); the MIG User Guide, "Device Enumeration".
 """
@@ -21,13 +21,13 @@ SECONDS = 30
 TRIES = 2
 
 
-def ask():
+def query_cards():
     """Returns the GPUs that nvidia-smi reports, [{field: text}], each with its ``slices``; None
     if it fails. A failed query is repeated, because drivers that wake up fail once."""
     cards = _nvidia_smi("--query-gpu=" + QUERY, "--format=csv,noheader,nounits")
     if cards is None:
         return None
-    return with_slices(parsed(cards), _nvidia_smi("-L") or "")
+    return add_slices(parse_cards(cards), _nvidia_smi("-L") or "")
 
 
 def _nvidia_smi(*arguments):
@@ -61,7 +61,7 @@ def contexts(text):
     return {"mode": mode.strip(), "free_bytes": int(free) * 2**20}
 
 
-def parsed(text):
+def parse_cards(text):
     """Parses nvidia-smi's lines of `QUERY` into [{field: text}]; omits unknown values."""
     cards = []
     for line in text.splitlines():
@@ -76,7 +76,7 @@ def _unknown(value):
     return not value or value.strip("[]").lower() in ("n/a", "not supported", "unknown error")
 
 
-def with_slices(cards, listing):
+def add_slices(cards, listing):
     """Returns `cards` with their MIG ``slices`` ({name, uuid}) from the `listing` of
     ``nvidia-smi -L``. A slice is named as in CUDA: the card's name and the profile."""
     slices, current = {}, []
@@ -130,7 +130,7 @@ def _device(cards, wanted):
         return devices([cards[number]])[0] if number < len(cards) else None
     if not wanted.startswith(("GPU-", "MIG-")):
         return None
-    matches = [one for one in devices(cards) if (one["uuid"] or "").startswith(wanted)]
+    matches = [entry for entry in devices(cards) if (entry["uuid"] or "").startswith(wanted)]
     # A card with slices may also be named by its own UUID.
     matches += [
         devices([card])[0]

@@ -39,7 +39,7 @@ def certify(job, events, phases):
                     trials[name] = Trial(job, entry["rnn"], arrays)
                     arrays = trials[name].session.arrays
                     results[name] = judge(trials[name].measure(), tolerance)
-                except reference.NotKnown as error:
+                except reference.UnknownFunction as error:
                     trials.pop(name, None)
                     results[name] = unmeasured("not_run", str(error))
                 except Exception as error:  # the other implementations are still to be certified
@@ -59,7 +59,7 @@ def certify(job, events, phases):
         return
     with phases.phase("portability"):
         portability = portable(trials)
-    compared = pairs(trials, results, tolerance)
+    compared = compare_pairs(trials, results, tolerance)
     events.emit("facts", certificate={"pairs": compared, "portability": portability})
 
 
@@ -116,8 +116,8 @@ def unmeasured(status, why):
     return dict(dict.fromkeys(empty), status=status, why=why)
 
 
-def pairs(trials, results, tolerance):
-    """Returns, for every pair of implementations that ran, their differences and whether they are
+def compare_pairs(trials, results, tolerance):
+    """Returns, for each pair of implementations that ran, their differences and whether they are
     equal."""
     comparisons, names = [], [name for name in results if name in trials]
     for index, a in enumerate(names):

@@ -10,19 +10,19 @@ import time
 HOLD_SECONDS = 1.0
 
 
-def plain(value):
+def to_json_data(value):
     """Returns `value` as JSON data: NumPy scalars become numbers, and numbers that are not finite
     become None (JSON has no NaN)."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json_data(item) for item in value]
     if isinstance(value, (str, bool)) or value is None:
         return value
     if isinstance(value, int):
         return value
     if hasattr(value, "tolist") and not isinstance(value, float):
-        return plain(value.tolist())
+        return to_json_data(value.tolist())
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -69,7 +69,7 @@ class Events:
         self._hold(event, fields)
 
     def _hold(self, event, fields):
-        line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
         with self._lock:
             self._held += line.encode("utf-8")
 

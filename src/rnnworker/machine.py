@@ -116,10 +116,10 @@ def _has_driver():
 
 def gpus():
     """Returns the NVIDIA GPUs without importing a framework: what nvidia-smi reports of each
-    (`cards.ask`), or if that fails, ``name`` and ``uuid`` from the kernel driver."""
+    (`cards.query_cards`), or if that fails, ``name`` and ``uuid`` from the kernel driver."""
     if not _has_driver():
         return []
-    reported = cards.ask()
+    reported = cards.query_cards()
     if reported is not None:
         return reported
     models, uuids = _listed_models(), _information("GPU UUID")

@@ -99,13 +99,13 @@ def event_of(line):
 
 
 class Running:
-    """A member's process and its state: `works`, `waits` at the gate, or neither once it has
-    ended."""
+    """A member's process and its state: `is_working`, `is_waiting` at the gate, or neither once it
+    has ended."""
 
     def __init__(self, member, parse, importer=None):
         self.member, self.name, self.parse = member, member.name, parse
         self.outcome = Outcome()
-        self.works, self.waits = True, False
+        self.is_working, self.is_waiting = True, False
         self.gate_event = {}  # the last one
         self.step_seconds = None  # seconds per training step in the last turn that has any
         self.deadline = self.left = 0.0  # of its phase; the seconds left of it while it waits
@@ -131,8 +131,8 @@ class Running:
         self._begin("start")
 
     @property
-    def lives(self):
-        return self.works or self.waits
+    def is_alive(self):
+        return self.is_working or self.is_waiting
 
     def watch(self, selector):
         for descriptor in (self.reader, self.pidfd):
@@ -141,7 +141,7 @@ class Running:
 
     def read(self, selector):
         """Reads what the process has written; if it has ended, also ends its children."""
-        if not self.lives:
+        if not self.is_alive:
             return
         # The process may have ended while a child of it still holds the empty pipe open.
         data = os.read(self.reader, 65536) if self._pipe.poll(0) else b""
@@ -167,7 +167,7 @@ class Running:
             self.step_seconds = event["seconds"] / event["steps"]
         if kind == "gate":
             self.gate_event, self.left = event, self.deadline - time.monotonic()
-            self.works, self.waits = False, True
+            self.is_working, self.is_waiting = False, True
         elif kind == "handshake":
             self.member.on_handshake(self.outcome.events)
             self._send("go")
@@ -176,21 +176,21 @@ class Running:
     def take_turn(self, turn, length=""):
         """Gives it a `turn` of this `length` (`turn_length.text`)."""
         self.outcome.turns.append(turn)
-        self.works, self.waits = True, False
+        self.is_working, self.is_waiting = True, False
         self.deadline = time.monotonic() + self.left
         self._send("turn {}{}".format(turn["turn"], length))
 
     def check_limit(self, selector):
         """Ends the member if it exceeds its limit, even if it never stops writing, or if its
         process has ended while a child of it holds the pipe open."""
-        if self.works and time.monotonic() > self.deadline:
+        if self.is_working and time.monotonic() > self.deadline:
             self.outcome.over_limit = self.outcome.phase
             self.close(selector)
-        elif self.lives and self.pidfd is None and self.process.poll() is not None:
+        elif self.is_alive and self.pidfd is None and self.process.poll() is not None:
             self.close(selector)
 
     def cut_short(self):
-        if self.lives:
+        if self.is_alive:
             self.outcome.cut = True
             _signal_group(self.process.pid, signal.SIGKILL)
 
@@ -209,7 +209,7 @@ class Running:
         """Ends the process and its children, and closes all descriptors. Idempotent."""
         if self.events_log is None:
             return
-        self.works = self.waits = False
+        self.is_working = self.is_waiting = False
         try:
             self.close_stdin()
             _end(self.process)

@@ -42,7 +42,7 @@ def probe(job, events, phases):
     with phases.phase("bandwidth"):
         size = array_bytes(machine.fingerprint()["caches"])
         # a += b reads both arrays and writes one.
-        rates = sampled(device.adding(size // 4), 3 * size / 1e9)
+        rates = sample_rates(device.addition(size // 4), 3 * size / 1e9)
     bandwidth = {"bytes": 3 * size, "gb_per_s": rates}
     events.emit("facts", probe={"bandwidth": bandwidth, "peak_gb_per_s": statistics.median(rates)})
     models, known = [], {}
@@ -92,17 +92,17 @@ def model_facts(entry, threads, device, known):
 
 def large_rates(device, size):
     """Returns GFLOP/s of single products of square matrices, one value per sample."""
-    return sampled(device.products(size, size, size, 1), 2 * size**3 / 1e9)
+    return sample_rates(device.products(size, size, size, 1), 2 * size**3 / 1e9)
 
 
 def product_rate(device, m, k, n):
     """Returns GFLOP/s of consecutive products of this shape: the median of the samples."""
     flops = 2.0 * m * k * n
     count = int(max(1, min(MOST_AT_ONCE, FLOPS_AT_ONCE // flops)))
-    return statistics.median(sampled(device.products(m, k, n, count), count * flops / 1e9))
+    return statistics.median(sample_rates(device.products(m, k, n, count), count * flops / 1e9))
 
 
-def sampled(run, work):
+def sample_rates(run, work):
     """Returns `work` per second for each sample. A sample consists of as many calls as take
     `SAMPLE_SECONDS`. There are `SAMPLES` samples, or as many as fit into `SIZE_SECONDS`, but at
     least `LEAST_SAMPLES`."""

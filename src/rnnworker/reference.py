@@ -26,13 +26,13 @@ import numpy
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
 
-class NotKnown(ValueError):
+class UnknownFunction(ValueError):
     """The reference does not implement the requested function."""
 
 
 def function_of(cell, options, keras_3):
     """Returns the function that a layer computes: ``{"activation", "recurrent_activation",
-    "use_bias"}``. Raises `NotKnown` if the reference lacks an activation.
+    "use_bias"}``. Raises `UnknownFunction` if the reference lacks an activation.
 
     **Arguments:**
 
@@ -49,7 +49,7 @@ def function_of(cell, options, keras_3):
         if activation is not None and activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             message = "the float64 reference has no {} {}, only {}"
-            raise NotKnown(message.format(name, activation, known))
+            raise UnknownFunction(message.format(name, activation, known))
         function[name] = activation
     return dict(function, use_bias=bool(options.get("use_bias", True)))
 

@@ -4,7 +4,7 @@ them turns, and ends each worker that exceeds a limit.
 A round has one or more members. The work of a member before its first turn is not timed, so that
 several members can do it in parallel. Before timed work a member sends ``gate`` and waits. Once no
 member is working, one of the waiting members gets a turn, and the others sleep until it waits again
-or has ended. A single member gets one turn for all the steps of a timed phase.
+or has ended. A single member gets one turn per timed phase.
 
 Standard library only, Python 3.6 syntax: the controller and bundles use it.
 """
@@ -116,7 +116,7 @@ class _Round:
         self.planned, self.running, self.end = list(members), running, end
         self.importers = importers
         self.parse, self.at_once = parse, at_once or len(self.planned)
-        self.alone, self.length = len(self.planned) == 1, None
+        self.single, self.length = len(self.planned) == 1, None
         self.stream = random.Random(seed)
         self.members, self.orders, self.order = [], None, []
         self.turn = self.cycle = 0
@@ -141,7 +141,7 @@ class _Round:
         """Starts as many members as allowed; returns whether any is planned or alive."""
         for member in list(self.planned):
             importing = len(self.importers.importing())
-            if sum(other.works for other in self.running) + importing >= self.at_once:
+            if sum(other.is_working for other in self.running) + importing >= self.at_once:
                 break
             importer = self.importers.importer_for(member, selector)
             if importer is None or importer.ready:
@@ -149,7 +149,7 @@ class _Round:
                 started = self._running(member, importer)
                 self.running.append(started)
                 started.watch(selector)
-        return bool(self.planned) or any(member.lives for member in self.running)
+        return bool(self.planned) or any(member.is_alive for member in self.running)
 
     def _running(self, member, importer):
         try:
@@ -163,7 +163,7 @@ class _Round:
 
     def _timeout(self, now):
         """Returns the seconds until the next deadline; None if there is none."""
-        deadlines = [member.deadline for member in self.running if member.works]
+        deadlines = [member.deadline for member in self.running if member.is_working]
         deadlines += [importer.deadline for importer in self.importers.importing()]
         deadlines += [] if self.end is None else [self.end]
         timeout = max(0.0, min(deadlines) - now) if deadlines else None
@@ -173,9 +173,9 @@ class _Round:
 
     def _give_turn(self):
         """If no member is working, completes the turn that has ended and gives the next one."""
-        if self.planned or any(member.works for member in self.running):
+        if self.planned or any(member.is_working for member in self.running):
             return
-        waiting = {member.name: member for member in self.running if member.waits}
+        waiting = {member.name: member for member in self.running if member.is_waiting}
         if self.asleep:
             before, self.asleep = self.asleep, {}
             self.last.outcome.turns[-1]["asleep"] = {
@@ -196,7 +196,7 @@ class _Round:
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
         after = self.last.name if self.last else None
         turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
-        chosen.take_turn(turn, turn_length.text(self.alone, self._length(waiting, chosen)))
+        chosen.take_turn(turn, turn_length.text(self.single, self._length(waiting, chosen)))
         self.turn, self.last = self.turn + 1, chosen
 
     def _length(self, others, chosen):

@@ -31,7 +31,7 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    turns = Turns(events, card_look.opened(job))
+    turns = Turns(events, card_look.card_reader(job))
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)

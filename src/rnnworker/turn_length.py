@@ -27,7 +27,7 @@ def length(step_seconds, left):
     return Length(lead, steps)
 
 
-def text(alone, length=None):
-    """Returns the length of a turn as sent to a member; empty, for all remaining steps, if the
-    member is `alone`. `length` is None before the first turns."""
-    return "" if alone else " {} {}".format(*(length or FIRST))
+def text(single, length=None):
+    """Returns the length of a turn as sent to a member; empty, for all remaining steps, if it is
+    the `single` member. `length` is None until it has been determined."""
+    return "" if single else " {} {}".format(*(length or FIRST))

@@ -27,7 +27,7 @@ class Turns:
     """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate
     or reading the state of the GPU (`waited_second`: by the second clock), and `load` is the sum
     of the CPU load over its turns. `read_card` is called before and after each turn
-    (`card_look.opened`)."""
+    (`card_look.card_reader`)."""
 
     def __init__(self, events, read_card=card_look.no_card):
         self._events, self._read_card = events, read_card

@@ -99,13 +99,13 @@ def job(file: str | None, uuid: str = "GPU-a1") -> dict:
     ("processes", "others"), [("[]", 0), ("['this one']", 0), ("['this one', 1, 2]", 2)]
 )
 def test_state_of_a_card(library, processes: str, others: int) -> None:
-    state = card_look.opened(job(library(processes=processes)))()
+    state = card_look.card_reader(job(library(processes=processes)))()
     assert state.pop("t") > 0
     assert state == {**STATE, "others": others}
 
 
 def test_a_driver_that_fails_once_is_queried_again(library) -> None:
-    assert card_look.opened(job(library(failures=1)))()["joules"] == 5.0
+    assert card_look.card_reader(job(library(failures=1)))()["joules"] == 5.0
 
 
 @pytest.mark.parametrize("case", ["driver", "card", "library"])
@@ -114,13 +114,13 @@ def test_a_card_that_cannot_be_read_is_logged(library, case: str, capsys) -> Non
     faulty = job("/nowhere/pynvml.py" if case == "library" else file)
     if case == "card":
         faulty = job(file, uuid="GPU-of another")
-    assert card_look.opened(faulty)() is None
+    assert card_look.card_reader(faulty)() is None
     assert "The state of the GPU is not read: " in capsys.readouterr().err
 
 
 def test_nothing_is_read_on_a_cpu(capsys) -> None:
-    assert card_look.opened({"card": None, "nvml": None})() is None
-    assert card_look.opened({})() is None
+    assert card_look.card_reader({"card": None, "nvml": None})() is None
+    assert card_look.card_reader({})() is None
     assert capsys.readouterr().err == ""
 
 

@@ -21,7 +21,7 @@ GPU 1: {A100} (UUID: GPU-a1)
 
 def machine_of(*models: str, listing: str = "") -> list[dict]:
     text = "".join(LINE.format(model, f"a{n}", 16 + n) for n, model in enumerate(models))
-    return cards.with_slices(cards.parsed(text), listing)
+    return cards.add_slices(cards.parse_cards(text), listing)
 
 
 ONE, TWO, EIGHT = machine_of(SXM), machine_of(PCIE, SXM), machine_of(*[SXM] * 8)
@@ -122,22 +122,22 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_cards_and_slices_from_nvidia_smi(smi: Path) -> None:
-    assert cards.ask() == SLICED
+    assert cards.query_cards() == SLICED
 
 
 def test_a_driver_that_fails_once_is_queried_again(smi: Path) -> None:
     (smi.parent / "broken").touch()
-    assert cards.ask() == SLICED
+    assert cards.query_cards() == SLICED
     assert not (smi.parent / "broken").exists()
 
 
 def test_a_driver_that_denies_queries_gives_none(smi: Path) -> None:
     smi.write_text(REFUSED)
-    assert cards.ask() is None
+    assert cards.query_cards() is None
 
 
 def test_unknown_values_are_omitted() -> None:
-    (card,) = cards.parsed("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
+    (card,) = cards.parse_cards("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
     assert "power_limit_w" not in card
     assert "max_clock_mhz" not in card
     assert card["uuid"] == "GPU-1"

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from rnnworker import cpu_load
-from rnnworker.events import Events, from_environment, plain
+from rnnworker.events import Events, from_environment, to_json_data
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
 
@@ -46,10 +46,10 @@ def phases_of(events: Events) -> Phases:
     ],
 )
 def test_values_become_json_data(value: object, expected: object) -> None:
-    found = plain(value)
-    assert found == expected
-    assert type(found) is type(expected)
-    json.dumps(found, allow_nan=False)
+    converted = to_json_data(value)
+    assert converted == expected
+    assert type(converted) is type(expected)
+    json.dumps(converted, allow_nan=False)
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_a_held_event_goes_with_the_next_one_or_after_a_second(pipe, monkeypatch
     assert len(written) == 2, "the third write comes after a second and includes the held events"
     events.emit("phase_end")
     assert len(written) == 3
-    found = lines(reader, writer)
-    assert [event.get("epoch") for event in found] == [None, 1, 2, 3, 4, None]
-    assert [event["t"] for event in found[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
+    received = lines(reader, writer)
+    assert [event.get("epoch") for event in received] == [None, 1, 2, 3, 4, None]
+    assert [event["t"] for event in received[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
 
 
 def test_a_held_event_is_written_without_a_next_one(pipe, monkeypatch) -> None:
@@ -110,13 +110,13 @@ def test_a_held_event_is_written_without_a_next_one(pipe, monkeypatch) -> None:
 
 def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
     reader, writer = pipe
-    found: list[bytes] = []
-    collect = threading.Thread(target=lambda: found.extend(os.fdopen(os.dup(reader), "rb")))
+    received: list[bytes] = []
+    collect = threading.Thread(target=lambda: received.extend(os.fdopen(os.dup(reader), "rb")))
     collect.start()
     Events(writer).emit("facts", filler="x" * 300_000)
     os.close(writer)
     collect.join(timeout=10)
-    assert len(json.loads(found[0])["filler"]) == 300_000
+    assert len(json.loads(received[0])["filler"]) == 300_000
 
 
 def test_a_handshake_waits_for_its_line(pipe) -> None:
@@ -222,14 +222,14 @@ def test_load_of_the_run_and_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_load_of_others_is_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    found = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
-    assert found["foreign"] == 0.0
+    load = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
+    assert load["foreign"] == 0.0
 
 
 def test_load_without_proc_is_left_out() -> None:
-    found = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
-    assert found["own"] == 2.0
-    assert not {"busy", "foreign", "steal"} & set(found)
+    load = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
+    assert load["own"] == 2.0
+    assert not {"busy", "foreign", "steal"} & set(load)
 
 
 def test_a_processor_that_comes_online_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

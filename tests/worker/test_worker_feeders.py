@@ -44,7 +44,7 @@ def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) ->
 
 def test_all_processors_count_as_near_if_the_node_is_minus_one(sys: Path) -> None:
     (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
-    assert affinity.near(SERVER, CARD, sys) == tuple(SERVER)
+    assert affinity.processors_near(SERVER, CARD, sys) == tuple(SERVER)
 
 
 def test_a_job_without_cores_near_its_gpu_uses_its_other_cores(sys: Path) -> None:

@@ -85,7 +85,7 @@ device = arithmetic(session)
 entry = dict(model="digits_rnn", cell="lstm", config="d", settings=settings)
 facts = probe.model_facts(entry, 1, device, {})
 small, large = (probe.product_rate(device, n, n, n) for n in (8, 256))
-bandwidth = probe.sampled(device.adding(2**22), 3 * 2**24 / 1e9)
+bandwidth = probe.sample_rates(device.addition(2**22), 3 * 2**24 / 1e9)
 print("RESULT " + json.dumps(dict(facts=facts, small=small, large=large, bandwidth=bandwidth)))
 """
 

@@ -81,7 +81,7 @@ def test_hard_sigmoid_differs_between_keras_2_and_3() -> None:
 
 
 def test_an_unknown_activation_is_an_error() -> None:
-    with pytest.raises(reference.NotKnown, match="no activation elu, only hard_sigmoid"):
+    with pytest.raises(reference.UnknownFunction, match="no activation elu, only hard_sigmoid"):
         reference.function_of("lstm", {"activation": "elu"}, True)
 
 

@@ -14,7 +14,7 @@ ARITHMETIC = {
 
 def arithmetic(session):
     """Returns the `Arithmetic` of a session. Its methods ``products(m, k, n, count)`` and
-    ``adding(elements)`` return a function without arguments that does the work and returns when it
-    is done."""
+    ``addition(elements)`` return a function without arguments that does the work and returns when
+    it is done."""
     name = session.config["build"]["framework"]
     return importlib.import_module(ARITHMETIC[name]).Arithmetic(session)

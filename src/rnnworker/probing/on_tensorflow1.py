@@ -10,8 +10,9 @@ class Arithmetic:
         self.settings, self.tensorflow = session.session._config, session.tensorflow
 
     def products(self, m, k, n, count):
-        """`count` float32 products (m, k) × (k, n), one after another in one step. Each has a
-        separate left operand, because equal products would be computed only once."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
+        another in one step. Each has a separate left operand, because equal products would be
+        computed only once."""
         tensorflow = self.tensorflow
         with tensorflow.Graph().as_default() as graph:
             left, right = [self._variable((m, k)) for _ in range(count)], self._variable((k, n))
@@ -21,8 +22,8 @@ class Arithmetic:
                     operations.append(tensorflow.matmul(matrix, right).op)
             return self._callable(graph, operations, left + [right])
 
-    def adding(self, elements):
-        """a += b over `elements` float32 numbers, in place."""
+    def addition(self, elements):
+        """Returns a function that computes a += b in place over `elements` float32 numbers."""
         with self.tensorflow.Graph().as_default() as graph:
             a, b = self._variable((elements,)), self._variable((elements,))
             return self._callable(graph, self.tensorflow.assign_add(a, b).op, [a, b])

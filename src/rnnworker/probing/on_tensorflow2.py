@@ -7,8 +7,9 @@ class Arithmetic:
         self.compiled = bool(session.config["build"].get("jit_compile", False))
 
     def products(self, m, k, n, count):
-        """`count` float32 products (m, k) × (k, n), one after another in one graph. Each has a
-        separate left operand, because equal products would be computed only once."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
+        another in one graph. Each has a separate left operand, because equal products would be
+        computed only once."""
         tensorflow = self.tensorflow
         left = [tensorflow.random.uniform((m, k), -1.0, 1.0) for _ in range(count)]
         right = tensorflow.random.uniform((k, n), -1.0, 1.0)
@@ -31,8 +32,8 @@ class Arithmetic:
 
         return run
 
-    def adding(self, elements):
-        """a += b over `elements` float32 numbers, in place."""
+    def addition(self, elements):
+        """Returns a function that computes a += b in place over `elements` float32 numbers."""
         tensorflow = self.tensorflow
         a = tensorflow.Variable(tensorflow.zeros((elements,)), trainable=False)
         b = tensorflow.fill((elements,), 1e-3)
