@@ -1,8 +1,8 @@
-"""``python path/to/rnnworker RUN.json``: one run, in the environment of this interpreter
-(``--import``: several, see `importer`).
+"""``python path/to/rnnworker RUN.json`` executes one run in the environment of this interpreter;
+with ``--import`` it executes several (see `importer`).
 
-Started by its folder's path, not by ``-m``: the folder that holds this package may be the
-site-packages of the conductor, which must not be on the path of the build under test.
+The worker is started by the path of its folder, not by ``-m``: the parent folder may be the
+site-packages of the controller, which must not be on the path of the build under test.
 """
 
 import importlib.util
@@ -11,10 +11,10 @@ import sys
 
 
 def _load_package():
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     spec = importlib.util.spec_from_file_location(
-        "rnnworker", os.path.join(here, "__init__.py"), submodule_search_locations=[here]
+        "rnnworker", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
     package = importlib.util.module_from_spec(spec)
     sys.modules["rnnworker"] = package

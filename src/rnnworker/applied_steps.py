@@ -1,8 +1,8 @@
-"""Does a training step apply the gradient that it computes? One model, step by step.
+"""Checks that a training step applies the gradient that it computes, for one model, step by step.
 
-With plain SGD a step takes learning rate × gradient from the weights. Each step starts from the
-same weights with another batch; before it the gradient of the loss is computed at these weights,
-without any update. Source of the doubt: Keras 2.0.6 on TensorFlow 1.2
+With plain SGD, a step subtracts learning rate × gradient from the weights. Each step starts from
+the same weights with a new batch; before the step, the gradient of the loss is computed at these
+weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.2 fails it
 (``frameworks.keras206_tensorflow1``).
 """
 
@@ -13,60 +13,60 @@ import numpy
 from rnnworker import canonical_weights, data, frameworks, user_functions
 
 STEPS = 30
-# The gradient itself is what is taken. Momentum plays no part, as it starts from 0 in each step;
-# but with it an embedding's gradient is added up before it is taken from the weights: taken one by
-# one, what a frequent row gets is lost in the rounding.
+# Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
+# in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
+# by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
-# before − after is exact to half a unit in the last place of the larger one.
+# before − after is exact to half a unit in the last place of the larger value.
 ROUNDING = float(numpy.finfo("float32").eps)
 SKIPPED = 20
 
 
 def with_sgd(config):
-    """`config` of a model that is trained as `measure` wants it."""
+    """Returns `config` with the optimizer that `measure` needs."""
     return dict(config, certifying=True, model=dict(config["model"], optimizer=OPTIMIZER))
 
 
 def measure(session, batches, tolerance):
-    """``{"threads", "steps", "off", "worst"}``: how many steps applied something else, and by how
-    much the worst did.
+    """Returns ``{"threads", "steps", "off", "worst"}``: `off` is the number of steps that applied
+    something other than the gradient, `worst` the largest difference.
 
     **Arguments:**
 
-    - `session`: built with the config of `with_sgd`, its weights loaded.
+    - `session`: built with a config from `with_sgd`, its weights loaded.
     - `batches`: (x, y) of each step.
-    - `tolerance`: largest difference of a step that is not off, see `difference`.
+    - `tolerance`: the largest `difference` that does not count as off.
 
-    `worst` is None where a weight or gradient was not finite.
+    `worst` is None if a weight or gradient is not finite.
     """
-    computed = GRADIENTS[session.config["build"]["framework"]](session)
-    found = []
+    gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
+    differences = []
     for x, y in batches:
         session.reset()
-        before, gradients = values(session), computed(x, y)
+        before, gradients = values(session), gradients_of(x, y)
         session.train_batch(x, y)
         after = values(session)
         for _ in range(SKIPPED):
-            # With float16 the loss is scaled up, and a step that overflows is left out.
+            # With float16 the loss is scaled up, and the framework skips a step that overflows.
             if not _overflowed(session, before, after):
                 break
             session.train_batch(x, y)
             after = values(session)
-        found.append(difference(before, after, gradients))
-    worst = max(found)
+        differences.append(difference(before, after, gradients))
+    worst = max(differences)
     return {
         "threads": session.threads,
-        "steps": len(found),
-        "off": sum(not one <= tolerance for one in found),
+        "steps": len(differences),
+        "off": sum(not value <= tolerance for value in differences),
         "worst": worst if numpy.isfinite(worst) else None,
     }
 
 
 def difference(before, after, gradients):
-    """max |applied − computed| / max |computed| of the array where that is largest, without what
-    rounding can explain. Infinite where something is not finite.
+    """Returns the largest max |applied − computed| / max |computed| over all arrays, less what
+    rounding can explain; infinity if a value is not finite.
 
-    **Arguments:** lists of arrays, one for each trained variable.
+    **Arguments:** lists of arrays, one per trained variable.
     """
     scales = [_largest(gradient) for gradient in gradients]
     largest = 0.0
@@ -74,7 +74,7 @@ def difference(before, after, gradients):
         off = _largest(old - new - gradient) - ROUNDING * max(_largest(old), _largest(new))
         if not numpy.isfinite(off):
             return float("inf")
-        # An array without any gradient is measured on the scale of the others.
+        # An array whose gradient is zero is measured on the scale of the others.
         largest = max(largest, off / (scale or max(scales) or 1.0))
     return largest
 
@@ -84,7 +84,7 @@ def _largest(array):
 
 
 def values(session):
-    """The trained variables' values, in the framework's own form."""
+    """Returns the values of the trained variables, in the framework's layout."""
     model = session.model
     if hasattr(session, "session"):  # TensorFlow 1
         return session.keras.backend.batch_get_value(model.trainable_weights)
@@ -99,22 +99,22 @@ def _overflowed(session, before, after):
 def _tensorflow1(session):
     tensorflow, model = session.tensorflow, session.model
     gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
-    gradients = [tensorflow.convert_to_tensor(one) for one in gradients]
+    gradients = [tensorflow.convert_to_tensor(gradient) for gradient in gradients]
     return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
 
 
 def _tensorflow2(session):
     tensorflow, model = session.tensorflow, session.model
-    # Keras 3's variables hold TensorFlow's; Keras 2's are those.
-    variables = [getattr(one, "_value", one) for one in model.trainable_variables]
+    # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
+    variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
 
     @tensorflow.function
     def gradients(x, y):
         with tensorflow.GradientTape() as tape:
             loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        return [tensorflow.convert_to_tensor(one) for one in tape.gradient(loss, variables)]
+        return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
-    return lambda x, y: [one.numpy() for one in gradients(*map(tensorflow.constant, (x, y)))]
+    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
 
 
 def _torch(session):
@@ -122,9 +122,9 @@ def _torch(session):
     variables = [variable.value for variable in model.trainable_variables]
 
     def gradients(x, y):
-        x, y = (torch.from_numpy(numpy.asarray(one)).to(variables[0].device) for one in (x, y))
+        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
         loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        return [one.float().cpu().numpy() for one in torch.autograd.grad(loss, variables)]
+        return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
 
     return gradients
 
@@ -139,12 +139,13 @@ def _jax(session):
     gradient = jax.jit(jax.grad(loss))
 
     def gradients(x, y):
-        return [numpy.asarray(one) for one in gradient([one.value for one in variables], x, y)]
+        values = [variable.value for variable in variables]
+        return [numpy.asarray(value) for value in gradient(values, x, y)]
 
     return gradients
 
 
-# build.framework → a function of a session that gives (x, y) → the gradients of its loss.
+# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
 GRADIENTS = {
     "keras3_tensorflow": _tensorflow2,
     "keras2_tensorflow2": _tensorflow2,
@@ -155,15 +156,16 @@ GRADIENTS = {
 }
 
 
-class Applied:
-    """The steps that one implementation applies, in a model of its own."""
+class AppliedSteps:
+    """Measures the steps that one implementation applies, in a separate model."""
 
     def __init__(self, job, rnn, arrays=None):
         self.job, self.arrays = job, arrays
         self.config = with_sgd(dict(job["config"], rnn=rnn))
 
     def measure(self, tolerance):
-        """What `measure` gives and ``why``: None, or why nothing was measured."""
+        """Returns the result of the function `measure`, with ``why``: None, or the reason why
+        nothing was measured."""
         try:
             session = frameworks.open_session(self.config, self.job["threads"])
             if self.arrays is None:
@@ -174,19 +176,19 @@ class Applied:
             session.load_weights(canonical_weights.initial(session.layers(), self.config["seed"]))
             batches = first_batches(self.arrays, self.config, STEPS)
             return dict(measure(session, batches, tolerance), why=None)
-        except Exception as error:  # one that fails is no verdict on the others
+        except Exception as error:  # the other implementations are still to be checked
             traceback.print_exc()
             empty = {"steps": 0, "off": None, "worst": None}
-            return dict(empty, threads=self.job["threads"], why=told(error))
+            return dict(empty, threads=self.job["threads"], why=error_text(error))
 
 
 def first_batches(arrays, config, steps):
-    """(x, y) of the first `steps` training batches, from the start again where there are fewer."""
+    """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
     x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
     order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
     for chosen in numpy.split(order, steps):
         yield x[chosen], y[chosen]
 
 
-def told(error):
+def error_text(error):
     return "{}: {}".format(type(error).__name__, user_functions.one_line(error))

@@ -1,21 +1,20 @@
-"""What ran: names the recurrent kernel from the ops that one training step executed.
+"""Names the recurrent kernel that ran, from the ops that one training step executed.
 
-In TensorFlow: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell`` (a fused op for
-one time step), ``while`` (a loop of matrix products), ``unrolled`` (the products of every time step
-apart), ``xla`` (the step was compiled: what is inside is not seen).
-
-In torch, by its profiler: ``torch:cudnn``, ``torch:onednn`` (oneDNN's LSTM over the sequence, on a
-CPU), ``torch:native`` (torch's own op over the sequence, a loop in C++), ``torch:loop`` (a product
-for every time step, started one by one from Python; also where Keras unrolls, which is the same
-thing there). In jax, by the primitives of the step as it is traced: ``jax:cudnn``, ``jax:scan`` (a
-loop with products in it), ``unrolled``.
+- In TensorFlow: ``cudnn``, ``block`` (a fused op over the sequence), ``block_cell`` (a fused op for
+  one time step), ``while`` (a loop of matrix products), ``unrolled`` (separate products for each
+  time step), ``xla`` (the step was compiled, so its ops are not visible).
+- In torch, from its profiler: ``torch:cudnn``, ``torch:onednn`` (oneDNN's LSTM over the sequence,
+  on a CPU), ``torch:native`` (torch's op over the sequence, a loop in C++), ``torch:loop`` (one
+  product per time step, each launched from Python; also if Keras unrolls, which is equivalent).
+- In jax, from the primitives of the traced step: ``jax:cudnn``, ``jax:scan`` (a loop that contains
+  products), ``unrolled``.
 """
 
 KERNELS = (
     *("cudnn", "block", "block_cell", "while", "unrolled", "xla"),
     *("torch:cudnn", "torch:onednn", "torch:native", "torch:loop", "jax:cudnn", "jax:scan"),
 )
-# What a label says → what the framework calls it.
+# TensorFlow's name of a kernel → the framework's name.
 NAMES = {
     "keras3_torch": {"while": "torch:loop", "unrolled": "torch:loop", "cudnn": "torch:cudnn"},
     "keras3_jax": {"while": "jax:scan", "cudnn": "jax:cudnn"},
@@ -35,12 +34,12 @@ BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
 
 def found(ops, steps):
-    """The kernels that a training step ran, sorted.
+    """Returns the kernels that a training step in TensorFlow ran, sorted.
 
     **Arguments:**
 
-    - `ops`: (path, op type, how often it was executed), of one training step.
-    - `steps`: how many time steps the recurrent layers have; None where there are none.
+    - `ops`: (path, op type, number of executions) of one training step.
+    - `steps`: number of time steps of the recurrent layers; None if there is no such layer.
     """
     kinds = {kind for _, kind, _ in ops}
     kernels = {
@@ -51,9 +50,9 @@ def found(ops, steps):
     products = [
         count
         for path, kind, count in ops
-        if "MatMul" in kind and not any(word in path for word in BACKWARD)
+        if "MatMul" in kind and not any(part in path for part in BACKWARD)
     ]
-    # A node that one training step executes more than once is in a loop.
+    # A node that runs more than once in one training step is in a loop.
     if any(count > 1 for count in products):
         kernels.add("while")
     if steps and steps > 1 and sum(count == 1 for count in products) >= steps:
@@ -62,9 +61,9 @@ def found(ops, steps):
 
 
 def found_in_torch(counts, steps):
-    """As `found`, from {op: how often the profiler saw it} of one training step. The op over a
-    whole sequence calls cuDNN's or oneDNN's where it is taken; ``aten::matmul`` is called in the
-    forward pass only, by a layer."""
+    """As `found`, from {op: number of executions seen by the profiler} of one training step. The
+    op over a whole sequence calls that of cuDNN or oneDNN if one is used; only layers call
+    ``aten::matmul``, in the forward pass."""
     if any(counts.get(op) for op in TORCH_CUDNN):
         return ["torch:cudnn"]
     if any(counts.get(op) for op in TORCH_ONEDNN):
@@ -72,30 +71,30 @@ def found_in_torch(counts, steps):
     if any(counts.get(op) for op in TORCH_NATIVE):
         return ["torch:native"]
     products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
-    # One for each time step at least: Keras may multiply all steps' inputs at once before its loop.
+    # At least one per time step: Keras may multiply the inputs of all steps before its loop.
     return ["torch:loop"] if steps and steps > 1 and products >= steps else []
 
 
 def found_in_jax(primitives, steps):
-    """As `found`, from the primitives of a traced training step: (names of the loops around it,
-    its name)."""
+    """As `found`, from the primitives of a traced training step, each (names of the enclosing
+    loops, name of the primitive)."""
     kernels = set()
     if any(name in ("rnn_fwd", "rnn_bwd") for _, name in primitives):
         kernels.add("jax:cudnn")
     products = [loops for loops, name in primitives if name == "dot_general"]
     if any(products):
         kernels.add("jax:scan")
-    # At each time step inputs and state are multiplied, and both matrices get their gradients.
+    # Each time step multiplies inputs and state, and computes the gradients of both matrices.
     if steps and steps > 1 and sum(not loops for loops in products) >= 4 * steps:
         kernels.add("unrolled")
     return sorted(kernels)
 
 
 def expected(config):
-    """The kernels that the label promises, or None where any will do. ``rnn.kernels`` is a list, or
-    a mapping from ``rnn.options.class``, the cell, ``device.kind`` or ``build.framework``, looked
-    for in this order, to a list or to such a mapping again. They have TensorFlow's names in it, or
-    the framework's own, as has what is returned."""
+    """Returns the kernels that ``rnn.kernels`` promises, by the framework's names; None if any
+    kernel is accepted. ``rnn.kernels`` is a list, or a (nested) mapping to lists whose keys are
+    tried in this order: ``rnn.options.class``, the cell, ``device.kind``, ``build.framework``. Its
+    names are TensorFlow's or the framework's."""
     kernels, framework = config["rnn"].get("kernels"), config["build"].get("framework")
     options = config["rnn"].get("options") or {}
     cell = config.get("cell", {}).get("name")
@@ -104,61 +103,56 @@ def expected(config):
         kernels = next((kernels[key] for key in keys if key in kernels), None)
     if kernels is None:
         return None
-    # jax compiles every step: its loop is seen in the step before that.
+    # jax compiles every step, but its loop is visible in the traced step before compilation.
     if config["build"].get("jit_compile") and framework != "keras3_jax":
-        # What torch compiled does not say which ops it was.
+        # Code compiled by torch does not reveal its ops.
         return None if framework == "keras3_torch" else ["xla"]
     names = NAMES.get(framework, {})
     return sorted(names.get(kernel, kernel) for kernel in kernels)
 
 
 def contradicts(kernel):
-    """Whether what ran is not what the label says. Nothing seen contradicts nothing."""
+    """Returns whether the kernels found differ from the expected ones; False if either is
+    unknown."""
     if kernel["expected"] is None or not kernel["found"]:
         return False
     return sorted(kernel["found"]) != sorted(kernel["expected"])
 
 
 def why_not_cudnn(facts):
-    """Why cuDNN was not taken, in words; empty where nothing stands against it.
+    """Returns the reasons why cuDNN was not used; empty if none is known.
 
-    `facts`: ``cell``, ``device`` (``cpu`` or ``gpu``), ``gpus`` (how many the framework sees),
-    ``cuda_build``, ``use_cudnn``, ``activation``, ``recurrent_activation``,
-    ``recurrent_dropout``, ``unroll``, ``use_bias``, ``reset_after``, ``mask``; what is unknown is
-    absent or None.
+    `facts`: ``cell``, ``device`` (``cpu`` or ``gpu``), ``gpus`` (number visible to the framework),
+    ``cuda_build``, ``use_cudnn``, ``activation``, ``recurrent_activation``, ``recurrent_dropout``,
+    ``unroll``, ``use_bias``, ``reset_after``, ``mask``; unknown facts are absent or None.
     """
-    told = []
-
-    def say(condition, words):
-        if condition and words not in told:
-            told.append(words)
-
     known = facts.get
-    say(known("device") == "cpu", "the device is a CPU")
-    say(known("device") == "gpu" and known("gpus") == 0, "the framework sees no GPU")
-    say(known("cuda_build") is False, "the build is without CUDA")
-    say(known("use_cudnn") is False, "the layer was told not to use cuDNN")
-    say(
-        known("cell") in ("rnn_tanh", "rnn_relu"),
-        "Keras has no cuDNN path for a simple recurrent layer",
-    )
-    for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
-        simple = known("cell") in ("rnn_tanh", "rnn_relu")
+    simple = known("cell") in ("rnn_tanh", "rnn_relu")
+    reasons = [
+        (known("device") == "cpu", "the device is a CPU"),
+        (known("device") == "gpu" and known("gpus") == 0, "the framework sees no GPU"),
+        (known("cuda_build") is False, "the build has no CUDA support"),
+        (known("use_cudnn") is False, "the layer has use_cudnn=False"),
+        (simple, "Keras has no cuDNN path for a simple recurrent layer"),
+    ]
+    for name, required in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
         value = known(name)
-        say(
-            not simple and value is not None and value != wanted,
-            "{} is {}, cuDNN has {} only".format(name, value, wanted),
+        differs = not simple and value is not None and value != required
+        reasons.append(
+            (differs, "{} is {}, but cuDNN supports only {}".format(name, value, required))
         )
-    say(known("recurrent_dropout"), "recurrent dropout, which cuDNN has not")
-    say(known("unroll"), "the layer is unrolled")
-    say(known("use_bias") is False, "the layer has no bias")
-    say(known("reset_after") is False, "the GRU resets before the product (reset_after=False)")
-    say(known("mask"), "the inputs are masked, and not surely padded on the right")
-    return told
+    reasons += [
+        (known("recurrent_dropout"), "cuDNN has no recurrent dropout"),
+        (known("unroll"), "the layer is unrolled"),
+        (known("use_bias") is False, "the layer has no bias"),
+        (known("reset_after") is False, "the GRU resets before the product (reset_after=False)"),
+        (known("mask"), "the inputs are masked and may not be right-padded"),
+    ]
+    return [reason for applies, reason in reasons if applies]
 
 
 def layer_facts(layer):
-    """What a Keras layer says about the conditions of cuDNN."""
+    """Returns the settings of a Keras layer that decide whether cuDNN can be used."""
     layer = getattr(layer, "forward_layer", layer)
     facts = {}
     for name in ("recurrent_dropout", "unroll", "use_bias", "reset_after", "use_cudnn"):

@@ -1,10 +1,10 @@
-"""Measures the runs of a bundle on a machine that has Python and nothing else of ours.
+"""Measures the runs of a bundle on a machine that has Python but no rnnbench.
 
-Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder does all runs in
-the plan's order, those of a round together, in turns; each one's certificate before it, and the
-probe of its device and build after the block in which these ran first. It resumes where it was
-stopped, and ends before a limit of time. What it leaves below ``out/`` is what ``rnnbench import``
-makes records of; nothing is judged here.
+Standard library only, Python 3.6 syntax. ``python run.py`` in the bundle's folder executes all runs
+in the plan's order, the runs of a round together, in turns. A run's certificate is made before it,
+the probe of its device and build after the first block that used them. It resumes after an
+interruption and can stop within a time limit. ``rnnbench import`` makes records of what it writes
+below ``out/``; verdicts are reached only then.
 """
 
 import argparse
@@ -18,31 +18,33 @@ from rnnworker.bundle_session import CUT, Session
 
 LEFT, LACKING = 1, 3
 EXIT_CODES = (
-    "Exit code 0: every run that this machine can do is done; {}: some are left, start it again; "
-    "{}: the runs of a build were skipped because its Python lacks its framework or its packages "
-    "are not here, which is said.".format(LEFT, LACKING)
+    "Exit code 0: every run that this machine can execute is done; {}: some are left, start it "
+    "again; {}: the runs of a build were skipped because its Python lacks the framework or its "
+    "packages are missing (see the output).".format(LEFT, LACKING)
 )
 
 
 def main(folder, arguments):
-    """Runs the bundle in `folder`; returns the exit code, see `EXIT_CODES`."""
+    """Executes the bundle in `folder` and returns the exit code (see `EXIT_CODES`)."""
     options = _options(arguments)
     _check_files(folder)
     session = Session(folder, options)
     runs = _runs(folder)
     certificates = {} if options.no_certificates else _planned(folder, "certificates")
     probes = {} if options.no_probes else _planned(folder, "probes")
-    left, ran = 0, {}
+    left, due_probes = 0, {}
     machine = session.machine
-    machine.look(run["config"] for run in runs if not session.done(run["name"], run["digest"]))
+    machine.check_builds(
+        run["config"] for run in runs if not session.done(run["name"], run["digest"])
+    )
     labels = {
         run["name"]: "[{}/{}] {}".format(place + 1, len(runs), run["name"])
         for place, run in enumerate(runs)
     }
     for place, run in enumerate(runs):
-        # Every cell of a block has been seen once: a probe explains them, and is not worth more.
+        # A probe explains runs, so it comes after a block in which each configuration ran once.
         if place and run["block"] != runs[place - 1]["block"]:
-            session.make("probes", ran.values())
+            session.make("probes", due_probes.values())
         why, done = machine.obstacle(run["config"]), session.done(run["name"], run["digest"])
         if why and not done:
             session.skip(run["name"], why)
@@ -50,27 +52,27 @@ def main(folder, arguments):
                 print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
         together, companion = ([run], None) if done else session.together(run, runs)
-        for one in together:
-            if one.get("certificate") in certificates:
-                session.make("certificates", [certificates[one["certificate"]]])
+        for member in together:
+            if member.get("certificate") in certificates:
+                session.make("certificates", [certificates[member["certificate"]]])
         if not done:
-            words = {}
+            results = {}
             if session.fits(together):
-                words = session.train(together, companion)
-                for one in together:
-                    word = words[one["name"]]
-                    print("{}  {}".format(labels[one["name"]], word or CUT), flush=True)
-            if words.get(run["name"]) is None:
+                results = session.train(together, companion)
+                for member in together:
+                    result = results[member["name"]]
+                    print("{}  {}".format(labels[member["name"]], result or CUT), flush=True)
+            if results.get(run["name"]) is None:
                 left += 1
                 continue
             session.pack()
         if run.get("probe") in probes:
-            ran[run["probe"]] = probes[run["probe"]]
-    session.make("probes", ran.values())
+            due_probes[run["probe"]] = probes[run["probe"]]
+    session.make("probes", due_probes.values())
     session.pack(always=True)
-    for count, what in ((left, "runs"), (len(session.unmade), "certificates and probes")):
+    for count, kind in ((left, "runs"), (len(session.unmade), "certificates and probes")):
         if count:
-            print("{} {} are left: start it again.".format(count, what))
+            print("{} {} are left: start it again.".format(count, kind))
     if machine.lacking or machine.unfit:
         return LACKING
     return LEFT if left or session.unmade else 0
@@ -84,19 +86,19 @@ def _options(arguments):
         dest="limit",
         type=float,
         metavar="SECONDS",
-        help="no run starts that may not end by then, and none goes on",
+        help="start no run that may not end by then, and end those that still run",
     )
     parser.add_argument("--again", action="store_true", help="repeat runs that ended with an error")
-    parser.add_argument("--out", help="where out/ is written (default: the bundle's folder)")
-    parser.add_argument("--pack", metavar="FILE", help="keep all of out/ in this .tar.gz as well")
-    parser.add_argument("--no-certificates", action="store_true", help="make none")
-    parser.add_argument("--no-probes", action="store_true", help="make none")
+    parser.add_argument("--out", help="parent folder of out/ (default: the bundle's folder)")
+    parser.add_argument("--pack", metavar="FILE", help="also keep all of out/ in this .tar.gz")
+    parser.add_argument("--no-certificates", action="store_true", help="make no certificates")
+    parser.add_argument("--no-probes", action="store_true", help="make no probes")
     parser.add_argument(
         "--parts",
         action="append",
         default=[],
         metavar="FOLDER",
-        help="where parts of carried packages lie, beside the bundle's own",
+        help="a further folder with parts of carried packages",
     )
     parser.add_argument(
         "--python",
@@ -114,13 +116,13 @@ def _runs(folder):
 
 
 def _planned(folder, kind):
-    """Key → what is to be made; nothing where the bundle says nothing of it."""
+    """Returns {key: planned certificate or probe}; empty if the bundle has none."""
     path = os.path.join(folder, kind + ".json")
     return read(path) if os.path.exists(path) else {}
 
 
 def _check_files(folder):
-    """Every file of the bundle is what was packed, or it ends here."""
+    """Exits if a file of the bundle differs from what was packed."""
     digests = read(os.path.join(folder, "bundle.json"))["files"]
     for name, digest in sorted(digests.items()):
         with open(os.path.join(folder, name), "rb") as file:

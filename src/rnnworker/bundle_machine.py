@@ -1,4 +1,4 @@
-"""What the machine on which a bundle was started can run.
+"""Determines which runs of a bundle this machine can execute.
 
 Standard library only, Python 3.6 syntax.
 """
@@ -7,11 +7,11 @@ import os
 import sys
 
 from rnnworker import affinity, cards, carried_packages, machine, rounds
-from rnnworker.bundle_process import environment_of, lack
+from rnnworker.bundle_process import environment_of, missing_requirement
 
 
 class Machine:
-    """This machine: its processors, cards and packages, and the Python of each build."""
+    """This machine: its processors, GPUs and packages, and the Python of each build."""
 
     def __init__(self, folder, packages, options):
         self.hardware = machine.fingerprint()
@@ -23,7 +23,7 @@ class Machine:
         self.unfit = {}  # build → why its Python cannot run it
 
     def obstacle(self, config):
-        """Why a run with `config` cannot run here, in words, or None."""
+        """Returns the reason why a run with `config` cannot run on this machine, or None."""
         return self._impossible(config) or self.unfit.get(config["build"]["name"])
 
     def _impossible(self, config):
@@ -31,9 +31,10 @@ class Machine:
         if device["kind"] == "gpu" and not self.hardware["gpus"]:
             return "no NVIDIA GPU on this machine"
         if device["kind"] == "gpu" and self.card(config) is None:
-            names = [one["name"] for one in self._visible(config)]
-            here = ", ".join(names) or "none that may be seen ({})".format(cards.VISIBLE)
-            return "no {} on this machine, which has {}".format(device.get("gpu") or "card", here)
+            names = [card["name"] for card in self._visible(config)]
+            available = ", ".join(names) or "no visible one ({})".format(cards.VISIBLE)
+            model = device.get("gpu") or "GPU"
+            return "no {} on this machine, which has {}".format(model, available)
         if (device.get("threads") or 0) > len(self.topology):
             return "this machine offers {} cores".format(len(self.topology))
         entry = self._packages.get(build.get("carry"))
@@ -45,7 +46,7 @@ class Machine:
         return self.lacking.get(entry["name"]) if entry else None
 
     def card(self, config):
-        """The card that a run with `config` uses here, None on a CPU (`cards.chosen`)."""
+        """Returns the GPU that a run with `config` uses (`cards.chosen`); None on a CPU."""
         if config["device"]["kind"] != "gpu":
             return None
         return cards.chosen(config["device"], self.hardware["gpus"], _variables(config))
@@ -54,34 +55,39 @@ class Machine:
         return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
 
     def cores(self, config):
-        """The processors for a run with `config`."""
+        """Returns the processors for a run with `config`."""
         return affinity.for_device(self.topology, config["device"], self.card(config))
 
-    def room(self, config):
-        """How many runs like one with `config` may live at once (`rounds.room`)."""
-        room = rounds.room(machine.available_memory())
+    def capacity(self, config):
+        """Returns how many runs like one with `config` may be alive at the same time."""
+        capacity = rounds.room(machine.available_memory())
         if config["device"].get("kind") != "gpu":
-            return room
-        return min(room, rounds.room_on_card(cards.ask_contexts(self.card(config))))
+            return capacity
+        return min(capacity, rounds.room_on_card(cards.ask_contexts(self.card(config))))
 
-    def look(self, configs):
-        """Asks the Python of each build of `configs` for the build's framework."""
-        todo = [config["build"] for config in configs if not self._impossible(config)]
-        for build in {build["name"]: build for build in todo}.values():
-            self.refuse(build, lack(build, self.python_of(build), self.environment(build, 1)))
+    def check_builds(self, configs):
+        """Checks that the Python of each build of `configs` has the build's framework."""
+        builds = [config["build"] for config in configs if not self._impossible(config)]
+        for build in {build["name"]: build for build in builds}.values():
+            python, environment = self.python_of(build), self.environment(build, 1)
+            self.refuse(build, missing_requirement(build, python, environment))
 
     def refuse(self, build, why):
-        """Says once that the runs of `build` are skipped; nothing where `why` is None."""
+        """Marks `build` as unfit and prints that its runs are skipped; no effect if `why` is
+        None."""
         if why:
             self.unfit[build["name"]] = why
-            words = "build {0} cannot run: {1}, or name another Python: --python {0}=PATH; its runs"
-            print((words + " are skipped").format(build["name"], why), flush=True)
+            message = (
+                "build {0} cannot run, so its runs are skipped: {1}, or name another Python with "
+                "--python {0}=PATH"
+            )
+            print(message.format(build["name"], why), flush=True)
 
     def python_of(self, build):
         return self._pythons.get(build["name"], sys.executable)
 
     def environment(self, build, threads):
-        """The variables of a run of `build` with so many `threads`."""
+        """Returns the environment variables of a run of `build` with this number of `threads`."""
         return environment_of(build, self._sites.get(build.get("carry")), threads)
 
 

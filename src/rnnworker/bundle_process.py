@@ -1,4 +1,4 @@
-"""The processes that a bundle starts: the worker, supervised, and a look at what a Python has.
+"""The processes that a bundle starts: supervised workers, and checks of the builds' interpreters.
 
 Standard library only, Python 3.6 syntax.
 """
@@ -9,7 +9,7 @@ import subprocess
 
 from rnnworker import carried_packages, members, rounds
 
-# Framework → what is imported in it; packages have the same names.
+# Framework → the modules that it needs; their packages have the same names.
 NEEDED = {
     "keras3_tensorflow": ("numpy", "tensorflow", "keras"),
     "keras3_torch": ("numpy", "torch", "keras"),
@@ -19,29 +19,29 @@ NEEDED = {
     "keras206_tensorflow1": ("numpy", "tensorflow", "keras"),
     "fake": ("numpy",),
 }
-# Found, not imported: that would take seconds of the session.
-LOOK = """
+# The modules are not imported, because that would take seconds of the session.
+PRINT_MISSING = """
 import importlib.util, sys
 print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
 """
-LOOK_SECONDS = 120.0
+CHECK_SECONDS = 120.0
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
 
 
-def lack(build, python, environment):
-    """What keeps the interpreter `python` from running `build`, in words, or None."""
+def missing_requirement(build, python, environment):
+    """Returns the reason why the interpreter `python` cannot run `build`, or None."""
     try:
-        told = subprocess.check_output(
-            [python, "-c", LOOK] + list(NEEDED.get(build["framework"], ())),
+        output = subprocess.check_output(
+            [python, "-c", PRINT_MISSING] + list(NEEDED.get(build["framework"], ())),
             stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
-            universal_newlines=True, timeout=LOOK_SECONDS,
+            universal_newlines=True, timeout=CHECK_SECONDS,
         )  # fmt: skip
     except OSError as error:
         return "{} cannot be started ({})".format(python, error.strerror or error)
     except subprocess.SubprocessError as error:
         return "{} does not work ({})".format(python, error)
-    names = told.split()
+    names = output.split()
     if not names:
         return None
     return "{} has no {}; install {} there".format(
@@ -49,21 +49,21 @@ def lack(build, python, environment):
     )
 
 
-def member(name, command, environment, place, limits, forks=False):
-    """The worker that leaves its files in the folder `place`, to be supervised."""
-    log, events = (os.path.join(place, name) for name in ("log", "events.jsonl"))
+def member(name, command, environment, folder, limits, forks=False):
+    """Returns the `Member` for a worker that writes its files to `folder`."""
+    log, events = (os.path.join(folder, name) for name in ("log", "events.jsonl"))
     return members.Member(name, command, environment, log, events, limits, forks=forks)
 
 
-def supervise(asked, end=None):
-    """Starts the workers `asked` for (`member`), which take turns, keeps their events, ends one
-    that is over the limit of a phase. Returns name → outcome: None where `end` (monotonic) came
-    first; ``error`` is the one that the worker told, in words, or None; ``turns`` those it had."""
-    found = rounds.supervise(asked, end=end, at_once=len(os.sched_getaffinity(0)))
-    return {one.name: _told(found.get(one.name)) for one in asked}
+def supervise(workers, end=None):
+    """Runs the `workers` (see `member`), which take turns, with their phase limits. Returns
+    {name: outcome}: None for a worker that was ended at `end` (monotonic seconds); ``error`` is
+    the message that the worker reported, or None; ``turns`` are its turns."""
+    outcomes = rounds.supervise(workers, end=end, at_once=len(os.sched_getaffinity(0)))
+    return {worker.name: _facts(outcomes.get(worker.name)) for worker in workers}
 
 
-def _told(outcome):
+def _facts(outcome):
     if outcome is None or outcome.cut:
         return None
     errors = [event for event in outcome.events if event["event"] == "error"]
@@ -77,8 +77,9 @@ def _told(outcome):
 
 
 def environment_of(build, site, threads):
-    """The variables of a run: this process's own without what would lead it astray, the threads,
-    and what the build says; `site` is the folder of its carried packages, or None."""
+    """Returns the environment variables of a run: those of this process except
+    `THREAD_VARIABLES`, the number of threads, and those of the build. `site` is the folder of its
+    carried packages, or None."""
     environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
     environment["OMP_NUM_THREADS"] = str(threads)
     environment["PYTHONUNBUFFERED"] = "1"
@@ -92,7 +93,7 @@ def read(path):
 
 
 def write(path, data):
-    """JSON, whole or not at all."""
+    """Writes `data` as JSON, atomically."""
     temporary = path + ".new"
     with open(temporary, "w") as file:
         json.dump(data, file)

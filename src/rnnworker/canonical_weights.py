@@ -1,13 +1,13 @@
-"""Canonical weights: one framework-free set of arrays that every implementation loads.
+"""Canonical weights: a framework-independent set of arrays that every implementation loads.
 
-A model's weighted layers are listed in order. A recurrent layer's arrays are ``kernel``
-(inputs × gates·units), ``recurrent`` (units × gates·units) and ``bias``, gates in the order
-i, f, c, o for LSTM and z, r, h for GRU, as Keras orders them; in both directions each name begins
-with ``forward_`` or ``backward_``. Every other layer's arrays are those of Keras, in its order.
+A model's weighted layers are listed in order. The arrays of a recurrent layer are ``kernel``
+(inputs × gates·units), ``recurrent`` (units × gates·units) and ``bias``, with Keras's order of
+gates: i, f, c, o for LSTM and z, r, h for GRU. In a bidirectional layer each name begins with
+``forward_`` or ``backward_``. The arrays of every other layer are those of Keras, in its order.
 
-The initial values are Keras's defaults (Glorot & Bengio 2010, uniform; recurrent kernels
-orthogonal after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015), drawn from
-one seeded NumPy stream per array, so that no framework's own generator is involved.
+The initial values follow Keras's defaults (Glorot & Bengio 2010, uniform; orthogonal recurrent
+kernels after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015). Each array is
+drawn from its own seeded NumPy stream, so that no framework's generator is involved.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 
 
 
 def initial(layers, seed):
-    """Initial arrays for `layers`, each a dict with ``name``, ``kind`` (``recurrent``,
-    ``embedding`` or ``other``), ``cell`` (recurrent only) and ``shapes``, a list of (array
-    name, shape). Returns a list of {array name: float32 array}, one per layer."""
+    """Returns the initial arrays of `layers`: a list of {array name: float32 array}, one per
+    layer. A layer is a dict with ``name``, ``kind`` (``recurrent``, ``embedding`` or ``other``),
+    ``cell`` (recurrent only) and ``shapes``, a list of (array name, shape)."""
     return [
         {
             name: _array(layer, name, tuple(shape), _stream(seed, index, name))
@@ -32,7 +32,7 @@ def initial(layers, seed):
 
 
 def digest(weights):
-    """SHA-256 over names, shapes and values: two runs with one digest start equal."""
+    """Returns the SHA-256 over names, shapes and values of all arrays."""
     state = hashlib.sha256()
     for arrays in weights:
         for name in sorted(arrays):

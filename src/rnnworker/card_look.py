@@ -1,7 +1,7 @@
-"""What an NVIDIA card says of itself right before and right after a turn, never during one.
+"""Reads the state of an NVIDIA GPU right before and right after a turn, never during it.
 
-Standard library only, Python 3.6 syntax. The driver is asked through nvidia-ml-py, which is one
-file, pynvml.py; the job says where it lies (``nvml``). Source of names and units: NVIDIA's NVML API
+Standard library only, Python 3.6 syntax. The driver is queried through nvidia-ml-py, a single
+file, pynvml.py, whose path is in the job (``nvml``). Source of names and units: NVIDIA's NVML API
 Reference Guide.
 """
 
@@ -22,32 +22,31 @@ REASONS = (
 )
 
 
-def opened(job):
-    """A function that looks at the card of `job` (see `Card.look`); one that returns None where
-    there is none or it cannot be looked at, which then stands in the run's log."""
+def card_reader(job):
+    """Returns a function that reads the state of the GPU of `job` (`Card.read`). If there is no
+    GPU, or it cannot be read (the reason goes to the log), the function returns None."""
     card, file = job.get("card") or {}, job.get("nvml")
     if not card.get("uuid") or not file:
-        return nothing
+        return no_card
     try:
-        return Card(user_functions.from_file(file, ""), card["uuid"]).look
-    except Exception as error:  # a driver that is absent, too old or not to be asked ends no run
-        print("The card is not looked at: {}".format(error), file=sys.stderr, flush=True)
-        return nothing
+        return Card(user_functions.from_file(file, ""), card["uuid"]).read
+    except Exception as error:  # a run does not fail because of a missing or old driver
+        print("The state of the GPU is not read: {}".format(error), file=sys.stderr, flush=True)
+        return no_card
 
 
-def nothing():
-    """Nobody looks."""
+def no_card():
     return None
 
 
 class Card:
-    """One card, through NVIDIA's `library`."""
+    """One GPU, accessed through NVIDIA's `library`."""
 
     def __init__(self, library, uuid):
         self.library = library
-        self.handle = self._tried(lambda: library.nvmlDeviceGetHandleByUUID(uuid))
+        self.handle = self._retried(lambda: library.nvmlDeviceGetHandleByUUID(uuid))
 
-    def _tried(self, call):
+    def _retried(self, call):
         for left in reversed(range(TRIES)):  # a driver that wakes up fails once
             try:
                 self.library.nvmlInit()
@@ -56,32 +55,35 @@ class Card:
                 if not left:
                     raise
 
-    def look(self):
-        """`t` (monotonic seconds); `joules` since the driver was loaded; `watts`; `sm_mhz`,
-        `memory_mhz`; `celsius`; `slowed`: why its clocks are below what they could be;
-        `thermal_s`, `power_s`: seconds so far for which heat or the power limit kept them there;
-        `ecc`: errors since boot that were not corrected; `memory_bytes` in use; `others`:
-        processes that compute on it beside this one. None for what it does not tell."""
-        nvml, told = self.library, {"t": time.monotonic()}
-        told["joules"] = self._asked("TotalEnergyConsumption", read=lambda mj: mj / 1e3)
-        told["watts"] = self._asked("PowerUsage", read=lambda mw: mw / 1e3)
-        told["sm_mhz"] = self._asked("ClockInfo", nvml.NVML_CLOCK_SM)
-        told["memory_mhz"] = self._asked("ClockInfo", nvml.NVML_CLOCK_MEM)
-        told["celsius"] = self._asked("Temperature", nvml.NVML_TEMPERATURE_GPU)
-        told["slowed"] = self._asked("CurrentClocksThrottleReasons", read=self._reasons)
+    def read(self):
+        """Returns a dict; None for each value that the driver does not provide.
+
+        - `t`: monotonic seconds; `joules`: since the driver was loaded; `watts`; `celsius`.
+        - `sm_mhz`, `memory_mhz`; `slowed`: the reasons why the clocks are reduced.
+        - `thermal_s`, `power_s`: seconds so far with clocks reduced by heat or the power limit.
+        - `ecc`: uncorrected errors since boot; `memory_bytes` in use; `others`: number of other
+          processes that compute on the GPU.
+        """
+        nvml, state = self.library, {"t": time.monotonic()}
+        state["joules"] = self._query("TotalEnergyConsumption", read=lambda mj: mj / 1e3)
+        state["watts"] = self._query("PowerUsage", read=lambda mw: mw / 1e3)
+        state["sm_mhz"] = self._query("ClockInfo", nvml.NVML_CLOCK_SM)
+        state["memory_mhz"] = self._query("ClockInfo", nvml.NVML_CLOCK_MEM)
+        state["celsius"] = self._query("Temperature", nvml.NVML_TEMPERATURE_GPU)
+        state["slowed"] = self._query("CurrentClocksThrottleReasons", read=self._reasons)
         for name in ("thermal", "power"):
             policy = getattr(nvml, "NVML_PERF_POLICY_" + name.upper())
-            told[name + "_s"] = self._asked("ViolationStatus", policy, read=_violated)
+            state[name + "_s"] = self._query("ViolationStatus", policy, read=_violated)
         uncorrected = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
-        told["ecc"] = self._asked("TotalEccErrors", *uncorrected)
-        told["memory_bytes"] = self._asked("MemoryInfo", read=lambda memory: int(memory.used))
-        # One of those that are told is this one; its number is another one in a container.
-        told["others"] = self._asked(
-            "ComputeRunningProcesses", read=lambda found: max(0, len(found) - 1)
+        state["ecc"] = self._query("TotalEccErrors", *uncorrected)
+        state["memory_bytes"] = self._query("MemoryInfo", read=lambda memory: int(memory.used))
+        # This process is listed too; in a container, under another process number.
+        state["others"] = self._query(
+            "ComputeRunningProcesses", read=lambda processes: max(0, len(processes) - 1)
         )
-        return told
+        return state
 
-    def _asked(self, name, *arguments, **options):
+    def _query(self, name, *arguments, **options):
         read = options.get("read", int)
         try:
             return read(getattr(self.library, "nvmlDeviceGet" + name)(self.handle, *arguments))

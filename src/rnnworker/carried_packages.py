@@ -1,7 +1,8 @@
-"""Packages that a bundle carries: parts with checksums → one folder for ``PYTHONPATH``.
+"""Unpacks the packages that a bundle carries into a folder for ``PYTHONPATH``.
 
-Standard library only, Python 3.6 syntax. An archive (tar, xz) may be in several parts, since what
-travels at once is limited; they lie in the bundle's ``packages/NAME/`` or in a folder beside it.
+Standard library only, Python 3.6 syntax. An archive (tar, xz) may be split into several parts with
+checksums, since uploads may be limited in size. The parts are in the bundle's ``packages/NAME/`` or
+in a folder given by ``--parts``.
 """
 
 import contextlib
@@ -16,21 +17,21 @@ WHOLE = ".whole"
 
 
 class Missing(Exception):
-    """Parts that have not arrived or not whole; says which, in words."""
+    """Packages are unavailable, for example because parts are missing or damaged."""
 
 
 def provide(entry, folders):
-    """The folder with the packages of `entry`, unpacked once; raises `Missing`.
+    """Returns the folder with the packages of `entry`, unpacked on first use. Raises `Missing`.
 
     **Arguments:**
 
-    - `entry`: ``{"name", "digest", "parts": {file name: sha256}}`` of ``bundle.json``.
-    - `folders`: where parts may lie.
+    - `entry`: ``{"name", "digest", "parts": {file name: sha256}}`` from ``bundle.json``.
+    - `folders`: the folders in which to search for parts.
     """
     site = os.path.join(_home(), "{}-{}".format(entry["name"], entry["digest"][:12]))
     if os.path.exists(os.path.join(site, WHOLE)):
         return site
-    paths = _found(entry, folders)
+    paths = _find_parts(entry, folders)
     partial = tempfile.mkdtemp(dir=os.path.dirname(site))
     try:
         with contextlib.ExitStack() as stack:
@@ -48,39 +49,39 @@ def provide(entry, folders):
 
 
 def variables(build, site):
-    """The build's environment with ``{packages}`` replaced, and the packages before the
-    machine's own. A variable that ends in PATH goes before what the machine has there."""
-    found = {}
+    """Returns the build's environment with ``{packages}`` replaced by `site`, and `site` as
+    ``PYTHONPATH``. A variable whose name ends in PATH is prepended to the machine's value."""
+    environment = {}
     for name, value in (build.get("environment") or {}).items():
         value = str(value).replace("{packages}", site or "")
         if name.endswith("PATH") and os.environ.get(name):
             value += os.pathsep + os.environ[name]
-        found[name] = value
+        environment[name] = value
     if site:
-        found["PYTHONPATH"] = site
-    return found
+        environment["PYTHONPATH"] = site
+    return environment
 
 
 def _home():
-    """One folder per user; nobody else's is taken for it."""
+    """Returns this user's folder for unpacked packages; never uses another user's."""
     home = os.path.join(tempfile.gettempdir(), "rnnbench-packages-{}".format(os.getuid()))
     os.makedirs(home, mode=0o700, exist_ok=True)
     if os.stat(home).st_uid != os.getuid():
-        raise Missing("{} belongs to somebody else: set TMPDIR to another folder".format(home))
+        raise Missing("{} belongs to another user: set TMPDIR to another folder".format(home))
     return home
 
 
-def _found(entry, folders):
+def _find_parts(entry, folders):
     paths, missing = [], []
     for name in sorted(entry["parts"]):
-        places = [os.path.join(folder, entry["name"], name) for folder in folders]
-        right = [one for one in places if _digest(one) == entry["parts"][name]]
-        if right:
-            paths.append(right[0])
+        candidates = [os.path.join(folder, entry["name"], name) for folder in folders]
+        valid = [path for path in candidates if _digest(path) == entry["parts"][name]]
+        if valid:
+            paths.append(valid[0])
         else:
             missing.append(name)
     if missing:
-        raise Missing("of {} {} not here or not whole".format(entry["name"], ", ".join(missing)))
+        raise Missing("{}: missing or damaged: {}".format(entry["name"], ", ".join(missing)))
     return paths
 
 
@@ -97,7 +98,7 @@ def _digest(path):
 def _extract(archive, member, folder):
     parts = member.name.split("/")
     if not member.isreg() or member.name.startswith("/") or ".." in parts:
-        raise tarfile.TarError("{} is no plain file".format(member.name))
+        raise tarfile.TarError("{} is not a regular file".format(member.name))
     path = os.path.join(folder, *parts)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
@@ -106,7 +107,7 @@ def _extract(archive, member, folder):
 
 
 class _Joined:
-    """Open files read one after the other, as one."""
+    """Reads several open files in order, as a single file."""
 
     def __init__(self, files):
         self._files = list(files)

@@ -1,9 +1,10 @@
-"""Do the implementations compute the same function? One model, cell and build, in one process.
+"""Certifies that the implementations of one model, cell and build compute the same function.
 
-Each implementation's layers are held against `reference` at the model's own shapes; its training
-against the others'; its trained weights are carried into every other one; the steps that it
-applies against the gradients that it computes (`applied`). Dropout is off. A model without a
-recurrent layer has one implementation, ``none``, which is judged by its steps and its loss.
+In one process, and with dropout off, it compares each implementation's layers with `reference` at
+the model's shapes, its training with that of the others, and the steps that it applies with the
+gradients that it computes (`applied_steps`); and it loads its trained weights into every other
+implementation. A model without a recurrent layer has a single implementation, ``none``, which is
+judged by its steps and its loss.
 """
 
 import traceback
@@ -18,84 +19,81 @@ SERVED_SAMPLES = 512
 
 
 def certify(job, events, phases):
-    """Emits ``facts`` with a ``certificate``: the parts of ARCHITECTURE.md's certificate that the
-    worker knows.
+    """Emits ``facts`` with a ``certificate``: the worker's parts of the certificate described in
+    ARCHITECTURE.md.
 
-    `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (what
-    the config's is called), ``threads``, ``dataset``, ``applied_only`` where nothing but the
-    applied steps is asked for, and ``tolerance`` where it is not that of the config's precision.
+    `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
+    name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
+    ``tolerance`` (instead of that of the config's precision).
     """
-    asked = precision.asked(job["config"])
-    tolerance = dict(precision.TOLERANCE[asked], **(job.get("tolerance") or {}))
-    tried, found, arrays = {}, {}, None
+    requested = precision.asked(job["config"])
+    tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
+    trials, results, arrays = {}, {}, None
     for entry in job["implementations"]:
         name = entry["name"]
         with phases.phase("certify_" + name):
             if job.get("applied_only"):
-                found[name] = {}
+                results[name] = {}
             else:
                 try:
-                    tried[name] = Tried(job, entry["rnn"], arrays)
-                    arrays = tried[name].session.arrays
-                    found[name] = judged(tried[name].measure(), tolerance)
-                except reference.NotKnown as error:
-                    tried.pop(name, None)
-                    found[name] = nothing("not_run", str(error))
-                except Exception as error:  # one that fails is no verdict on the others
+                    trials[name] = Trial(job, entry["rnn"], arrays)
+                    arrays = trials[name].session.arrays
+                    results[name] = judge(trials[name].measure(), tolerance)
+                except reference.UnknownFunction as error:
+                    trials.pop(name, None)
+                    results[name] = unmeasured("not_run", str(error))
+                except Exception as error:  # the other implementations are still to be certified
                     traceback.print_exc()
-                    tried.pop(name, None)
-                    found[name] = nothing("failed", applied_steps.told(error))
-            # One that cannot be built cannot take a step either.
-            if found[name].get("status") != "failed" or name in tried:
-                one = applied_steps.Applied(job, entry["rnn"], arrays)
-                found[name]["applied"] = {job["device"]: one.measure(tolerance["gradients"])}
-                arrays = one.arrays
-        # Told at once: one that never ends must not take the others' verdicts with it.
-        part = {"precision": asked, "tolerance": tolerance, "implementations": found}
+                    trials.pop(name, None)
+                    results[name] = unmeasured("failed", applied_steps.error_text(error))
+            # An implementation that cannot be built cannot take a step either.
+            if results[name].get("status") != "failed" or name in trials:
+                applied = applied_steps.AppliedSteps(job, entry["rnn"], arrays)
+                steps = applied.measure(tolerance["gradients"])
+                results[name]["applied"] = {job["device"]: steps}
+                arrays = applied.arrays
+        # Emitted at once, so that the results survive an implementation that hangs.
+        part = {"precision": requested, "tolerance": tolerance, "implementations": results}
         events.emit("facts", certificate=part)
     if job.get("applied_only"):
         return
     with phases.phase("portability"):
-        portability = portable(tried)
-    events.emit(
-        "facts",
-        certificate={
-            "pairs": pairs(tried, found, tolerance),
-            "portability": portability,
-        },
-    )
+        portability = portable(trials)
+    compared = compare_pairs(trials, results, tolerance)
+    events.emit("facts", certificate={"pairs": compared, "portability": portability})
 
 
-def relative_error(ours, theirs):
-    """max |ours − theirs| / max |theirs| over the whole array: the largest deviation on the
-    scale of the array, not element by element, where a value near 0 would decide."""
-    ours, theirs = numpy.asarray(ours, "float64"), numpy.asarray(theirs, "float64")
-    if ours.shape != theirs.shape:
+def relative_error(values, expected):
+    """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
+    the array, because relative errors of single elements near 0 mean nothing."""
+    values, expected = numpy.asarray(values, "float64"), numpy.asarray(expected, "float64")
+    if values.shape != expected.shape:
         return float("inf")
-    difference, scale = numpy.abs(ours - theirs).max(), numpy.abs(theirs).max()
+    difference, scale = numpy.abs(values - expected).max(), numpy.abs(expected).max()
     if not numpy.isfinite(difference):
         return float("inf")
     return float(difference / scale) if scale else (float("inf") if difference else 0.0)
 
 
-def judged(measured, tolerance):
-    """``certified`` or ``failed`` with the reasons, from what `Tried.measure` returns."""
+def judge(measured, tolerance):
+    """Returns an implementation's result, ``certified`` or ``failed`` with reasons, from what
+    `Trial.measure` returned."""
     why = [
-        "{} differ from the float64 reference by {:.1e}, allowed are {:.0e}".format(
+        "{} differ from the float64 reference by {:.1e} (tolerance {:.0e})".format(
             part, measured[part], tolerance[part]
         )
         for part in ("outputs", "gradients")
         if measured[part] is not None and not measured[part] <= tolerance[part]
     ]
     if measured["round_trip"] is False:
-        why.append("weights do not come back from it bit by bit")
+        why.append("its weights do not survive a round trip bit by bit")
     if not measured["started_canonical"]:
         why.append("it did not start from the canonical weights")
     if not numpy.all(numpy.isfinite(measured["loss_curve"])):
         why.append("its loss is not finite within {} steps".format(STEPS))
-    told = measured["precision"]
-    if not told["as_asked"]:
-        why.append("it computed in {}, not in {}".format(told["policy"], told["asked"]))
+    facts = measured["precision"]
+    if not facts["as_asked"]:
+        why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
     kernel = measured["attested"]
     if kernel is not None and attest.contradicts(kernel):
         ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
@@ -112,57 +110,60 @@ def judged(measured, tolerance):
     }
 
 
-def nothing(status, why):
+def unmeasured(status, why):
+    """Returns the result of an implementation that was not measured."""
     empty = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
     return dict(dict.fromkeys(empty), status=status, why=why)
 
 
-def pairs(tried, found, tolerance):
-    """Every two implementations that ran: how far apart, and whether they are equal."""
-    listed, names = [], [name for name in found if name in tried]
+def compare_pairs(trials, results, tolerance):
+    """Returns, for each pair of implementations that ran, their differences and whether they are
+    equal."""
+    comparisons, names = [], [name for name in results if name in trials]
     for index, a in enumerate(names):
         for b in names[index + 1 :]:
-            one, other = tried[a].kept, tried[b].kept
-            apart = {
-                "outputs": _largest(one["outputs"], other["outputs"]),
-                "gradients": _largest(one["gradients"], other["gradients"]),
-                "loss_curve": relative_error(one["loss_curve"], other["loss_curve"]),
+            first, second = trials[a].kept, trials[b].kept
+            errors = {
+                "outputs": _largest_error(first["outputs"], second["outputs"]),
+                "gradients": _largest_error(first["gradients"], second["gradients"]),
+                "loss_curve": relative_error(first["loss_curve"], second["loss_curve"]),
             }
-            certified = found[a]["status"] == found[b]["status"] == "certified"
-            equal = certified and found[a]["function"] == found[b]["function"]
+            certified = results[a]["status"] == results[b]["status"] == "certified"
+            equal = certified and results[a]["function"] == results[b]["function"]
             equal = equal and all(
-                apart[part] is None or apart[part] <= tolerance[part] for part in apart
+                errors[part] is None or errors[part] <= tolerance[part] for part in errors
             )
-            listed.append(dict(apart, a=a, b=b, equal=equal))
-    return listed
+            comparisons.append(dict(errors, a=a, b=b, equal=equal))
+    return comparisons
 
 
-def portable(tried):
-    """The weights that each implementation has trained, evaluated in each other one of the same
-    function: another one means something else by them, and may have others. `difference`: relative
-    error of the outputs against those in the implementation that trained them."""
-    listed = []
-    for trained, trainer in tried.items():
-        weights, own = trainer.kept["trained"], trainer.kept["trained_outputs"]
-        for served, server in tried.items():
+def portable(trials):
+    """Evaluates the weights that each implementation has trained in every implementation of the
+    same function; in another function the same arrays mean something else or do not exist.
+    `difference`: relative error of the outputs against those in the implementation that trained
+    the weights."""
+    evaluations = []
+    for trained, trainer in trials.items():
+        weights, outputs = trainer.kept["trained"], trainer.kept["trained_outputs"]
+        for served, server in trials.items():
             if server.function != trainer.function:
                 continue
-            metrics, outputs = server.serve(weights)
-            listed.append(
+            metrics, served_outputs = server.serve(weights)
+            evaluations.append(
                 {
                     "trained": trained,
                     "served": served,
                     "accuracy": metrics.get("acc"),
                     "loss": metrics.get("loss"),
-                    "difference": relative_error(outputs, own),
+                    "difference": relative_error(served_outputs, outputs),
                 }
             )
-    return listed
+    return evaluations
 
 
 def probe_weights(cell, arrays, seed):
-    """`arrays` (canonical) with biases that show every fault: all of them differ, and half of an
-    LSTM's units keep their gates open, so that states grow beyond any clip."""
+    """Returns `arrays` (canonical) with biases that reveal every fault: all biases differ, and
+    half of an LSTM's units keep their gates open, so that states grow beyond any clip."""
     stream = numpy.random.RandomState(seed)
     changed = {}
     for name in sorted(arrays):
@@ -176,9 +177,9 @@ def probe_weights(cell, arrays, seed):
     return changed
 
 
-class Tried:
-    """One implementation: a model of its own, kept until the others were compared with it. The
-    data's `arrays` are those of the first."""
+class Trial:
+    """One implementation in a separate model, kept until all others have been compared with it.
+    All trials share the data's `arrays`."""
 
     def __init__(self, job, rnn, arrays=None):
         config = dict(job["config"], rnn=rnn, certifying=True)
@@ -199,7 +200,7 @@ class Tried:
             )
 
     def measure(self):
-        """Everything about this implementation alone; what the others are compared with stays
+        """Measures this implementation on its own. Values for comparison with others are stored
         in `kept`: outputs, gradients, loss curve, and the weights after a short training."""
         session = self.session
         probed = self._probe_layers()
@@ -228,40 +229,41 @@ class Tried:
         )
 
     def serve(self, weights):
-        """(metrics on the validation set, outputs) with `weights`."""
+        """Returns (metrics on the validation set, outputs) with `weights`."""
         self.session.load_weights(weights)
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
     def _probe_layers(self):
-        """The layers' largest errors against the reference, and whether weights come back."""
+        """Returns the layers' largest errors against the reference, and whether the weights
+        survive a round trip."""
         cell, recurrent = self.config["cell"]["name"], self.session.recurrent
         self.kept.update(outputs=[], gradients=[])
         if not recurrent.layers:
             return dict.fromkeys(("outputs", "gradients", "round_trip"))
-        errors, exact = {"outputs": [], "gradients": []}, True
+        errors = {"outputs": [], "gradients": []}
         described = self.session.layers()
         probes = [
             probe_weights(cell, arrays, index) if layer["kind"] == "recurrent" else arrays
             for index, (layer, arrays) in enumerate(zip(described, self.weights))
         ]
         self.session.load_weights(probes)
-        if canonical_weights.digest(self.session.dump_weights()) != canonical_weights.digest(
-            probes
-        ):
-            exact = False
-        chosen = [arrays for one, arrays in zip(described, probes) if one["kind"] == "recurrent"]
-        for index, (layer, arrays) in enumerate(zip(recurrent.layers, chosen)):
+        dumped = canonical_weights.digest(self.session.dump_weights())
+        exact = dumped == canonical_weights.digest(probes)
+        recurrent_probes = [
+            arrays for layer, arrays in zip(described, probes) if layer["kind"] == "recurrent"
+        ]
+        for index, (layer, arrays) in enumerate(zip(recurrent.layers, recurrent_probes)):
             stream = numpy.random.RandomState(index)
             batch = min(self.config["model"]["batch"], 64)
             shape, output_shape = self.session.layer_shapes(layer)
             x = stream.normal(0.0, 1.0, (batch,) + tuple(shape)).astype("float32")
             upstream = stream.normal(0.0, 1.0, (batch,) + tuple(output_shape)).astype("float32")
             outputs, gradients = self.session.layer_gradients(layer, x, upstream)
-            wanted, wanted_gradients = reference.run(cell, x, arrays, upstream, self.function)
-            errors["outputs"].append(relative_error(outputs, wanted))
+            expected, expected_gradients = reference.run(cell, x, arrays, upstream, self.function)
+            errors["outputs"].append(relative_error(outputs, expected))
             errors["gradients"] += [
-                relative_error(gradients.get(name, 0.0), wanted_gradients[name])
-                for name in wanted_gradients
+                relative_error(gradients.get(name, 0.0), expected_gradients[name])
+                for name in expected_gradients
             ]
             self.kept["outputs"].append(outputs)
             self.kept["gradients"] += [gradients[name] for name in sorted(gradients)]
@@ -272,5 +274,5 @@ class Tried:
         }
 
 
-def _largest(ours, theirs):
-    return max((relative_error(one, other) for one, other in zip(ours, theirs)), default=None)
+def _largest_error(values, expected):
+    return max((relative_error(a, b) for a, b in zip(values, expected)), default=None)

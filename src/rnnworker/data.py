@@ -18,16 +18,15 @@ CONVERT = "convert it once with `rnnbench convert` and name the new file"
 
 
 def arrays(config, path, pinned_md5=None):
-    """What the model trains on.
+    """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, with samples
+    along the first axis. Raises ValueError if ``prepare`` does not return all of them.
 
     **Arguments:**
 
-    - `config`: the run's config; ``model.data.prepare`` names a function of (source, config),
-      ``model.train_samples`` and ``model.val_samples``, where given, how many samples to keep.
-    - `path`: the dataset's file; None where the model makes its own.
-    - `pinned_md5`: what ``data.dvc`` pins the file to, None for a user's own file.
-
-    **Returns:** a dict of arrays ``x_train, y_train, x_val, y_val``, samples first.
+    - `config`: the run's config; ``model.data.prepare`` names a function of (source, config);
+      ``model.train_samples`` and ``model.val_samples``, if given, limit the number of samples.
+    - `path`: the dataset's file; None if the model generates its data.
+    - `pinned_md5`: the MD5 that ``data.dvc`` pins the file to; None for a user-supplied file.
     """
     prepare = user_functions.function(config["model"]["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), config)
@@ -43,11 +42,11 @@ def arrays(config, path, pinned_md5=None):
 
 
 def source(path, pinned_md5=None):
-    """The dataset's content: a dict of arrays for ``.npz`` and for CIFAR-10's archive, else
-    its path.
+    """Returns the dataset's content: a dict of arrays for ``.npz`` and for the archive of CIFAR-10,
+    else the absolute path.
 
-    Opening a pickle runs whatever code it holds. So pickles are loaded only from a file whose
-    bytes have the md5 that ``data.dvc`` pins, here and now; else it is a ValueError."""
+    Unpickling can execute arbitrary code. Therefore pickles are loaded only from a file whose MD5
+    equals the one pinned in ``data.dvc``, computed on each call; otherwise raises ValueError."""
     if path is None:
         return None
     trusted = pinned_md5 is not None and _md5(path) == pinned_md5
@@ -83,8 +82,8 @@ def _npz(path, trusted):
 
 @contextlib.contextmanager
 def _names_of_numpy_2():
-    """Lets NumPy 1 read what NumPy 2 has pickled, where ``numpy.core`` is named ``numpy._core`` and
-    arrays are the same. Afterwards the names are gone: packages tell NumPy 2 by them."""
+    """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
+    The names are removed afterwards, because packages use them to detect NumPy 2."""
     names = {}
     if numpy.__version__.startswith("1."):
         names = {"numpy._core": "numpy.core", "numpy._core.multiarray": "numpy.core.multiarray"}
@@ -115,16 +114,16 @@ def text(path):
 
 
 def epoch_order(seed, epoch, samples):
-    """The order of the samples in an epoch: the same for every implementation and
-    framework. ``RandomState`` because its stream is frozen across NumPy versions."""
+    """Returns the order of the samples in an epoch, the same for every implementation and
+    framework. ``RandomState`` is used because its stream is frozen across NumPy versions."""
     stream = numpy.random.RandomState((seed * 100003 + epoch) % 2**32)
     return stream.permutation(samples).astype("int64")
 
 
 def epoch_images(images, config, epoch):
-    """The training images of an epoch, as ``model.data.augment``, a function of (images, stream,
-    config), changes them; `images` themselves where the model has none. Depends on seed and
-    epoch alone, so that every implementation and framework sees the same ones."""
+    """Returns the training images of an epoch, augmented by ``model.data.augment``, a function of
+    (images, stream, config); `images` unchanged if the model has none. The result depends only on
+    seed and epoch, so that every implementation and framework sees the same images."""
     augment = config["model"]["data"].get("augment")
     if augment is None:
         return images

@@ -1,4 +1,4 @@
-"""JSON lines to the conductor, and the handshake between phases."""
+"""Sends events to the controller as JSON lines and waits for it between phases."""
 
 import json
 import math
@@ -10,19 +10,19 @@ import time
 HOLD_SECONDS = 1.0
 
 
-def plain(value):
-    """`value` as JSON data: NumPy scalars become numbers, a number that is not finite
-    becomes None (JSON has no NaN)."""
+def to_json_data(value):
+    """Returns `value` as JSON data: NumPy scalars become numbers, and numbers that are not finite
+    become None (JSON has no NaN)."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json_data(item) for item in value]
     if isinstance(value, (str, bool)) or value is None:
         return value
     if isinstance(value, int):
         return value
     if hasattr(value, "tolist") and not isinstance(value, float):
-        return plain(value.tolist())
+        return to_json_data(value.tolist())
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -31,13 +31,13 @@ def plain(value):
 
 
 class Events:
-    """Writes events to a file descriptor and waits for the conductor where it is told to.
+    """Writes events to a file descriptor and waits for answers of the controller.
 
     **Arguments:**
 
-    - `descriptor`: where the JSON lines go.
-    - `answers`: a text stream on which the conductor answers each phase end with a line;
-      None where nobody listens (a bundle on a machine without a conductor).
+    - `descriptor`: file descriptor for the JSON lines.
+    - `answers`: text stream on which the controller answers each handshake and gate with a line;
+      None if there is no controller.
     """
 
     def __init__(self, descriptor, answers=None):
@@ -53,9 +53,9 @@ class Events:
         self._write()
 
     def emit_soon(self, event, **fields):
-        """As `emit`, at most once a second: whoever reads it wakes up, and that beside what is
-        timed. What is held goes with the next event, or alone where none comes for two seconds;
-        an end in native code loses it."""
+        """As `emit`, but writes at most once per second, because each write wakes the reader up
+        next to timed work. A held event is written with the next event, or after two seconds if
+        there is none. A crash in native code loses it."""
         self._hold(event, fields)
         if time.monotonic() - self._written >= HOLD_SECONDS:
             self._write()
@@ -65,11 +65,11 @@ class Events:
             self._late.start()
 
     def emit_later(self, event, **fields):
-        """Keeps an event for the next one that is written."""
+        """Holds an event until the next one is written."""
         self._hold(event, fields)
 
     def _hold(self, event, fields):
-        line = json.dumps(plain(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
         with self._lock:
             self._held += line.encode("utf-8")
 
@@ -83,12 +83,12 @@ class Events:
             self._written = time.monotonic()
 
     def handshake(self):
-        """Waits until the conductor has done what it does between phases."""
+        """Waits until the controller has finished its work between phases."""
         self._ask("handshake")
 
     def gate(self, **fields):
-        """Waits until the supervisor gives this process a turn. Returns its answer; None where
-        nobody listens."""
+        """Waits until the supervisor gives this process a turn. Returns the supervisor's answer;
+        None if there is no supervisor."""
         return self._ask("gate", **fields)
 
     def _ask(self, event, **fields):
@@ -97,12 +97,12 @@ class Events:
         self.emit(event, **fields)
         answer = self._answers.readline()
         if not answer:
-            sys.exit("The conductor is gone; nobody would keep what this run measures.")
+            sys.exit("The controller has ended, so the results of this run would be lost.")
         return answer
 
 
 def from_environment():
-    """Events as the conductor that started this process asked for them."""
+    """Returns the `Events` that the environment variables of this process describe."""
     descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
     answers = sys.stdin if os.environ.get("RNNWORKER_HANDSHAKE") == "1" else None
     return Events(descriptor, answers)

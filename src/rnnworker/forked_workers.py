@@ -1,6 +1,6 @@
-"""Workers that are forked from an `importer`, as their supervisor sees them.
+"""The supervisor's side of workers that are forked from an `importer`.
 
-Standard library only, Python 3.6 syntax: the conductor and bundles use it.
+Standard library only, Python 3.6 syntax: the controller and bundles use it.
 """
 
 import array
@@ -15,33 +15,37 @@ from rnnworker.members import SIGKILLED
 
 
 class Importers:
-    """The importers of a round: one for all members that are started alike, where there are two
-    or more of them."""
+    """The importers of a round: one for each group of two or more members with the same command
+    and environment."""
 
     def __init__(self, members):
         kinds = [_kind(member) for member in members if member.forks]
         self._wanted = {kind for kind in kinds if kinds.count(kind) > 1}
         self._started = {}
 
-    def of(self, member, selector):
-        """The importer that `member` is forked from, started now where it was not; None where it
-        is to be started by itself. Its `ready` says whether it can be asked already."""
+    def importer_for(self, member, selector):
+        """Returns the importer from which to fork `member`, started if necessary; it can fork once
+        it is `ready`. Returns None if `member` is to be started on its own."""
         kind = _kind(member)
         if not member.forks or kind not in self._wanted:
             return None
         if kind not in self._started:
-            self._started[kind] = one = Importer(member)
-            one.watch(selector)
-        found = self._started[kind]
-        return None if found.gone else found
+            self._started[kind] = Importer(member)
+            self._started[kind].watch(selector)
+        importer = self._started[kind]
+        return None if importer.gone else importer
 
     def importing(self):
-        """Those that have not said yet that they are ready."""
-        return [one for one in self._started.values() if not one.ready and not one.gone]
+        """Returns the importers that are not ready yet."""
+        return [
+            importer
+            for importer in self._started.values()
+            if not importer.ready and not importer.gone
+        ]
 
     def finish(self):
-        for one in self._started.values():
-            one.finish()
+        for importer in self._started.values():
+            importer.finish()
 
 
 def _kind(member):
@@ -49,7 +53,7 @@ def _kind(member):
 
 
 class Importer:
-    """One importer process. What it prints goes to the log of the member it was started for."""
+    """One importer process. It logs to the file of the member for which it was started."""
 
     def __init__(self, member):
         self.ready = self.gone = False
@@ -71,23 +75,23 @@ class Importer:
         selector.register(self._socket, selectors.EVENT_READ, self)
 
     def read(self, selector):
-        """It has said that it is ready, or it has ended."""
+        """Reads from the socket that the importer is ready, or that it has ended."""
         selector.unregister(self._socket)
         self.ready = self._socket.recv(64) == b"ready"
         self.gone = not self.ready
 
     def check_limit(self, selector):
-        """One that imports for longer than a worker may is given up; its members start by
-        themselves."""
+        """Kills the importer if it takes longer than the limit of a worker's import; its members
+        then start on their own."""
         if not self.ready and not self.gone and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
             self._process.kill()
 
     def fork(self, member, events):
-        """A process that does the job of `member` and writes to the descriptor `events`. Raises
-        `OSError` where the importer is gone."""
-        answers, told = os.pipe()
+        """Forks a process that does the job of `member` and writes to the descriptor `events`.
+        Raises OSError if the importer has ended."""
+        answers, stdin = os.pipe()
         reports, status = os.pipe()
         try:
             with open(str(member.log), "ab") as output:
@@ -95,16 +99,16 @@ class Importer:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
                 self._socket.sendmsg([member.command[-1].encode("utf-8")], rights)
         except BaseException:
-            os.close(told)
+            os.close(stdin)
             os.close(reports)
             raise
         finally:
             os.close(answers)
             os.close(status)
-        return Forked(told, reports)
+        return Forked(stdin, reports)
 
     def finish(self):
-        """Ends it. Its children are gone by then, or are killed with it."""
+        """Ends the importer. Its children have ended by then, or are killed with it."""
         self._socket.close()
         try:
             self._process.wait(timeout=1.0)
@@ -114,28 +118,30 @@ class Importer:
 
 
 class Forked:
-    """As much of `subprocess.Popen` as `members.Running` needs, of another's child. `ended` is a
-    descriptor that can be read when the process has ended; its owner closes it."""
+    """The part of the interface of `subprocess.Popen` that `members.Running` needs, for a child of
+    the importer. `ended` is a descriptor that becomes readable when the process has ended; the
+    caller closes it."""
 
-    def __init__(self, told, reports):
-        self.stdin = os.fdopen(told, "wb")
+    def __init__(self, stdin, reports):
+        self.stdin = os.fdopen(stdin, "wb")
         self.ended = reports
-        self._told = b""
+        self._buffer = b""
         self._code = None
-        self.pid = self._first()
+        self.pid = self._read_pid()
 
-    def _first(self):
-        line = self._line()
+    def _read_pid(self):
+        line = self._read_line()
         if line is None:
             self.stdin.close()
             os.close(self.ended)
-            raise OSError("the process that imports for the others has ended")
+            raise OSError("the importer process has ended")
         return int(line)
 
     def poll(self):
-        """The exit code, None while it runs; without its importer it has been killed."""
+        """Returns the exit code, None while the process runs; -9 if its importer has ended, which
+        kills it."""
         if self._code is None and self._ready(0):
-            line = self._line()
+            line = self._read_line()
             self._code = SIGKILLED if line is None else int(line.split()[1])
         return self._code
 
@@ -147,14 +153,14 @@ class Forked:
         return self._code
 
     def _ready(self, timeout):
-        return b"\n" in self._told or select.select([self.ended], [], [], timeout)[0]
+        return b"\n" in self._buffer or select.select([self.ended], [], [], timeout)[0]
 
-    def _line(self):
-        """The next line of its report; None at the end."""
-        while b"\n" not in self._told:
+    def _read_line(self):
+        """Returns the next line of the importer's report on the process; None at the end."""
+        while b"\n" not in self._buffer:
             data = os.read(self.ended, 64)
             if not data:
                 return None
-            self._told += data
-        line, _, self._told = self._told.partition(b"\n")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("ascii")

@@ -1,11 +1,11 @@
-"""Python's memory before a timed phase."""
+"""Prepares Python's garbage collector for a timed phase."""
 
 import gc
 
 
 def settle():
-    """Collects garbage now and takes what is left out of later collections (Python 3.7 or later),
-    so that none of ours falls into what is timed, and none goes through a framework's modules."""
+    """Collects garbage and, from Python 3.7 on, freezes the remaining objects. Timed phases then
+    contain no collection of earlier garbage, and later collections skip a framework's modules."""
     gc.collect()
     if hasattr(gc, "freeze"):
         gc.freeze()

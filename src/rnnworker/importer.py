@@ -1,12 +1,12 @@
-"""A process that imports a framework once and forks the workers of a round from itself.
+"""Imports a framework once and forks the workers of a round.
 
-``python path/to/rnnworker --import DESCRIPTOR JOB.json``: imports what the framework of the job
-names in its ``preload``, which runs nothing, says ``ready`` on the socket DESCRIPTOR, and for each
-message there (a job file, with the descriptors of its input, log, events and exit code) forks a
-process that does the job as a freshly started one would. The other side is
-`rnnworker.forked_workers`.
+``python path/to/rnnworker --import DESCRIPTOR JOB.json`` calls the ``preload`` of the job's
+framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR. For
+each message on the socket (a job file, with the descriptors of its input, log, events and exit
+code), it forks a process that does the job as a freshly started one would. The supervisor's side
+is `rnnworker.forked_workers`.
 
-Standard library only, Python 3.6 syntax, but for the framework.
+Standard library only, except for the framework; Python 3.6 syntax.
 """
 
 import array
@@ -28,8 +28,8 @@ LONGEST = 65536
 
 
 def main(arguments):
-    """Serves until the supervisor closes the socket. Returns an exit code: of a forked worker
-    that of its run."""
+    """Serves until the supervisor closes the socket. Returns the exit code: 0 in the importer, that
+    of the run in a forked worker."""
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(arguments[0]))
     with open(arguments[1]) as file:
         job = json.load(file)
@@ -47,22 +47,22 @@ def main(arguments):
 
 
 def _resident():
-    """Bytes of memory that this process has, files that it has mapped included."""
+    """Returns the resident memory of this process in bytes, including mapped files."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _serve(control):
-    """Forks for each message. Returns the job file in a forked process, None in this one once the
-    supervisor has gone."""
-    reports, children = _exits(), {}
+    """Forks a process for each message. Returns the job file in a forked process; returns None in
+    the importer once the supervisor has closed the socket."""
+    reports, children = _child_exits(), {}
     while True:
         ready, _, _ = select.select([control, reports], [], [])
         if reports in ready:
             os.read(reports, 4096)
-            _report(children)
+            _report_exits(children)
         if control in ready:
-            message, descriptors = _message(control)
+            message, descriptors = _receive(control)
             if not message:
                 return None
             pid = _fork()
@@ -77,8 +77,8 @@ def _serve(control):
             children[pid] = descriptors[-1]
 
 
-def _exits():
-    """A descriptor that can be read when a child has ended."""
+def _child_exits():
+    """Returns a descriptor that becomes readable when a child has ended."""
     reports, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -86,19 +86,19 @@ def _exits():
     return reports
 
 
-def _report(children):
-    """Tells the supervisor how each child ended: ``exit N``, negative for a signal."""
+def _report_exits(children):
+    """Reports to the supervisor how each child ended: ``exit N``, negative for a signal."""
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             descriptor = children.pop(pid)
-            with contextlib.suppress(BrokenPipeError):  # nobody asks any more; others live on
+            with contextlib.suppress(BrokenPipeError):  # the supervisor has closed this one
                 os.write(descriptor, "exit {}\n".format(code).encode("ascii"))
             os.close(descriptor)
 
 
-def _message(control):
+def _receive(control):
     descriptors = array.array("i")
     space = socket.CMSG_LEN(DESCRIPTORS * descriptors.itemsize)
     message, ancillary, _, _ = control.recvmsg(LONGEST, space)
@@ -112,13 +112,13 @@ def _fork():
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        # Python 3.12 warns where there are threads; those that importing started hold no lock.
+        # Python 3.12 warns if there are threads; those started by imports hold no lock.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _become(answers, log, events, status):
-    """Makes the forked process what a freshly started worker is."""
+    """Gives the forked process the descriptors and settings of a freshly started worker."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     run.die_with_parent(os.getppid())

@@ -1,6 +1,6 @@
-"""What machine this is: read off the hardware, and a short key made of it.
+"""Identifies this machine: facts about its hardware, and a short key made from them.
 
-Standard library only; the conductor imports it too.
+Standard library only; the controller imports it too.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ NVIDIA = "0x10de"
 
 
 def fingerprint():
-    """Facts about this machine as plain data; what cannot be read is None or absent."""
+    """Returns facts about this machine as JSON data; unknown facts are None or absent."""
     processor = _processor()
     facts = {
         "cpu": processor.get("model name") or platform.processor() or platform.machine(),
@@ -47,9 +47,9 @@ def fingerprint():
 
 
 def key(facts):
-    """A short, readable key: processor, cores, GPUs, and six digits of a hash over what
-    stays the same between boots (the machine's own id among it, never shown). Made of what the
-    kernel says alone: a command that fails once would make another machine of this one."""
+    """Returns a short, readable key: processor, cores, GPU, and six digits of a hash over facts
+    that are stable between boots, including the machine id, which is never shown. Only facts from
+    the kernel are used, because a command that fails once would change the key."""
     models = facts.get("gpu_models") or []
     stable = [
         facts.get("cpu"),
@@ -69,43 +69,45 @@ def key(facts):
 
 
 def boot():
-    """An id of this boot: the monotonic clock is comparable only within one."""
+    """Returns the id of this boot; monotonic times are comparable only within one boot."""
     return text("/proc/sys/kernel/random/boot_id")
 
 
 def gpu_models():
-    """The models of the NVIDIA GPUs, in the order of their addresses: from the kernel's driver,
-    which says what nvidia-smi says; where it lists none, their PCI ids; else their mere number."""
+    """Returns the models of the NVIDIA GPUs in the order of their PCI addresses: the names listed
+    by the kernel driver, which are those of nvidia-smi, else their PCI ids, else one placeholder
+    per device file."""
     if not _has_driver():
         return []
-    found = _listed_models()
-    if not found:
+    models = _listed_models()
+    if not models:
         for address in sorted(_listed(PCI)):
             vendor, kind, device = (
                 text(os.path.join(PCI, address, name)) or ""
                 for name in ("vendor", "class", "device")
             )
             if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
-                found.append("nvidia " + device[2:])
-    return found or ["nvidia gpu"] * (_count(DEVICES, r"nvidia\d+$") or 0)
+                models.append("nvidia " + device[2:])
+    return models or ["nvidia gpu"] * (_count(DEVICES, r"nvidia\d+$") or 0)
 
 
 def _listed_models():
-    found = _information("Model")
-    return [] if "Unknown" in found else found
+    models = _information("Model")
+    return [] if "Unknown" in models else models
 
 
 def _information(field):
-    """What the kernel's driver says of each card, in the order of their addresses; nothing where
-    it does not say it of all."""
-    found = []
+    """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
+    addresses; an empty list if it is missing for any GPU."""
+    values = []
     for address in sorted(_listed(DRIVER + "/gpus")):
-        said = text(os.path.join(DRIVER, "gpus", address, "information")) or ""
-        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), said, re.MULTILINE)
+        information = text(os.path.join(DRIVER, "gpus", address, "information")) or ""
+        pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
+        match = re.search(pattern, information, re.MULTILINE)
         if match is None:
             return []
-        found.append(match.group(1))
-    return found
+        values.append(match.group(1))
+    return values
 
 
 def _has_driver():
@@ -113,13 +115,13 @@ def _has_driver():
 
 
 def gpus():
-    """NVIDIA GPUs as their driver names them, without importing a framework: what nvidia-smi
-    says of each (`cards.ask`); where that fails, the ``name`` and ``uuid`` that the kernel says."""
+    """Returns the NVIDIA GPUs without importing a framework: what nvidia-smi reports of each
+    (`cards.query_cards`), or if that fails, ``name`` and ``uuid`` from the kernel driver."""
     if not _has_driver():
         return []
-    found = cards.ask()
-    if found is not None:
-        return found
+    reported = cards.query_cards()
+    if reported is not None:
+        return reported
     models, uuids = _listed_models(), _information("GPU UUID")
     if len(uuids) != len(models):
         return [{"name": model} for model in models]
@@ -174,7 +176,7 @@ def _caches():
 
 
 def available_memory(file="/proc/meminfo"):
-    """The bytes that may be taken without swapping; None where nobody says."""
+    """Returns the bytes of memory that can be used without swapping; None if unknown."""
     return _memory("MemAvailable", file)
 
 

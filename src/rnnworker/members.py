@@ -1,6 +1,6 @@
-"""One worker process of a round: how it is started, what it reports, how it is ended.
+"""One worker process of a round: starts it, reads its events, and ends it.
 
-Standard library only, Python 3.6 syntax: the conductor and bundles use it.
+Standard library only, Python 3.6 syntax: the controller and bundles use it.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ DEFAULT_LIMIT = 600
 
 
 class Outcome:
-    """What a worker process left behind.
+    """The result of a worker process.
 
-    - `events`: what it reported, in order.
+    - `events`: its events, in order.
     - `exit_code`: negative for a signal.
-    - `garbage`: how many lines were not events.
-    - `over_limit`: the phase that took too long, or None.
-    - `phase`: the phase it was in last.
-    - `cut`: whether the end of the time for all ended it.
-    - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: numbers of the turn and of
-      its cycle from 0, who had the turn before it (None: nobody), and the CPU seconds that each
-      member which waited used meanwhile, by name.
+    - `garbage`: number of lines that were not events.
+    - `over_limit`: the phase that exceeded its limit, or None.
+    - `phase`: its last phase.
+    - `cut`: whether it was killed at the end of the time for all members.
+    - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: index of the turn and of
+      its cycle (from 0), name of the member that had the previous turn (or None), and {name: CPU
+      seconds} that each waiting member used during the turn.
     """
 
     def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start"):
@@ -54,15 +54,16 @@ class Member:
     **Arguments:**
 
     - `name`: unique in its round.
-    - `command`, `environment`: of the process; the whole environment.
-    - `log`: path of the file that takes its standard output and error.
-    - `events_file`: path of the file that takes its events as they come.
-    - `limits`: seconds of work by phase; ``default`` for the others. Waiting for a turn is none.
-    - `inherit`: file descriptors (locks) that it holds too.
-    - `on_event`, `on_handshake`: called with each event, and with all events while it waits at a
-      handshake.
-    - `forks`: whether it may be forked from an importer (`rounds.may_fork`). The last word of its
-      command is its job file then.
+    - `command`, `environment`: of the process; the environment is complete.
+    - `log`: path of the file for its standard output and error.
+    - `events_file`: path of the file for its events, appended as they arrive.
+    - `limits`: {phase: seconds of work}, with ``default`` for other phases; waiting for a turn does
+      not count.
+    - `inherit`: further file descriptors (locks) that it inherits.
+    - `on_event`: called with each event.
+    - `on_handshake`: called with all events so far while the worker waits at a handshake.
+    - `forks`: whether it may be forked from an importer (`rounds.may_fork`). If so, the last
+      argument of its command is its job file.
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class Member:
         self.forks = forks
 
     def limit(self, phase):
-        """Seconds that it may be at work in `phase`."""
+        """Returns the seconds that it may work in `phase`."""
         return float(self.limits.get(phase, self.limits.get("default", DEFAULT_LIMIT)))
 
 
 def event_of(line):
-    """One event, or None where the line is not one."""
+    """Parses a line of bytes as an event; returns None if it is not one."""
     try:
         event = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -98,23 +99,25 @@ def event_of(line):
 
 
 class Running:
-    """A member's process and what is known of it. It `works`, `waits` at the gate, or has ended."""
+    """A member's process and its state: `is_working`, `is_waiting` at the gate, or neither once it
+    has ended."""
 
     def __init__(self, member, parse, importer=None):
         self.member, self.name, self.parse = member, member.name, parse
         self.outcome = Outcome()
-        self.works, self.waits = True, False
-        self.told = {}  # what it said at the gate
-        self.step_seconds = None  # of its training, by the turns so far
-        self.deadline = self.left = 0.0  # of its phase; what is left of it while it waits
+        self.is_working, self.is_waiting = True, False
+        self.gate_event = {}  # the last one
+        self.step_seconds = None  # seconds per training step in the last turn that has any
+        self.deadline = self.left = 0.0  # of its phase; the seconds left of it while it waits
         self.buffer = b""
         self.pidfd = None
-        self.kept = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
+        # Closed in `finish`.
+        self.events_log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115
         self.reader, writer = os.pipe()
         try:
             self.process = importer.fork(member, writer) if importer else _started(member, writer)
         except BaseException:
-            self.kept.close()
+            self.events_log.close()
             os.close(self.reader)
             raise
         finally:
@@ -128,8 +131,8 @@ class Running:
         self._begin("start")
 
     @property
-    def lives(self):
-        return self.works or self.waits
+    def is_alive(self):
+        return self.is_working or self.is_waiting
 
     def watch(self, selector):
         for descriptor in (self.reader, self.pidfd):
@@ -137,15 +140,15 @@ class Running:
                 selector.register(descriptor, selectors.EVENT_READ, self)
 
     def read(self, selector):
-        """Takes what the process wrote; at its end, ends it and its children."""
-        if not self.lives:
+        """Reads what the process has written; if it has ended, also ends its children."""
+        if not self.is_alive:
             return
-        # The process may be gone and the pipe empty, yet held open by a child of it.
+        # The process may have ended while a child of it still holds the empty pipe open.
         data = os.read(self.reader, 65536) if self._pipe.poll(0) else b""
         if not data:
             self.close(selector)
             return
-        self.kept.write(data)
+        self.events_log.write(data)
         lines = (self.buffer + data).split(b"\n")
         self.buffer = lines.pop()
         for line in lines:
@@ -163,31 +166,31 @@ class Running:
         if kind == "turn" and event.get("steps") and event.get("seconds"):
             self.step_seconds = event["seconds"] / event["steps"]
         if kind == "gate":
-            self.told, self.left = event, self.deadline - time.monotonic()
-            self.works, self.waits = False, True
+            self.gate_event, self.left = event, self.deadline - time.monotonic()
+            self.is_working, self.is_waiting = False, True
         elif kind == "handshake":
             self.member.on_handshake(self.outcome.events)
-            self._say("go")
+            self._send("go")
             self._begin(self.outcome.phase)
 
-    def take_turn(self, turn, words=""):
-        """Gives it a `turn`; `words` say how long (`turn_length.words`)."""
+    def take_turn(self, turn, length=""):
+        """Gives it a `turn` of this `length` (`turn_length.text`)."""
         self.outcome.turns.append(turn)
-        self.works, self.waits = True, False
+        self.is_working, self.is_waiting = True, False
         self.deadline = time.monotonic() + self.left
-        self._say("turn {}{}".format(turn["turn"], words))
+        self._send("turn {}{}".format(turn["turn"], length))
 
     def check_limit(self, selector):
-        """Ends a member that is over its limit, also one that writes without end, and one whose
-        process is gone while a child of it holds the pipe."""
-        if self.works and time.monotonic() > self.deadline:
+        """Ends the member if it exceeds its limit, even if it never stops writing, or if its
+        process has ended while a child of it holds the pipe open."""
+        if self.is_working and time.monotonic() > self.deadline:
             self.outcome.over_limit = self.outcome.phase
             self.close(selector)
-        elif self.lives and self.pidfd is None and self.process.poll() is not None:
+        elif self.is_alive and self.pidfd is None and self.process.poll() is not None:
             self.close(selector)
 
     def cut_short(self):
-        if self.lives:
+        if self.is_alive:
             self.outcome.cut = True
             _signal_group(self.process.pid, signal.SIGKILL)
 
@@ -197,29 +200,29 @@ class Running:
                 selector.unregister(descriptor)
         self.finish()
 
-    def hang_up(self):
-        """Closes its standard input, at which a worker that waits ends by itself."""
+    def close_stdin(self):
+        """Closes its standard input; a worker that waits for an answer then exits."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
 
     def finish(self):
-        """Ends the process and all it started, and gives back what was opened for it."""
-        if self.kept is None:
+        """Ends the process and its children, and closes all descriptors. Idempotent."""
+        if self.events_log is None:
             return
-        self.works = self.waits = False
+        self.is_working = self.is_waiting = False
         try:
-            self.hang_up()
+            self.close_stdin()
             _end(self.process)
             self.outcome.exit_code = _as_signal(self.process.wait())
         finally:
-            self.kept.close()
-            self.kept = None
+            self.events_log.close()
+            self.events_log = None
             os.close(self.reader)
             if self.pidfd is not None:
                 os.close(self.pidfd)
 
     def cpu_seconds(self):
-        """CPU seconds of the process so far, its threads included, to a clock tick."""
+        """Returns the CPU seconds used by the process and its threads, to a clock tick."""
         try:
             with open("/proc/{}/stat".format(self.process.pid)) as file:
                 fields = file.read().rpartition(")")[2].split()
@@ -231,9 +234,9 @@ class Running:
         self.outcome.phase = phase
         self.deadline = time.monotonic() + self.member.limit(phase)
 
-    def _say(self, words):
+    def _send(self, line):
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(words.encode("ascii") + b"\n")
+            self.process.stdin.write(line.encode("ascii") + b"\n")
             self.process.stdin.flush()
 
 
@@ -251,7 +254,7 @@ def _started(member, writer):
 
 
 def _end(process):
-    """Ends a process and all it started: SIGTERM first, SIGKILL where that is not enough."""
+    """Ends a process and its children: SIGTERM, then SIGKILL."""
     try:
         process.wait(timeout=GRACE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -262,8 +265,8 @@ def _end(process):
 
 
 def _as_signal(exit_code):
-    """A launcher that stays between (a shell, a container) ends with 128 + the number of the
-    signal that ended what it started."""
+    """Returns the exit code, negative for a signal. A launcher (a shell, a container) exits with
+    128 + the number of the signal that ended its child."""
     return 128 - exit_code if exit_code - 128 in DEADLY else exit_code
 
 

@@ -1,8 +1,8 @@
-"""Which ``rnn.options`` an implementation honours. Standard library only: the conductor refuses the
-others when a grid is read, the worker before it makes a layer.
+"""Lists the ``rnn.options`` that each implementation honours.
 
-What a model gives its layer itself (``dropout``, ``return_sequences``, …) is no option here, nor is
-what the canonical weights take the place of (initializers).
+Standard library only. The controller rejects other options when it reads a grid, the worker before
+it makes a layer. Arguments that the model itself passes to its layers (``dropout``,
+``return_sequences``, …) are not options, nor are initializers, which the canonical weights replace.
 """
 
 GATED = ("lstm", "gru", "gru_reset_before")
@@ -12,21 +12,21 @@ _WEIGHTS = tuple(
     for part in ("kernel", "recurrent", "bias")
 )
 _LAYER = ("activation",) + _WEIGHTS
-# Keras 3's SimpleRNN forgets the second.
+# Keras 3's SimpleRNN ignores activity_regularizer.
 _GATED_LAYER = ("recurrent_activation", "activity_regularizer")
-# The options that make another function of the layer; the others choose how it is computed.
+# Options that change the layer's function; the others select how it is computed.
 OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
 
 PREFIX = "rnn.options."
 
 
 def is_own(implementation):
-    """Whether it is a Python file of the user's own, and not one of rnnbench's by its name."""
+    """Returns whether `implementation` is a user-supplied Python file, not a built-in name."""
     return str(implementation).endswith(".py")
 
 
 def named(reference):
-    """The options that an experiment's reference names (``rnn.options.NAME``): name → value."""
+    """Returns {name: value} of the options in an experiment's reference (``rnn.options.NAME``)."""
     return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
 
 
@@ -48,13 +48,13 @@ HONOURED = {
     "fake": (),
 }
 _GENERIC = ("keras", "auto", "unrolled", "cell")
-# Where cuDNN may be taken, `auto` leaves the way to multiply to it.
+# Frameworks in which `auto` never uses cuDNN, so that it has the option `implementation`.
 _WITHOUT_CUDNN = ("keras206_tensorflow1", "keras2_tensorflow1")
 
 
 def honoured(config):
-    """The options that the implementation of a run's config honours, sorted; of a file of the
-    user's own what its choice lists. None where there is no such implementation."""
+    """Returns the options that the implementation of a run's config honours, sorted: all that are
+    given for a user-supplied file, None for an unknown implementation."""
     rnn, cell = config["rnn"], config["cell"]["name"]
     name = rnn.get("implementation")
     if is_own(name):
@@ -62,22 +62,24 @@ def honoured(config):
     if name not in HONOURED:
         return None
     framework = (config.get("build") or {}).get("framework")
-    found = list(HONOURED[name])
+    options = list(HONOURED[name])
     if name in _GENERIC:
-        found.append("use_bias")
+        options.append("use_bias")
         if cell in GATED:
-            found += [
-                one for one in _GATED_LAYER if name != "cell" or one != "activity_regularizer"
+            options += [
+                option
+                for option in _GATED_LAYER
+                if name != "cell" or option != "activity_regularizer"
             ]
-        # Keras 2.0.6 has it of SimpleRNN too; its successors take it there and do nothing.
-        several = cell in GATED or framework == "keras206_tensorflow1"
-        if several and (name != "auto" or framework in _WITHOUT_CUDNN):
-            found.append("implementation")
-    return sorted(found)
+        # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
+        has_modes = cell in GATED or framework == "keras206_tensorflow1"
+        if has_modes and (name != "auto" or framework in _WITHOUT_CUDNN):
+            options.append("implementation")
+    return sorted(options)
 
 
 def not_honoured(config):
-    """The options in a run's config that its implementation would ignore, in their order."""
+    """Returns the options in a run's config that its implementation ignores, in their order."""
     given = config["rnn"].get("options")
     if not given:
         return []

@@ -1,4 +1,4 @@
-"""Phases of a run: what was timed, from when to when, and who used the processors."""
+"""Reports the phases of a run: their times and the CPU load during each."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ from rnnworker.garbage import settle
 
 
 class Phases:
-    """Opens and closes phases and reports them; one at a time, in order."""
+    """Opens, closes and reports phases, one after another."""
 
     def __init__(self, events, turns):
         self._events, self._turns = events, turns
@@ -16,9 +16,9 @@ class Phases:
 
     @contextlib.contextmanager
     def phase(self, name, timed=False):
-        """One phase. Yields a dict for details that belong to it. Between phases the
-        conductor may work; what is timed in a timed one is done in turns, during which nothing of
-        ours runs beside it. `second_clock` is without what passed between them (`waited`)."""
+        """Context of one phase; yields a dict for its details. A timed phase works in turns, and
+        the controller works only between turns and phases. The detail `second_clock` excludes the
+        time between turns (`waited`)."""
         details = {}
         self.current = name
         self._events.emit("phase_begin", phase=name, timed=timed)
@@ -44,8 +44,8 @@ class Phases:
 
 
 def second_clock():
-    """Seconds of the processor's own counter, which nobody sets or slews, as NTP does with the
-    monotonic clock (by up to 8 % in chrony, ``maxslewrate``); None where there is none."""
+    """Returns seconds of the raw hardware clock, which is not slewed as NTP does with the monotonic
+    clock (by up to 8 % in chrony, ``maxslewrate``); None if there is none."""
     if not hasattr(time, "CLOCK_MONOTONIC_RAW"):
         return None
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)

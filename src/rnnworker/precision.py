@@ -1,15 +1,17 @@
-"""What a run computes in: asked of the framework, and read back from it.
+"""The precision of a run: requested from the framework and read back from it.
 
-``float32`` has TF32 switched off, ``tf32`` on; ``mixed_float16`` and ``mixed_bfloat16`` are Keras's
-dtype policies (float32 weights, halves in between; products that stay in float32 are without TF32).
+``float32`` disables TF32 and ``tf32`` enables it; ``mixed_float16`` and ``mixed_bfloat16`` are
+Keras's dtype policies (float32 weights, 16-bit computation; the remaining float32 products do not
+use TF32).
 """
 
 DEFAULT = "float32"
 MIXED = ("mixed_float16", "mixed_bfloat16")
 
-# Largest relative errors against the float64 reference and between implementations. float32's are
-# 20 and more units of its rounding, 6e-8, as it adds up over hundreds of steps. TF32 and float16
-# round to 5e-4, bfloat16 to 4e-3; at these, gradients through time lose one more digit.
+# Largest accepted relative errors against the float64 reference and between implementations. Those
+# of float32 are at least 20 times its rounding error, 6e-8, which accumulates over hundreds of
+# steps. TF32 and float16 round to 5e-4, bfloat16 to 4e-3; gradients through time then lose one
+# more digit.
 TOLERANCE = {
     "float32": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
     "tf32": {"outputs": 5e-3, "gradients": 2e-2, "loss_curve": 1e-2},
@@ -19,23 +21,24 @@ TOLERANCE = {
 
 
 def asked(config):
-    """The precision that a run's config asks for."""
+    """Returns the precision that a run's config requests."""
     return config.get("precision") or DEFAULT
 
 
 def policy(config):
-    """The name of Keras's dtype policy for it."""
+    """Returns the name of Keras's dtype policy for a run's config."""
     return asked(config) if asked(config) in MIXED else DEFAULT
 
 
 def compute_dtype(config):
-    """What a layer computes in under `policy`."""
+    """Returns the dtype in which layers compute under `policy`."""
     return policy(config).replace("mixed_", "")
 
 
-def as_expected(config, told):
-    """Whether what the session read back, ``{"policy", "layers", "tf32"}``, is what was asked:
-    ``layers`` are the recurrent layers' compute dtypes, ``tf32`` is None where nobody can say."""
-    right = told["tf32"] is None or told["tf32"] == (asked(config) == "tf32")
-    dtypes = set(told["layers"]) - {compute_dtype(config)}
-    return right and told["policy"] == policy(config) and not dtypes
+def as_expected(config, facts):
+    """Returns whether the `facts` read back from the session, ``{"policy", "layers", "tf32"}``,
+    match the request: ``layers`` are the compute dtypes of the recurrent layers, ``tf32`` is None
+    if unknown."""
+    tf32_matches = facts["tf32"] is None or facts["tf32"] == (asked(config) == "tf32")
+    other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
+    return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

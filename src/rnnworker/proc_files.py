@@ -1,8 +1,11 @@
-"""The small files in which the kernel says things. Standard library only, Python 3.6 syntax."""
+"""Reads small files of the kernel below /proc and /sys.
+
+Standard library only, Python 3.6 syntax.
+"""
 
 
 def text(path):
-    """What stands in the file, without blanks around it; None where it cannot be read."""
+    """Returns the file's content, stripped; None if it cannot be read."""
     try:
         with open(path) as file:
             return file.read().strip()
@@ -11,7 +14,7 @@ def text(path):
 
 
 def number(path, default):
-    """The whole number that stands in the file; `default` where there is none."""
+    """Returns the integer in the file; `default` if there is none."""
     try:
         return int(text(path) or "")
     except ValueError:
@@ -19,6 +22,6 @@ def number(path, default):
 
 
 def processors(path):
-    """The processors that the file lists, such as ``0-3,8``, as a set of their numbers."""
-    parts = [part.split("-") for part in (text(path) or "").split(",") if part]
-    return {one for part in parts for one in range(int(part[0]), int(part[-1]) + 1)}
+    """Returns the set of processors in the file's list, such as ``0-3,8``."""
+    ranges = [part.split("-") for part in (text(path) or "").split(",") if part]
+    return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}

@@ -1,4 +1,5 @@
-"""How many cores' time the control groups allow this process, as containers are held to.
+"""Reads the CPU quota of this process's control groups (cgroups), which limit containers.
+
 Standard library only, Python 3.6 syntax.
 
 Sources: Linux's Documentation/admin-guide/cgroup-v2.rst (``cpu.max``) and
@@ -11,30 +12,30 @@ from rnnworker.proc_files import text
 
 
 def quota(mounted="/sys/fs/cgroup", own="/proc/self/cgroup"):
-    """The least quota of this process's control group and those above it, in cores; None where
-    there is none, or nobody says."""
-    found = []
+    """Returns the smallest quota, in cores, of this process's control group and its parents; None
+    if there is none or it is unknown."""
+    quotas = []
     for line in (text(own) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            found += _up(mounted, path, _of_version_2)
+            quotas += _group_and_parents(mounted, path, _of_version_2)
         elif "cpu" in controllers.split(","):
             for folder in ("cpu", controllers):
-                found += _up(os.path.join(mounted, folder), path, _of_version_1)
-    return min(found) if found else None
+                quotas += _group_and_parents(os.path.join(mounted, folder), path, _of_version_1)
+    return min(quotas, default=None)
 
 
-def _up(root, path, read):
-    """What `read` finds in the group `path` below `root` and in those above it; in a container's
-    own namespace the path may not be there, and the root is its group."""
+def _group_and_parents(root, path, read):
+    """Returns the quotas that `read` finds in the group `path` below `root` and in its parents. In
+    a container's namespace, the path may not exist; the group is then the root."""
     parts = [part for part in path.split("/") if part and part != ".."]
     folders = [os.path.join(root, *parts[:count]) for count in range(len(parts) + 1)]
     return [cores for cores in map(read, folders) if cores]
 
 
 def _of_version_2(folder):
-    words = (text(os.path.join(folder, "cpu.max")) or "").split()
-    return _cores(*words) if len(words) == 2 else None
+    fields = (text(os.path.join(folder, "cpu.max")) or "").split()
+    return _cores(*fields) if len(fields) == 2 else None
 
 
 def _of_version_1(folder):

@@ -1,15 +1,15 @@
-"""The cells in float64 NumPy, forward and back through time: what every implementation must be.
+"""The reference: the cells in float64 NumPy, forward and backward through time.
 
-Written for reading, not for speed; nothing of a framework. Arrays are canonical (see
-``canonical``): ``kernel`` (inputs, gates·units), ``recurrent`` (units, gates·units), ``bias``
+Written for clarity, not for speed, without any framework. Arrays are canonical (see
+`canonical_weights`): ``kernel`` (inputs, gates·units), ``recurrent`` (units, gates·units), ``bias``
 ((gates·units,), for ``gru`` (2, gates·units): input and recurrent bias).
 
-With x the input and h the output of a step, h' and c' those of the step before, σ the logistic
-function, ∘ the product by element, and initial states zero:
+Let x be the input and h the output of a step, h' and c' the output and the cell state of the
+previous step, σ the logistic function, and ∘ the element-wise product. Initial states are zero.
 
 - ``lstm`` (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000; no peepholes), gates i, f,
   c, o:  a = x·W + h'·R + b;  c = σ(a_f) ∘ c' + σ(a_i) ∘ tanh(a_c);  h = σ(a_o) ∘ tanh(c)
-- ``gru`` (Cho et al. 2014, version 1 of arXiv 1406.1078; cuDNN's), gates z, r, h:
+- ``gru`` (Cho et al. 2014, version 1 of arXiv 1406.1078; as in cuDNN), gates z, r, h:
   p = x·W + b_1;  q = h'·R + b_2;  z = σ(p_z + q_z);  r = σ(p_r + q_r);  n = tanh(p_h + r ∘ q_h);
   h = z ∘ h' + (1 − z) ∘ n
 - ``gru_reset_before`` (Cho et al. 2014, version 3), gates z, r, h:
@@ -17,8 +17,8 @@ function, ∘ the product by element, and initial states zero:
   h = z ∘ h' + (1 − z) ∘ n
 - ``rnn_tanh``, ``rnn_relu`` (Elman 1990):  h = tanh or max(0, ·) of x·W + h'·R + b
 
-Where a layer is asked for another ``activation`` it stands for tanh (in ``rnn_relu`` for
-max(0, ·)), another ``recurrent_activation`` for σ.
+A layer's option ``activation`` replaces tanh (in ``rnn_relu``, max(0, ·)), and its option
+``recurrent_activation`` replaces σ.
 """
 
 import numpy
@@ -26,45 +26,46 @@ import numpy
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
 
-class NotKnown(ValueError):
-    """There is no reference for what was asked; says so in words."""
+class UnknownFunction(ValueError):
+    """The reference does not implement the requested function."""
 
 
 def function_of(cell, options, keras_3):
-    """What a layer computes, fully named: ``{"activation", "recurrent_activation", "use_bias"}``.
-    Raises `NotKnown`.
+    """Returns the function that a layer computes: ``{"activation", "recurrent_activation",
+    "use_bias"}``. Raises `UnknownFunction` if the reference lacks an activation.
 
     **Arguments:**
 
-    - `options`: ``rnn.options``; others than these three do not matter here.
-    - `keras_3`: whether it is Keras 3, whose hard_sigmoid rises by 1/6, Keras 2's by 1/5.
+    - `options`: ``rnn.options``; only these three matter.
+    - `keras_3`: whether it is Keras 3, whose hard_sigmoid has slope 1/6; in Keras 2 it is 1/5.
     """
-    found = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
+    function = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
     if cell.startswith("rnn_"):
-        found["recurrent_activation"] = None
-    for name in sorted(found):
-        asked = options.get(name) or found[name]
-        if asked == "hard_sigmoid":
-            asked = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
-        if asked is not None and asked not in ACTIVATIONS:
+        function["recurrent_activation"] = None
+    for name in sorted(function):
+        activation = options.get(name) or function[name]
+        if activation == "hard_sigmoid":
+            activation = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
+        if activation is not None and activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            raise NotKnown("the float64 reference has no {} {}, only {}".format(name, asked, known))
-        found[name] = asked
-    return dict(found, use_bias=bool(options.get("use_bias", True)))
+            message = "the float64 reference has no {} {}, only {}"
+            raise UnknownFunction(message.format(name, activation, known))
+        function[name] = activation
+    return dict(function, use_bias=bool(options.get("use_bias", True)))
 
 
 def run(cell, x, arrays, output_gradient, function=None):
-    """Outputs of a layer, and the gradients of sum(outputs ∘ output_gradient).
+    """Returns the outputs of a layer and the gradients of sum(outputs ∘ output_gradient).
 
     **Arguments:**
 
     - `cell`: ``lstm``, ``gru``, ``gru_reset_before``, ``rnn_tanh`` or ``rnn_relu``.
     - `x`: (batch, time, inputs).
-    - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for both directions;
-      without a ``bias`` where the layer has none.
-    - `output_gradient`: (batch, time, units) for all steps, (batch, units) for the last one;
-      twice the units for both directions, forward first.
-    - `function`: what `function_of` gave; None is the cell as it stands above.
+    - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for a bidirectional
+      layer; without ``bias`` if the layer has none.
+    - `output_gradient`: (batch, time, units) for all steps, (batch, units) for the last step;
+      twice the units for a bidirectional layer, forward first.
+    - `function`: from `function_of`; None is the cell as defined above.
 
     **Returns** (outputs, shaped like `output_gradient`; gradients: ``x`` and one per array).
     """
@@ -73,20 +74,22 @@ def run(cell, x, arrays, output_gradient, function=None):
     if "kernel" in arrays:
         return _one_direction(cell, x, arrays, upstream, function)
     forward, backward = (
-        {name[len(way) :]: array for name, array in arrays.items() if name.startswith(way)}
-        for way in ("forward_", "backward_")
+        {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+        for prefix in ("forward_", "backward_")
     )
     first, second = numpy.split(upstream, 2, axis=-1)
     sequences = upstream.ndim == 3
-    turned = second[:, ::-1] if sequences else second
+    reversed_second = second[:, ::-1] if sequences else second
     outputs, gradients = _one_direction(cell, x, forward, first, function)
-    outputs_back, gradients_back = _one_direction(cell, x[:, ::-1], backward, turned, function)
-    found = {"x": gradients.pop("x") + gradients_back.pop("x")[:, ::-1]}
-    found.update({"forward_" + name: value for name, value in gradients.items()})
-    found.update({"backward_" + name: value for name, value in gradients_back.items()})
+    outputs_back, gradients_back = _one_direction(
+        cell, x[:, ::-1], backward, reversed_second, function
+    )
+    both = {"x": gradients.pop("x") + gradients_back.pop("x")[:, ::-1]}
+    both.update({"forward_" + name: value for name, value in gradients.items()})
+    both.update({"backward_" + name: value for name, value in gradients_back.items()})
     if sequences:
         outputs_back = outputs_back[:, ::-1]
-    return numpy.concatenate([outputs, outputs_back], axis=-1), found
+    return numpy.concatenate([outputs, outputs_back], axis=-1), both
 
 
 def _one_direction(cell, x, arrays, upstream, function):
@@ -127,14 +130,14 @@ def _sigmoid(value):
     return 0.5 * (1.0 + numpy.tanh(0.5 * value))
 
 
-def _hard_sigmoid(rise):
+def _hard_sigmoid(slope):
     return (
-        lambda value: numpy.clip(rise * value + 0.5, 0.0, 1.0),
-        lambda out: rise * ((out > 0) & (out < 1)),
+        lambda value: numpy.clip(slope * value + 0.5, 0.0, 1.0),
+        lambda out: slope * ((out > 0) & (out < 1)),
     )
 
 
-# Name → the function, and its slope as a function of its value.
+# Name → the function, and its derivative as a function of its value.
 ACTIVATIONS = {
     "tanh": (numpy.tanh, lambda out: 1 - out**2),
     "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
@@ -147,7 +150,7 @@ TANH, SIGMOID = ACTIVATIONS["tanh"], ACTIVATIONS["sigmoid"]
 
 
 def _affine_back(back, x, hidden, arrays, gradients):
-    """Back through x·W + h'·R + b: adds to `gradients`, returns those of x and h'."""
+    """Backward pass of x·W + h'·R + b: adds to `gradients`, returns those of x and h'."""
     gradients["kernel"] += x.T @ back
     gradients["recurrent"] += hidden.T @ back
     gradients["bias"] += back.sum(axis=0)
@@ -245,7 +248,7 @@ def _rnn_back(back, kept, arrays, gradients, squash, gate=None):
     return back_x, (back_before,)
 
 
-# Cell → one step, one step back, how many states it has.
+# Cell → forward step, backward step, number of states.
 CELLS = {
     "lstm": (_lstm, _lstm_back, 2),
     "gru": (_gru, _gru_back, 1),

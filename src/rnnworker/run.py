@@ -1,4 +1,4 @@
-"""One run, phase by phase: import, data, build, first step, warm-up, train, evaluate, predict."""
+"""Executes one run: import, data, build, first step, warm-up, train, evaluate, predict."""
 
 import collections
 import ctypes
@@ -18,20 +18,20 @@ from rnnworker.turns import Turns
 
 FAILED_IN_RUN = 3
 Imported = collections.namedtuple("Imported", "seconds bytes")
-Imported.__doc__ = """What a forked process has from its importer: the seconds that importing took,
-and the bytes of mapped files that a fork leaves behind until they are used again."""
+Imported.__doc__ = """Facts that a forked process gets from its importer: the seconds that importing
+took, and the bytes of mapped files that a fork does not count until they are used again."""
 
 
 def main(arguments, imported=None):
-    """Runs what the JSON file named on the command line describes. Returns the exit code:
-    0, or 3 after an ``error`` event. `imported`: None where this process was not forked."""
+    """Executes the job in the JSON file named on the command line. Returns the exit code: 0, or 3
+    after an ``error`` event. `imported` is None unless this process was forked."""
     begin = time.monotonic()
     events = events_module.from_environment()
     with open(arguments[0]) as file:
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    turns = Turns(events, card_look.opened(job))
+    turns = Turns(events, card_look.card_reader(job))
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)
@@ -41,7 +41,7 @@ def main(arguments, imported=None):
     events.handshake()
     try:
         _work(job, events, phases, turns, imported)
-    except Exception as error:  # whatever a model or framework raises ends this run, told in full
+    except Exception as error:  # any error of a model or framework ends this run and is reported
         traceback.print_exc()
         events.emit(
             "error",
@@ -60,7 +60,7 @@ def main(arguments, imported=None):
 def _work(job, events, phases, turns, imported):
     mode = job.get("mode")
     if mode:
-        # By its name: what certifies or probes is no part of a run's identity.
+        # Imported by name, so that these modules do not count towards a run's digest.
         getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
     else:
         _run(job, events, phases, turns, imported)
@@ -88,7 +88,7 @@ def _run(job, events, phases, turns, imported=None):
     )
     with phases.phase("first_step"):
         session.train_steps(1)
-    # Right after the first step: later, TensorFlow counts cheap ops as not worth telling.
+    # Right after the first step: later, TensorFlow's profile omits cheap ops.
     kernel = _attested(session, phases)
     events.emit("facts", measured={"kernel": kernel})
     with phases.phase("warmup") as details:
@@ -97,7 +97,7 @@ def _run(job, events, phases, turns, imported=None):
     started = []
     _move(job, events, session)
     with phases.phase("train", timed=True) as details:
-        # What came before trained, too; what is reported starts from the canonical weights.
+        # Earlier phases have trained the model, so `fit` restarts from the canonical weights.
         details.update(
             session.fit(
                 lambda epoch: events.emit_soon("epoch", **epoch),
@@ -114,18 +114,18 @@ def _run(job, events, phases, turns, imported=None):
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
-    _tell_card_memory(job, events, session)
+    _emit_card_memory(job, events, session)
 
 
 def _attested(session, phases):
-    """What ran, by the session's own account; None where it cannot say."""
+    """Returns the kernel that ran, as attested by the session; None if it cannot attest."""
     if not hasattr(session, "attest"):
         return None
     with phases.phase("attest"):
         return session.attest()
 
 
-def _tell_card_memory(job, events, session):
+def _emit_card_memory(job, events, session):
     if job.get("card") and hasattr(session, "card_memory_peak"):
         events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
 
@@ -137,15 +137,15 @@ def _timed(call):
 
 
 def _pin(job):
-    """Until its training a run is on `start_cores`, as many as its own: those of a round start side
-    by side."""
+    """Pins this process to `start_cores` until its training, because the runs of a round start in
+    parallel."""
     cores = job.get("start_cores") or job.get("cores")
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
 
 
 def _move(job, events, session):
-    """To the cores that it is timed on."""
+    """Moves this process to the cores on which it is timed."""
     if job.get("start_cores", job.get("cores")) == job.get("cores"):
         return
     affinity.move(job["cores"])
@@ -153,14 +153,14 @@ def _move(job, events, session):
 
 
 def _limit_memory(limit):
-    """Private writable memory, not address space: what is only reserved does not count."""
+    """Limits private writable memory, not address space, so that reserved memory does not count."""
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def die_with_parent(parent):
-    """Asks the kernel to kill this process when its parent dies (Linux only): the conductor,
-    or the launcher of a container or environment that stands between. A conductor that died
-    before this line is missed at the first handshake."""
+    """Asks the kernel to kill this process when its parent dies (Linux only). The parent is the
+    controller, or the launcher of a container or environment. If the controller died before this
+    call, the first handshake notices it."""
     if parent is not None and sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -1,39 +1,40 @@
-"""Which steps of a training are timed, and what an epoch takes. Standard library only.
+"""Decides which training steps are timed, and computes the time of an epoch.
 
-A run that trains in turns has been asleep before each of them, so its first steps there are slower
-than later ones (caches, page tables). They train and are not timed. What is timed is whole steps,
-from the begin of one to the begin of another, and apart from them what an epoch needs before its
-first step and after its last one. An epoch's time is that and its number of steps times their mean.
-Where a turn is all of the training, every step is timed, and an epoch's time is what passed.
+Standard library only. A run that trains in turns sleeps before each turn, so the first steps of a
+turn are slower than later ones (caches, page tables). These lead-in steps are not timed. Timed are
+whole steps, from the beginning of one step to the beginning of another, and separately the rim of
+an epoch: the time before its first step and after its last one. The time of an epoch is its rim
+plus its number of steps times their mean time. If a single turn covers the whole training, every
+step is timed, and the time of an epoch is the elapsed time.
 """
 
 import time
 
 
 class StepClock:
-    """Is told of each epoch and each step by whoever trains.
+    """Times steps and epochs; the training loop calls a method at each beginning and end.
 
     **Arguments:**
 
     - `turns`: the run's `Turns`.
-    - `steps`: of an epoch.
-    - `epochs`: of the training.
-    - `finish`: called with what a step takes or gives before the clock is read in the midst of an
-      epoch; returns when the device has done all that was asked of it.
+    - `steps`: number of steps per epoch.
+    - `epochs`: number of epochs.
+    - `finish`: called with the inputs or outputs of a step before the clock is read within an
+      epoch; returns when the device has finished all its work.
     """
 
     def __init__(self, turns, steps, epochs, finish=lambda values: None):
         self._turns, self._steps, self._finish = turns, steps, finish
-        self._left = steps * epochs  # of the training
-        self._lead = 0  # steps of the turn that are still not timed
-        self._wanted = None  # steps of the turn to be timed; None: all
-        self._ends = True  # whether a turn is to be asked for before the next step
-        self._slice = None  # what was timed in this turn: start, seconds, steps
-        self._mark = None  # when the present stretch of timed steps began, None: none is timed
-        self._since = 0  # steps since
+        self._left = steps * epochs  # steps left in the training
+        self._lead = 0  # lead-in steps left in this turn
+        self._wanted = None  # number of steps to be timed in this turn; None: all
+        self._ends = True  # whether to request a turn before the next step
+        self._slice = None  # measurement of this turn: start, seconds, steps
+        self._mark = None  # time at which the current stretch of timed steps began, or None
+        self._since = 0  # steps since then
 
     def epoch_begins(self, began=None):
-        """`began`: when what belongs to the epoch began, where that was before now."""
+        """Begins an epoch; `began` is the time at which its work began, if earlier than now."""
         if self._slice is None:
             self._take()
             self.first_wait = self._turns.waited
@@ -44,7 +45,7 @@ class StepClock:
         self._timed = 0
 
     def before(self, values=None):
-        """Right before a step."""
+        """To be called right before a step."""
         if not self._done:
             self._rim += time.monotonic() - self.start
         if self._mark is not None and self._is_full():
@@ -59,7 +60,7 @@ class StepClock:
                 self._slice["start"] = self._mark
 
     def after(self, values=None):
-        """Right after a step."""
+        """To be called right after a step."""
         self._done += 1
         self._left -= 1
         if self._mark is None:
@@ -75,9 +76,9 @@ class StepClock:
             self._last = time.monotonic()
 
     def epoch_ends(self):
-        """The epoch's ``start``, its ``seconds`` (None where too few of its steps were timed to
-        tell), the seconds that it `took`, untimed steps with it but without what passed at the
-        gate, and its `rim`, the seconds that are no step's."""
+        """Returns the epoch's ``start``, its ``seconds`` (None if less than a quarter of its steps
+        were timed), the seconds that it ``took`` including untimed steps but not the waiting for
+        turns, and its ``rim`` in seconds."""
         now = time.monotonic()
         rim = self._rim + now - self._last
         seconds = None
@@ -87,7 +88,7 @@ class StepClock:
         return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
 
     def ends(self):
-        """After the last epoch."""
+        """To be called after the last epoch."""
         self._report()
 
     def _is_full(self):
@@ -95,10 +96,10 @@ class StepClock:
 
     def _stop(self, values):
         self._finish(values)
-        passed = time.monotonic() - self._mark
-        self._seconds += passed
+        elapsed = time.monotonic() - self._mark
+        self._seconds += elapsed
         self._timed += self._since
-        self._slice["seconds"] += passed
+        self._slice["seconds"] += elapsed
         self._slice["steps"] += self._since
         self._mark, self._since = None, 0
 

@@ -1,10 +1,13 @@
-"""In which order the members of a round take their turns. Standard library only, Python 3.6."""
+"""The order in which the members of a round take their turns.
+
+Standard library only, Python 3.6 syntax.
+"""
 
 
 def cycles(names, stream):
-    """Endless orders of `names`, each once in each order: rows of a Williams square (Australian
-    Journal of Scientific Research A 2, 1949), in which everyone follows every other equally often,
-    drawn anew from `stream` (a ``random.Random``) when its rows are used up."""
+    """Yields endless permutations of `names`: the rows of a Williams square (Australian Journal of
+    Scientific Research A 2, 1949), in which each name directly follows every other equally often.
+    When the rows are used up, a new square is drawn from `stream` (a ``random.Random``)."""
     while True:
         labels = list(names)
         stream.shuffle(labels)
@@ -15,8 +18,8 @@ def cycles(names, stream):
 
 
 def williams(size):
-    """The rows of a Williams square of `size`: `size` rows, twice as many for an odd size; in all
-    of them together everyone directly follows every other equally often."""
+    """Returns the rows of a Williams square: `size` rows, twice as many for an odd `size`. Over all
+    rows, each element directly follows every other equally often."""
     first = [0]
     for step in range(1, size):
         first.append((first[-1] + (step if step % 2 else -step)) % size)

@@ -1,5 +1,7 @@
-"""The turns of one run: when it may work beside the others of its round, and who used the
-processors meanwhile. Standard library only, Python 3.6 syntax."""
+"""The turns of one run, with the CPU load during each.
+
+Standard library only, Python 3.6 syntax.
+"""
 
 import collections
 import time
@@ -8,41 +10,42 @@ from rnnworker import card_look, cpu_load
 from rnnworker.phases import second_clock
 
 Grant = collections.namedtuple("Grant", "turn lead steps")
-Grant.__doc__ = """What the supervisor grants: the number of the turn (from 0), how many steps are
-trained in it that are not timed, and how many are then timed; None: all that are left."""
+Grant.__doc__ = """A turn granted by the supervisor: its index (from 0), the number of untimed
+lead-in steps, and the number of timed steps after them (None: all that are left)."""
 
 WHOLE = Grant(0, 0, None)
 
 
 def grant_of(line):
-    """The grant in the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants everything
-    that is left."""
-    number, *rest = (int(word) for word in line.split()[1:])
+    """Parses the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants all steps that are
+    left."""
+    number, *rest = (int(field) for field in line.split()[1:])
     return Grant(number, *rest) if rest else WHOLE._replace(turn=number)
 
 
 class Turns:
-    """Waits for turns and keeps account of a timed phase: `waited` seconds of it passed at the
-    gate, or while the card was looked at (`waited_second` by the second clock), and `load` is the
-    sum over its turns. `look` is called before and after each turn (`card_look.opened`)."""
+    """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate
+    or reading the state of the GPU (`waited_second`: by the second clock), and `load` is the sum
+    of the CPU load over its turns. `read_card` is called before and after each turn
+    (`card_look.card_reader`)."""
 
-    def __init__(self, events, look=card_look.nothing):
-        self._events, self._look = events, look
+    def __init__(self, events, read_card=card_look.no_card):
+        self._events, self._read_card = events, read_card
         self.begin(None)
 
     def begin(self, phase):
-        """A phase begins, outside of any turn."""
+        """Begins a phase, outside of any turn."""
         self._phase, self._turn = phase, None
         self.waited = self.waited_second = 0.0
         self.load = {}
 
-    def take(self, **told):
-        """Ends the turn that it has, and waits for the next one. `told` goes to the supervisor."""
+    def take(self, **fields):
+        """Ends the current turn and waits for the next one; `fields` are sent to the supervisor."""
         start, second_start = time.monotonic(), second_clock() or 0.0
         self._end()
-        line = self._events.gate(phase=self._phase, **told)
+        line = self._events.gate(phase=self._phase, **fields)
         grant = grant_of(line) if line else WHOLE
-        self._seen = self._look()
+        self._card_before = self._read_card()
         self._before, begin = cpu_load.snapshot(), time.monotonic()
         self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": begin}
         self.waited += begin - start
@@ -50,11 +53,11 @@ class Turns:
         return grant
 
     def timed(self, **measured):
-        """Keeps what was timed in this turn: `start`, `seconds` and `steps`."""
+        """Adds the measurement of this turn: `start`, `seconds` and `steps`."""
         self._turn.update(measured)
 
     def end(self):
-        """Ends the turn, if there is one, and reports it with the next event."""
+        """Ends the current turn, if any, and reports it with the next event."""
         start, second_start = time.monotonic(), second_clock() or 0.0
         self._end()
         self.waited += time.monotonic() - start
@@ -66,6 +69,6 @@ class Turns:
         turn, self._turn = self._turn, None
         used = cpu_load.difference(self._before, cpu_load.snapshot())
         self.load = cpu_load.total(self.load, used)
-        if self._seen is not None:
-            turn["card"] = [self._seen, self._look()]
+        if self._card_before is not None:
+            turn["card"] = [self._card_before, self._read_card()]
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

@@ -42,7 +42,7 @@ def test_a_run_for_another_card_is_skipped(session) -> None:
     told = there.machine.obstacle(config("H100", CUDA_VISIBLE_DEVICES="0"))
     assert told == "no H100 on this machine, which has NVIDIA H100 PCIe"
     told = there.machine.obstacle(config(None, CUDA_VISIBLE_DEVICES=""))
-    assert told == "no card on this machine, which has none that may be seen (CUDA_VISIBLE_DEVICES)"
+    assert told == "no GPU on this machine, which has no visible one (CUDA_VISIBLE_DEVICES)"
     assert session([]).machine.obstacle(config(None)) == "no NVIDIA GPU on this machine"
     assert session(SLICED).machine.obstacle(config("A100 SXM4")) is None
 
@@ -58,7 +58,7 @@ def test_a_worker_sees_the_card_of_its_run_alone(session, monkeypatch, tmp_path:
     monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "lock"))
     place = tmp_path / "place"
     place.mkdir()
-    session(TWO)._workers([("run", str(place), {"config": config("H100")})], {"run": {}})
+    session(TWO)._run_workers([("run", str(place), {"config": config("H100")})], {"run": {}})
     (member,) = started
     assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
     assert json.loads((place / "job.json").read_text())["card"]["uuid"] == "GPU-a1"

@@ -98,7 +98,7 @@ def test_parts_are_joined_once_and_a_bad_one_is_named(
     second = tmp_path / "parts" / "tree" / "part-01"
     whole = second.read_bytes()
     second.write_bytes(b"x" + whole[1:])
-    with pytest.raises(carried_packages.Missing, match="of tree part-01 not here or not whole"):
+    with pytest.raises(carried_packages.Missing, match="tree: missing or damaged: part-01"):
         carried_packages.provide(entry, [parts])
     second.write_bytes(whole)
     site = Path(carried_packages.provide(entry, [str(tmp_path / "nowhere"), parts]))

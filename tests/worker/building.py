@@ -1,4 +1,4 @@
-"""Pythons of locked builds, for tests that need the real framework."""
+"""Interpreters of locked builds, for tests that need the real framework."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.conftest import ROOT
 
 
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
-    """The Python `version` of `build`'s environment: this checkout's, or one made from the lock.
-    Skips where that Python or the packages cannot be had."""
+    """Returns the interpreter of `build`'s environment with Python `version`, in this checkout or
+    made from the lock. Skips the test if that Python or the packages are unavailable."""
     if find(version) is None:
         pytest.skip(f"no Python {version} on this machine: pyenv install {version}")
     wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
@@ -27,26 +27,26 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
         home = temporary.getbasetemp()
         if "PYTEST_XDIST_WORKER" in os.environ:
-            home = home.parent  # once for all of this session's processes: `make` takes a lock
+            home = home.parent  # shared by all processes of the session; `make` takes a lock
         made_or_skipped(wanted, home)
     return wanted.folder(home) / "bin" / "python"
 
 
 def made_or_skipped(wanted: Pins, home: Path) -> None:
-    """Makes the environment `wanted` below `home`; skips where its packages cannot be had."""
+    """Makes the environment `wanted` below `home`; skips the test if packages are unavailable."""
     try:
         make(wanted, home)
     except BuildError as error:
         if "connect" in str(error).lower() or "fetch" in str(error).lower():
-            pytest.skip(f"the packages cannot be had: {error}")
+            pytest.skip(f"the packages are unavailable: {error}")
         raise
 
 
 def answer(
     python: Path | str, script: str, *arguments: object, timeout: float = 300, **variables: str
 ) -> Any:
-    """What the `script` says as JSON in its last line, run by the interpreter `python` with the
-    worker's code importable and these environment variables."""
+    """Runs `script` with the interpreter `python`, the worker's code on its path, and these
+    environment variables; returns its last line of output, parsed as JSON."""
     done = subprocess.run(
         [python, "-W", "ignore", "-c", script, *map(str, arguments)],
         capture_output=True,

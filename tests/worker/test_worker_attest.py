@@ -1,4 +1,4 @@
-"""What ran, from lists of executed ops."""
+"""Naming the kernel that ran, from lists of executed ops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_kernels_are_named_from_what_was_executed(ops: list, kernels: list[str])
     assert attest.found(ops, STEPS) == kernels
 
 
-def test_without_time_steps_nothing_is_unrolled() -> None:
+def test_unrolled_needs_time_steps() -> None:
     assert attest.found(DENSE + UNROLLED, None) == []
     assert attest.found(DENSE, 1) == []
 
@@ -145,11 +145,11 @@ def config(kernels, kind: str = "cpu", **build) -> dict:
         ),
     ],
 )
-def test_what_the_label_promises(given: dict, expected: list[str] | None) -> None:
+def test_expected_kernels(given: dict, expected: list[str] | None) -> None:
     assert attest.expected(given) == expected
 
 
-def test_a_label_and_what_ran() -> None:
+def test_contradiction_needs_found_and_expected_kernels() -> None:
     assert not attest.contradicts({"found": ["while"], "expected": ["while"]})
     assert not attest.contradicts({"found": ["while"], "expected": None})
     assert attest.contradicts({"found": ["cudnn", "while"], "expected": ["cudnn"]})
@@ -173,12 +173,12 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "reason"),
     [
         ({"device": "cpu"}, "the device is a CPU"),
         ({"gpus": 0}, "sees no GPU"),
-        ({"cuda_build": False}, "without CUDA"),
-        ({"use_cudnn": False}, "told not to"),
+        ({"cuda_build": False}, "no CUDA support"),
+        ({"use_cudnn": False}, "use_cudnn=False"),
         ({"cell": "rnn_relu", "activation": "relu"}, "simple recurrent layer"),
         ({"activation": "relu"}, "activation is relu"),
         ({"recurrent_activation": "hard_sigmoid"}, "recurrent_activation is hard_sigmoid"),
@@ -189,17 +189,17 @@ GOOD = {
         ({"mask": True}, "masked"),
     ],
 )
-def test_each_reason_against_cudnn_is_told_alone(change: dict, words: str) -> None:
-    (told,) = attest.why_not_cudnn({**GOOD, **change})
-    assert words in told
+def test_each_obstacle_to_cudnn_gives_one_reason(change: dict, reason: str) -> None:
+    (reported,) = attest.why_not_cudnn({**GOOD, **change})
+    assert reason in reported
 
 
-def test_nothing_stands_against_cudnn() -> None:
+def test_no_reason_without_an_obstacle_to_cudnn() -> None:
     assert attest.why_not_cudnn(GOOD) == []
     assert attest.why_not_cudnn({}) == []
 
 
-def test_a_layers_facts_are_read_from_its_cell_too() -> None:
+def test_layer_facts_include_those_of_the_cell() -> None:
     cell = SimpleNamespace(recurrent_dropout=0.2, use_bias=True)
     layer = SimpleNamespace(cell=cell, unroll=True, activation=len)
     facts = attest.layer_facts(SimpleNamespace(forward_layer=layer))
@@ -207,7 +207,7 @@ def test_a_layers_facts_are_read_from_its_cell_too() -> None:
     assert facts["recurrent_activation"] is None
 
 
-def test_ops_are_counted_in_the_hosts_plane() -> None:
+def test_ops_are_counted_in_the_host_plane() -> None:
     def plane(name: str, events: list[str]) -> SimpleNamespace:
         metadata = {i: SimpleNamespace(name=event) for i, event in enumerate(events)}
         line = SimpleNamespace(events=[SimpleNamespace(metadata_id=i) for i in metadata])

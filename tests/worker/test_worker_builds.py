@@ -1,4 +1,4 @@
-"""The parts of the worker's sessions that need no framework."""
+"""Parts of the worker's sessions that need no framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnbench.builds.missing import FRAMEWORKS as CONDUCTORS
+from rnnbench.builds.missing import FRAMEWORKS as CONTROLLER_FRAMEWORKS
 from rnnworker.frameworks import FRAMEWORKS
 from rnnworker.frameworks.arrays_session import traced_ops
 from rnnworker.frameworks.batches import bounds
@@ -23,8 +23,8 @@ from rnnworker.frameworks.tensorflow_facts import (
 from rnnworker.optimizers import for_keras_2
 
 
-def test_the_conductor_knows_every_framework() -> None:
-    assert set(FRAMEWORKS) == set(CONDUCTORS)
+def test_the_controller_knows_every_framework() -> None:
+    assert set(FRAMEWORKS) == set(CONTROLLER_FRAMEWORKS)
 
 
 def test_no_batch_spans_two_epochs() -> None:
@@ -42,18 +42,18 @@ def test_no_batch_spans_two_epochs() -> None:
 def test_fit_gets_the_canonical_order() -> None:
     orders = [numpy.array([2, 0, 1]), numpy.array([1, 2, 0])]
     original = numpy.random.shuffle
-    seen = []
+    shuffled = []
     with shuffled_as(orders):
         for _ in orders:
             index = numpy.arange(3)
             numpy.random.shuffle(index)
-            seen.append(index.tolist())
-    assert seen == [[2, 0, 1], [1, 2, 0]]
+            shuffled.append(index.tolist())
+    assert shuffled == [[2, 0, 1], [1, 2, 0]]
     assert numpy.random.shuffle is original
 
 
 @pytest.mark.parametrize("sizes", [[4], [3, 3]])
-def test_another_shuffle_than_fits_is_an_error(sizes: list[int]) -> None:
+def test_an_unexpected_shuffle_is_an_error(sizes: list[int]) -> None:
     with pytest.raises(RuntimeError, match="something else"), shuffled_as([numpy.arange(3)]):
         for size in sizes:
             numpy.random.shuffle(numpy.arange(size))
@@ -65,7 +65,7 @@ def test_a_fit_that_never_shuffles_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("output", "expected"),
     [
         (
             "Your CPU supports instructions that this TensorFlow binary was not compiled to use:"
@@ -82,11 +82,11 @@ def test_a_fit_that_never_shuffles_is_an_error() -> None:
             "rebuild TensorFlow with the appropriate compiler flags.",
             ["AVX2", "AVX512_VNNI", "FMA"],
         ),
-        ("nothing of that kind", []),
+        ("an unrelated message", []),
     ],
 )
-def test_instructions_a_binary_was_not_compiled_for(said: str, expected: list[str]) -> None:
-    assert unused_instructions(said) == expected
+def test_instructions_that_a_binary_does_not_use(output: str, expected: list[str]) -> None:
+    assert unused_instructions(output) == expected
 
 
 def test_onednn() -> None:
@@ -94,11 +94,11 @@ def test_onednn() -> None:
     assert onednn_on("") is None
 
 
-def test_what_c_code_prints_is_heard_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with heard() as said:
-        os.write(2, b"from below\n")
-    assert said == ["from below\n"]
-    assert capfd.readouterr().err == "from below\n"
+def test_output_of_c_code_is_captured_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with heard() as output:
+        os.write(2, b"from C\n")
+    assert output == ["from C\n"]
+    assert capfd.readouterr().err == "from C\n"
 
 
 def test_ops_of_a_trace() -> None:
@@ -111,7 +111,7 @@ def test_ops_of_a_trace() -> None:
     ]
 
 
-def test_an_old_optimizer_has_todays_epsilon() -> None:
+def test_an_old_optimizer_gets_the_current_epsilon() -> None:
     assert for_keras_2({"name": "adam", "learning_rate": 0.01}) == (
         "adam",
         {"lr": 0.01, "epsilon": 1e-7},
@@ -120,7 +120,7 @@ def test_an_old_optimizer_has_todays_epsilon() -> None:
     assert for_keras_2({"name": "sgd", "learning_rate": 0.01}) == ("sgd", {"lr": 0.01})
 
 
-def test_which_onednn_is_linked(tmp_path) -> None:
+def test_the_version_of_onednn(tmp_path) -> None:
     assert onednn_of_torch("built with:\n  - Intel(R) MKL-DNN v3.12.0 (Git Hash 8)\n") == "3.12.0"
     assert onednn_of_torch("built with:\n  - GCC 13.3") is None
     assert onednn_version(None) is None and onednn_version(str(tmp_path)) is None

@@ -17,7 +17,7 @@ KERNEL = [0.18754503, -0.33897036, 0.2648012]
 DENSE_KERNEL = [-0.11807812, -0.18587577, 0.44106579]
 
 
-def one(layer: dict, seed: int = 0) -> dict[str, numpy.ndarray]:
+def arrays_of(layer: dict, seed: int = 0) -> dict[str, numpy.ndarray]:
     return canonical_weights.initial([layer], seed)[0]
 
 
@@ -32,14 +32,14 @@ def test_shapes_kinds_and_names() -> None:
     assert {a.dtype.name for arrays in (lstm, dense) for a in arrays.values()} == {"float32"}
 
 
-def test_the_values_are_these_for_ever() -> None:
-    """Runs of different years start equal: a change here makes all of them incomparable."""
+def test_the_values_never_change() -> None:
+    """A change would make new runs incomparable with all earlier ones."""
     weights = canonical_weights.initial([LSTM, DENSE], 0)
     assert weights[0]["kernel"][0, :3].tolist() == pytest.approx(KERNEL, abs=1e-7)
     assert weights[1]["kernel"][0, :3].tolist() == pytest.approx(DENSE_KERNEL, abs=1e-7)
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
+def test_the_values_depend_on_the_seed() -> None:
     digests = [
         canonical_weights.digest(canonical_weights.initial([LSTM, DENSE], seed))
         for seed in (0, 0, 1)
@@ -47,57 +47,61 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_layers_and_arrays_have_streams_of_their_own() -> None:
+def test_each_array_of_each_layer_has_its_own_stream() -> None:
     square = {"kind": "other", "shapes": [("kernel", [6, 6]), ("other", [6, 6])]}
     first, second = canonical_weights.initial([square, square], 0)
     arrays = [*first.values(), *second.values()]
     assert len({array.tobytes() for array in arrays}) == 4
 
 
-def test_other_arrays_and_their_order_change_nothing_of_an_array() -> None:
+def test_an_array_does_not_depend_on_the_order_of_arrays() -> None:
     fewer = {**LSTM, "shapes": list(reversed(LSTM["shapes"]))}
-    assert canonical_weights.digest([one(fewer)]) == canonical_weights.digest([one(LSTM)])
+    assert canonical_weights.digest([arrays_of(fewer)]) == canonical_weights.digest(
+        [arrays_of(LSTM)]
+    )
 
 
 @pytest.mark.parametrize(("units", "gates"), [(8, 4), (6, 3), (5, 1), (3, 8)])
 def test_recurrent_kernels_have_orthonormal_rows(units: int, gates: int) -> None:
     layer = {"kind": "recurrent", "cell": "x", "shapes": [("recurrent", [units, gates * units])]}
-    kernel = one(layer)["recurrent"].astype("float64")
+    kernel = arrays_of(layer)["recurrent"].astype("float64")
     assert kernel.shape == (units, gates * units)
     assert numpy.allclose(kernel @ kernel.T, numpy.eye(units), atol=1e-6)
 
 
 def test_a_tall_recurrent_kernel_has_orthonormal_columns() -> None:
     layer = {"kind": "recurrent", "cell": "x", "shapes": [("recurrent", [9, 4])]}
-    kernel = one(layer)["recurrent"].astype("float64")
+    kernel = arrays_of(layer)["recurrent"].astype("float64")
     assert numpy.allclose(kernel.T @ kernel, numpy.eye(4), atol=1e-6)
 
 
 def test_the_forget_gate_of_an_lstm_starts_open() -> None:
-    assert one(LSTM)["bias"].tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 16
+    assert arrays_of(LSTM)["bias"].tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 16
 
 
 def test_both_biases_of_a_gru_start_at_zero() -> None:
     layer = {"kind": "recurrent", "cell": "gru", "shapes": [("bias", [2, 24])]}
-    assert not one(layer)["bias"].any()
+    assert not arrays_of(layer)["bias"].any()
 
 
 def test_glorot_limits() -> None:
-    kernel = one({"kind": "other", "shapes": [("kernel", [100, 50])]})["kernel"]
+    kernel = arrays_of({"kind": "other", "shapes": [("kernel", [100, 50])]})["kernel"]
     limit = numpy.sqrt(6.0 / 150)
     assert abs(kernel).max() == pytest.approx(limit, rel=0.01)
     assert abs(kernel).max() <= limit
     assert abs(kernel.mean()) < 0.01
-    # A convolution's fans count its field: 3 × 3 × 8 in, 3 × 3 × 16 out.
-    convolution = one({"kind": "other", "shapes": [("kernel", [3, 3, 8, 16])]})["kernel"]
+    # The fans of a convolution include its kernel size: 3 × 3 × 8 in, 3 × 3 × 16 out.
+    convolution = arrays_of({"kind": "other", "shapes": [("kernel", [3, 3, 8, 16])]})["kernel"]
     assert abs(convolution).max() == pytest.approx(numpy.sqrt(6.0 / (9 * 24)), rel=0.02)
 
 
 def test_embeddings_biases_and_normalisation() -> None:
-    embedding = one({"kind": "embedding", "shapes": [("embeddings", [1000, 8])]})["embeddings"]
+    embedding = arrays_of({"kind": "embedding", "shapes": [("embeddings", [1000, 8])]})[
+        "embeddings"
+    ]
     assert abs(embedding).max() == pytest.approx(0.05, rel=0.01)
     names = [("gamma", [4]), ("beta", [4]), ("moving_mean", [4]), ("moving_variance", [4])]
-    norm = one({"kind": "other", "shapes": names})
+    norm = arrays_of({"kind": "other", "shapes": names})
     assert {name: array[0] for name, array in norm.items()} == {
         "gamma": 1.0,
         "beta": 0.0,
@@ -106,7 +110,7 @@ def test_embeddings_biases_and_normalisation() -> None:
     }
 
 
-def test_the_digest_sees_one_value_one_name_and_one_shape() -> None:
+def test_the_digest_depends_on_values_names_and_shapes() -> None:
     weights = [{"kernel": numpy.zeros((2, 3), "float32"), "bias": numpy.zeros(3, "float32")}]
     before = canonical_weights.digest(weights)
     changed = [dict(weights[0], kernel=weights[0]["kernel"].copy())]
@@ -117,7 +121,7 @@ def test_the_digest_sees_one_value_one_name_and_one_shape() -> None:
     assert len({before, *others}) == 4
 
 
-def test_the_digest_is_of_values_not_of_how_they_lie_in_memory() -> None:
+def test_the_digest_does_not_depend_on_memory_layout() -> None:
     array = numpy.arange(6, dtype="float32").reshape(2, 3)
     digests = {
         canonical_weights.digest([{"kernel": stored}])

@@ -1,4 +1,4 @@
-"""The card is looked at before and after a turn, through a made-up library of the driver."""
+"""Reading the state of a GPU before and after a turn, through a fake of the driver's library."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def nvmlDeviceGetMemoryInfo(handle):
 def nvmlDeviceGetComputeRunningProcesses(handle):
     return PROCESSES
 """
-TOLD = {
+STATE = {
     "joules": 5.0,
     "watts": 300.5,
     "sm_mhz": 1980,
@@ -98,77 +98,77 @@ def job(file: str | None, uuid: str = "GPU-a1") -> dict:
 @pytest.mark.parametrize(
     ("processes", "others"), [("[]", 0), ("['this one']", 0), ("['this one', 1, 2]", 2)]
 )
-def test_what_a_card_says(library, processes: str, others: int) -> None:
-    told = card_look.opened(job(library(processes=processes)))()
-    assert told.pop("t") > 0
-    assert told == {**TOLD, "others": others}
+def test_state_of_a_card(library, processes: str, others: int) -> None:
+    state = card_look.card_reader(job(library(processes=processes)))()
+    assert state.pop("t") > 0
+    assert state == {**STATE, "others": others}
 
 
-def test_a_driver_that_fails_once_is_asked_again(library) -> None:
-    assert card_look.opened(job(library(failures=1)))()["joules"] == 5.0
+def test_a_driver_that_fails_once_is_queried_again(library) -> None:
+    assert card_look.card_reader(job(library(failures=1)))()["joules"] == 5.0
 
 
 @pytest.mark.parametrize("case", ["driver", "card", "library"])
-def test_a_card_that_cannot_be_looked_at_ends_no_run(library, case: str, capsys) -> None:
+def test_a_card_that_cannot_be_read_is_logged(library, case: str, capsys) -> None:
     file = library(failures=9 if case == "driver" else 0)
-    asked = job("/nowhere/pynvml.py" if case == "library" else file)
+    faulty = job("/nowhere/pynvml.py" if case == "library" else file)
     if case == "card":
-        asked = job(file, uuid="GPU-of another")
-    assert card_look.opened(asked)() is None
-    assert "The card is not looked at: " in capsys.readouterr().err
+        faulty = job(file, uuid="GPU-of another")
+    assert card_look.card_reader(faulty)() is None
+    assert "The state of the GPU is not read: " in capsys.readouterr().err
 
 
-def test_on_a_cpu_nobody_looks(capsys) -> None:
-    assert card_look.opened({"card": None, "nvml": None})() is None
-    assert card_look.opened({})() is None
+def test_nothing_is_read_on_a_cpu(capsys) -> None:
+    assert card_look.card_reader({"card": None, "nvml": None})() is None
+    assert card_look.card_reader({})() is None
     assert capsys.readouterr().err == ""
 
 
-def test_the_real_library_has_what_is_asked_of_it() -> None:
-    asked: list[str] = []
+def test_the_real_library_has_every_queried_name() -> None:
+    called: list[str] = []
 
-    class Recorded:
+    class Recorder:
         def __getattr__(self, name):
-            found = getattr(pynvml, name)
-            if not name.startswith("nvml") or isinstance(found, int):
-                return found
-            asked.append(name)
+            attribute = getattr(pynvml, name)
+            if not name.startswith("nvml") or isinstance(attribute, int):
+                return attribute
+            called.append(name)
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     card = card_look.Card.__new__(card_look.Card)
-    card.library, card.handle = Recorded(), None
-    assert set(card.look().values()) - {card.look()["t"]}
-    assert len(set(asked)) == 9
+    card.library, card.handle = Recorder(), None
+    assert set(card.read().values()) - {card.read()["t"]}
+    assert len(set(called)) == 9
     assert card._reasons(0xFF) == list(card_look.REASONS[:6]) + [card_look.REASONS[6]]
 
 
 class Supervisor:
     def __init__(self) -> None:
-        self.told: list = []
+        self.log: list = []
 
-    def gate(self, **told):
-        self.told.append("gate")
+    def gate(self, **fields):
+        self.log.append("gate")
         return "turn 0\n"
 
     def emit_later(self, event, **fields):
-        self.told.append((event, fields.get("card")))
+        self.log.append((event, fields.get("card")))
 
 
-def test_looks_stand_before_and_after_a_turn_and_are_no_part_of_it(monkeypatch) -> None:
+def test_reads_before_and_after_a_turn_are_not_part_of_it(monkeypatch) -> None:
     now = [100.0]
     for name in ("rnnworker.turns.time.monotonic", "rnnworker.turns.second_clock"):
         monkeypatch.setattr(name, lambda: now[0])
     supervisor = Supervisor()
 
-    def look():
+    def read():
         now[0] += 5.0
-        supervisor.told.append("look")
+        supervisor.log.append("read")
         return {"t": now[0]}
 
-    turns = Turns(supervisor, look)
+    turns = Turns(supervisor, read)
     turns.begin("train")
     turns.take()
     now[0] += 1.0  # the training
     turns.end()
-    assert supervisor.told == ["gate", "look", "look", ("turn", [{"t": 105.0}, {"t": 111.0}])]
+    assert supervisor.log == ["gate", "read", "read", ("turn", [{"t": 105.0}, {"t": 111.0}])]
     assert (turns.waited, turns.waited_second) == (10.0, 10.0)

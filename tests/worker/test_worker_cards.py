@@ -1,5 +1,5 @@
-"""Which card a run uses, from what nvidia-smi says: one, two, eight cards, cards in slices, a
-driver that may not be asked or that fails once. The lines are in the form of nvidia-smi 570."""
+"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs, with slices,
+and with a driver that denies queries or fails once. The format is that of nvidia-smi 570."""
 
 from __future__ import annotations
 
@@ -21,15 +21,11 @@ GPU 1: {A100} (UUID: GPU-a1)
 
 def machine_of(*models: str, listing: str = "") -> list[dict]:
     text = "".join(LINE.format(model, f"a{n}", 16 + n) for n, model in enumerate(models))
-    return cards.with_slices(cards.parsed(text), listing)
+    return cards.add_slices(cards.parse_cards(text), listing)
 
 
 ONE, TWO, EIGHT = machine_of(SXM), machine_of(PCIE, SXM), machine_of(*[SXM] * 8)
 SLICED = machine_of(A100, A100, listing=IN_SLICES)
-
-
-def seen(machine: list[dict], variable: str | None) -> list[str]:
-    return [one["uuid"] for one in cards.visible(machine, variable)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +39,7 @@ def seen(machine: list[dict], variable: str | None) -> list[str]:
         (TWO, "1", ["GPU-a1"]),
         (TWO, "1, 0", ["GPU-a1", "GPU-a0"]),
         (TWO, "GPU-a1", ["GPU-a1"]),
-        (TWO, "GPU-a", []),  # of both
+        (TWO, "GPU-a", []),  # ambiguous
         (EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
         (EIGHT, "3,-1,4", ["GPU-a3"]),
         (EIGHT, "3,8,4", ["GPU-a3"]),
@@ -55,8 +51,8 @@ def seen(machine: list[dict], variable: str | None) -> list[str]:
         (SLICED, "MIG-cba6", ["MIG-cba6"]),
     ],
 )
-def test_what_a_process_may_use(machine: list[dict], variable: str | None, uuids) -> None:
-    assert seen(machine, variable) == uuids
+def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> None:
+    assert [device["uuid"] for device in cards.visible(machine, variable)] == uuids
 
 
 @pytest.mark.parametrize(
@@ -71,7 +67,7 @@ def test_what_a_process_may_use(machine: list[dict], variable: str | None, uuids
         ("A100 SXM4 MIG 1g.5gb", SLICED, None, "MIG-cba6"),
     ],
 )
-def test_the_card_of_a_run_is_of_the_model_asked_for(wanted, machine, variable, uuid) -> None:
+def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, uuid) -> None:
     environment = {} if variable is None else {cards.VISIBLE: variable}
     card = cards.chosen({"kind": "gpu", "gpu": wanted}, machine, environment)
     assert (card and card["uuid"]) == uuid
@@ -125,23 +121,23 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_nvidia_smi_is_asked_for_cards_and_their_slices(smi: Path) -> None:
-    assert cards.ask() == SLICED
+def test_cards_and_slices_from_nvidia_smi(smi: Path) -> None:
+    assert cards.query_cards() == SLICED
 
 
-def test_a_driver_that_fails_once_is_asked_again(smi: Path) -> None:
+def test_a_driver_that_fails_once_is_queried_again(smi: Path) -> None:
     (smi.parent / "broken").touch()
-    assert cards.ask() == SLICED
+    assert cards.query_cards() == SLICED
     assert not (smi.parent / "broken").exists()
 
 
-def test_one_that_may_not_be_asked_says_nothing(smi: Path) -> None:
+def test_a_driver_that_denies_queries_gives_none(smi: Path) -> None:
     smi.write_text(REFUSED)
-    assert cards.ask() is None
+    assert cards.query_cards() is None
 
 
-def test_what_the_driver_does_not_know_is_left_out() -> None:
-    (card,) = cards.parsed("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
+def test_unknown_values_are_omitted() -> None:
+    (card,) = cards.parse_cards("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
     assert "power_limit_w" not in card
     assert "max_clock_mhz" not in card
     assert card["uuid"] == "GPU-1"

@@ -1,5 +1,5 @@
-"""Certifying: the good implementations pass, and every deliberate fault is caught. One process with
-TensorFlow for all of it."""
+"""Certification: correct implementations pass, and every deliberate fault is detected. A single
+process with TensorFlow makes all certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rnnworker import certify
 from tests.worker.building import answer
 
-# Cell → implementations that must be one function on this CPU.
+# Cell → implementations that must compute the same function on this CPU.
 GOOD = {
     "lstm": ("keras", "unrolled", "block", "block_cell", "cudnn_compatible"),
     "gru": ("keras", "cudnn_compatible"),
@@ -28,7 +28,7 @@ FAULTS = {
     "registered_gradient": "gradients differ",
     "other_kernel": "it ran while instead of block_cell",
     "warm_start": "did not start from the canonical weights",
-    "lossy": "do not come back from it bit by bit",
+    "lossy": "do not survive a round trip",
     "raises": "ValueError: on purpose",
 }
 RELU = json.dumps({"activation": "relu", "recurrent_activation": "hard_sigmoid"})
@@ -45,7 +45,7 @@ from rnnworker.turns import Turns
 from rnnworker.recurrent import block, block_cell, cells
 from rnnworker.recurrent import keras as generic
 
-asked = json.loads(sys.argv[1])
+requests = json.loads(sys.argv[1])
 STREAM = numpy.random.RandomState(0)
 DATA = {"x_" + n: STREAM.normal(size=(64, 8, 5)).astype("float32") for n in ("train", "val")}
 DATA.update({"y_" + n: STREAM.randint(0, 3, 64) for n in ("train", "val")})
@@ -53,7 +53,7 @@ KERNELS = {"unrolled": ["unrolled"], "block": ["block"], "block_cell": ["block_c
 
 
 class Fault:
-    """A module of an implementation with one thing wrong."""
+    """The module of an implementation with a single fault."""
 
     def __init__(self, name, module, **wrong):
         self.name = name
@@ -82,18 +82,18 @@ def without_bias(arrays):
 
 
 def with_constant(name, value):
-    """block_cell with one of its op's attributes at TensorFlow's default."""
+    """block_cell with an attribute of its op at TensorFlow's default."""
     def make(*arguments):
         layer = block_cell.make(*arguments)
         right = layer.hidden_states
 
         def wrong(sequence):
-            kept = getattr(block_cell, name)
+            original = getattr(block_cell, name)
             setattr(block_cell, name, value)
             try:
                 return right(sequence)
             finally:
-                setattr(block_cell, name, kept)
+                setattr(block_cell, name, original)
 
         layer.hidden_states = wrong
         return layer
@@ -130,7 +130,7 @@ def lossy(layer, arrays):
 
 
 def warm(layer, arrays):
-    """Loads what it is given, but for the canonical start: that it trains a little first."""
+    """Loads the given arrays, except that the canonical ones are changed as if trained."""
     bias = arrays["bias"]
     if not numpy.any(bias[: len(bias) // 4]):
         arrays = dict(arrays, kernel=arrays["kernel"] + numpy.float32(0.01))
@@ -168,8 +168,8 @@ class Events:
         pass
 
 
-import rnnworker.models.digits_rnn as home
-home.prepare_made_up = prepare
+from rnnworker.models import digits_rnn
+digits_rnn.prepare_made_up = prepare
 
 
 def build(keras, recurrent, config):
@@ -185,15 +185,15 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
 
 
-home.build_made_up = build
+digits_rnn.build_made_up = build
 certify.TRAINED_STEPS = 4
 
 
 def certificate(cell, names, both, only=False):
     if names == ["none"]:
         both = None
-    here = "rnnworker.models.digits_rnn:"
-    model = {"function": here + "build_made_up", "data": {"prepare": here + "prepare_made_up"}}
+    module = "rnnworker.models.digits_rnn:"
+    model = {"function": module + "build_made_up", "data": {"prepare": module + "prepare_made_up"}}
     model.update(both=both, batch=16, loss="sparse_categorical_crossentropy")
     model.update(optimizer={"name": "adam", "learning_rate": 0.001})
     config = {"model": model, "cell": {"name": cell}, "device": {"kind": "cpu", "threads": 1}}
@@ -205,7 +205,7 @@ def certificate(cell, names, both, only=False):
         rnn = {"implementation": name.partition(" ")[0], "kernels": KERNELS.get(of, ["while"])}
         entries.append({"name": name, "rnn": dict(rnn, options=json.loads(options or "{}"))})
     if set(names) & set(FAULTS):
-        certify.portable = lambda tried: []
+        certify.portable = lambda trials: []
     job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
     job.update(device="cpu_1", applied_only=only)
     events = Events()
@@ -213,12 +213,12 @@ def certificate(cell, names, both, only=False):
     return events.certificate
 
 
-print(json.dumps([certificate(*one) for one in asked]))
+print(json.dumps([certificate(*request) for request in requests]))
 '''
 
 
-class Tried:
-    """An implementation that has trained its own number of arrays."""
+class Trial:
+    """An implementation of `function` that has trained this number of arrays."""
 
     def __init__(self, function: dict, arrays: int):
         self.function, self.arrays = function, arrays
@@ -229,73 +229,71 @@ class Tried:
         return {"acc": 1.0, "loss": 0.0}, numpy.ones(2)
 
 
-def test_weights_travel_between_implementations_of_one_function() -> None:
+def test_weights_are_exchanged_only_between_implementations_of_one_function() -> None:
     with_bias, without = ({"use_bias": True}, {"use_bias": False})
-    tried = {"a": Tried(with_bias, 3), "b": Tried(with_bias, 3), "c": Tried(without, 2)}
-    served = [(one["trained"], one["served"]) for one in certify.portable(tried)]
+    trials = {"a": Trial(with_bias, 3), "b": Trial(with_bias, 3), "c": Trial(without, 2)}
+    served = [(pair["trained"], pair["served"]) for pair in certify.portable(trials)]
     assert served == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b"), ("c", "c")]
 
 
 @pytest.fixture(scope="module")
 def certificates() -> dict:
-    asked = [(cell, names, False) for cell, names in GOOD.items()]
-    asked += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
-    asked += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]
-    asked += [("gru", ["keras"], False, True)]
-    found = answer(sys.executable, SCRIPT, json.dumps(asked), timeout=600)
+    requests = [(cell, names, False) for cell, names in GOOD.items()]
+    requests += [("lstm", BOTH, True), ("lstm", ["keras", *FAULTS], False)]
+    requests += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]
+    requests += [("gru", ["keras"], False, True)]
+    made = answer(sys.executable, SCRIPT, json.dumps(requests), timeout=600)
     names = [*GOOD, "both", "faults", "none", "options", "applied"]
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, made, strict=True))
 
 
 @pytest.mark.parametrize("cell", [*GOOD, "both"])
-def test_the_good_ones_are_certified_and_equal(certificates: dict, cell: str) -> None:
-    one = certificates[cell]
+def test_correct_implementations_are_certified_and_equal(certificates: dict, cell: str) -> None:
+    certificate = certificates[cell]
     names = GOOD.get(cell, BOTH)
-    assert set(one["implementations"]) == set(names)
-    for name, found in one["implementations"].items():
-        assert (found["status"], found["why"]) == ("certified", None), name
-        assert found["outputs"] <= 1e-5
-        assert found["gradients"] <= 1e-4
-        assert found["round_trip"] is True
-        assert len(found["loss_curve"]) == 20
-    assert len(one["pairs"]) == len(names) * (len(names) - 1) // 2
-    assert all(pair["equal"] for pair in one["pairs"]), one["pairs"]
+    assert set(certificate["implementations"]) == set(names)
+    for name, result in certificate["implementations"].items():
+        assert (result["status"], result["why"]) == ("certified", None), name
+        assert result["outputs"] <= 1e-5
+        assert result["gradients"] <= 1e-4
+        assert result["round_trip"] is True
+        assert len(result["loss_curve"]) == 20
+    assert len(certificate["pairs"]) == len(names) * (len(names) - 1) // 2
+    assert all(pair["equal"] for pair in certificate["pairs"]), certificate["pairs"]
 
 
 @pytest.mark.parametrize("cell", [*GOOD, "both", "none", "options"])
-def test_every_step_applies_what_it_computes(certificates: dict, cell: str) -> None:
-    for name, found in certificates[cell]["implementations"].items():
-        if found["status"] == "certified":
-            steps = found["applied"]["cpu_1"]
-            told = {key: steps[key] for key in ("threads", "steps", "off", "why")}
-            assert told == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
-            assert steps["worst"] <= 1e-4
+def test_every_step_applies_its_gradient(certificates: dict, cell: str) -> None:
+    for name, result in certificates[cell]["implementations"].items():
+        if result["status"] == "certified":
+            steps = dict(result["applied"]["cpu_1"])
+            assert steps.pop("worst") <= 1e-4
+            assert steps == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
 
 
-def test_only_the_applied_steps_where_no_more_is_asked(certificates: dict) -> None:
-    one = certificates["applied"]
-    assert list(one["implementations"]["keras"]) == ["applied"]
-    assert one["implementations"]["keras"]["applied"]["cpu_1"]["off"] == 0
-    assert "pairs" not in one
+def test_applied_only_checks_nothing_else(certificates: dict) -> None:
+    certificate = certificates["applied"]
+    assert list(certificate["implementations"]["keras"]) == ["applied"]
+    assert certificate["implementations"]["keras"]["applied"]["cpu_1"]["off"] == 0
+    assert "pairs" not in certificate
 
 
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
-    found = certificates["none"]["implementations"]["none"]
-    assert (found["status"], found["why"]) == ("certified", None)
-    assert [found[name] for name in ("outputs", "gradients", "round_trip", "function")] == [
-        None
-    ] * 4
-    assert len(found["loss_curve"]) == 20
+    result = certificates["none"]["implementations"]["none"]
+    assert (result["status"], result["why"]) == ("certified", None)
+    for name in ("outputs", "gradients", "round_trip", "function"):
+        assert result[name] is None
+    assert len(result["loss_curve"]) == 20
 
 
-def test_implementations_with_options_are_the_function_that_they_say(certificates: dict) -> None:
-    found = certificates["options"]["implementations"]
+def test_options_change_the_certified_function(certificates: dict) -> None:
+    results = certificates["options"]["implementations"]
     plain, *others, typo = WITH_OPTIONS
-    assert {name: one["status"] for name, one in found.items()} == {
+    assert {name: result["status"] for name, result in results.items()} == {
         **dict.fromkeys([plain, *others], "certified"), typo: "failed",
     }  # fmt: skip
-    assert found[plain]["function"]["activation"] == "tanh"
-    assert found[others[0]]["function"] == {
+    assert results[plain]["function"]["activation"] == "tanh"
+    assert results[others[0]]["function"] == {
         "activation": "relu",
         "recurrent_activation": "hard_sigmoid of Keras 3",
         "use_bias": True,
@@ -305,9 +303,9 @@ def test_implementations_with_options_are_the_function_that_they_say(certificate
     assert equal[plain, others[0]] is equal[plain, others[1]] is equal[plain, others[2]] is False
 
 
-def test_what_ran_is_attested(certificates: dict) -> None:
-    found = certificates["lstm"]["implementations"]
-    assert {name: one["kernel"] for name, one in found.items()} == {
+def test_kernels_are_attested(certificates: dict) -> None:
+    results = certificates["lstm"]["implementations"]
+    assert {name: result["kernel"] for name, result in results.items()} == {
         "keras": ["while"],
         "unrolled": ["unrolled"],
         "block": ["block"],
@@ -316,26 +314,26 @@ def test_what_ran_is_attested(certificates: dict) -> None:
     }
 
 
-def test_trained_weights_are_the_same_network_everywhere(certificates: dict) -> None:
-    served = certificates["lstm"]["portability"]
-    assert len(served) == len(GOOD["lstm"]) ** 2
-    for one in served:
-        assert one["difference"] <= 1e-5, one
-        same = [two for two in served if two["trained"] == one["trained"]]
-        assert len({two["accuracy"] for two in same}) == 1
+def test_trained_weights_give_the_same_outputs_in_every_implementation(certificates: dict) -> None:
+    portability = certificates["lstm"]["portability"]
+    assert len(portability) == len(GOOD["lstm"]) ** 2
+    for pair in portability:
+        assert pair["difference"] <= 1e-5, pair
+        same = [other for other in portability if other["trained"] == pair["trained"]]
+        assert len({other["accuracy"] for other in same}) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_caught_and_named(certificates: dict, fault: str) -> None:
-    found = certificates["faults"]["implementations"][fault]
-    assert found["status"] == "failed"
-    assert FAULTS[fault] in found["why"]
+def test_a_fault_is_detected_and_named(certificates: dict, fault: str) -> None:
+    result = certificates["faults"]["implementations"][fault]
+    assert result["status"] == "failed"
+    assert FAULTS[fault] in result["why"]
     for pair in certificates["faults"]["pairs"]:
         if fault in (pair["a"], pair["b"]):
             assert pair["equal"] is False
 
 
-def test_a_fault_harms_no_other(certificates: dict) -> None:
+def test_a_fault_does_not_affect_others(certificates: dict) -> None:
     assert certificates["faults"]["implementations"]["keras"]["status"] == "certified"
 
 
@@ -348,7 +346,7 @@ def test_relative_error_is_on_the_scale_of_the_array() -> None:
     assert certify.relative_error([1.0, 1.0], [1.0]) == float("inf")
 
 
-def test_probe_weights_show_a_clip_and_keep_what_they_were_given() -> None:
+def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:
     from rnnworker import reference
 
     stream = numpy.random.RandomState(0)

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from rnnworker import cpu_load
-from rnnworker.events import Events, from_environment, plain
+from rnnworker.events import Events, from_environment, to_json_data
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
 
@@ -46,10 +46,10 @@ def phases_of(events: Events) -> Phases:
     ],
 )
 def test_values_become_json_data(value: object, expected: object) -> None:
-    found = plain(value)
-    assert found == expected
-    assert type(found) is type(expected)
-    json.dumps(found, allow_nan=False)
+    converted = to_json_data(value)
+    assert converted == expected
+    assert type(converted) is type(expected)
+    json.dumps(converted, allow_nan=False)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_event_is_one_line(pipe) -> None:
     assert first["t"] <= second["t"]
 
 
-def test_what_can_wait_goes_with_the_next_event_or_after_a_second(pipe, monkeypatch) -> None:
+def test_a_held_event_goes_with_the_next_one_or_after_a_second(pipe, monkeypatch) -> None:
     reader, writer = pipe
     now = [100.0]
     monkeypatch.setattr("rnnworker.events.time.monotonic", lambda: now[0])
@@ -90,19 +90,19 @@ def test_what_can_wait_goes_with_the_next_event_or_after_a_second(pipe, monkeypa
     for number in range(1, 5):
         now[0] += 0.4
         events.emit_soon("epoch", epoch=number)
-    assert len(written) == 2, "the third waited for a second, and took two with it"
+    assert len(written) == 2, "the third write comes after a second and includes the held events"
     events.emit("phase_end")
     assert len(written) == 3
-    found = lines(reader, writer)
-    assert [event.get("epoch") for event in found] == [None, 1, 2, 3, 4, None]
-    assert [event["t"] for event in found[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
+    received = lines(reader, writer)
+    assert [event.get("epoch") for event in received] == [None, 1, 2, 3, 4, None]
+    assert [event["t"] for event in received[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
 
 
-def test_what_waits_is_told_where_nothing_comes_after_it(pipe, monkeypatch) -> None:
+def test_a_held_event_is_written_without_a_next_one(pipe, monkeypatch) -> None:
     reader, writer = pipe
     monkeypatch.setattr("rnnworker.events.HOLD_SECONDS", 0.05)
     events = Events(writer)
-    events._written += 1000  # as if something had just been written, however slow this host is
+    events._written += 1000  # so that the last write counts as recent even on a slow host
     events.emit_soon("epoch", epoch=1)
     assert select.select([reader], [], [], 60)[0] == [reader]
     assert json.loads(os.read(reader, 4096))["epoch"] == 1
@@ -110,13 +110,13 @@ def test_what_waits_is_told_where_nothing_comes_after_it(pipe, monkeypatch) -> N
 
 def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
     reader, writer = pipe
-    found: list[bytes] = []
-    collect = threading.Thread(target=lambda: found.extend(os.fdopen(os.dup(reader), "rb")))
+    received: list[bytes] = []
+    collect = threading.Thread(target=lambda: received.extend(os.fdopen(os.dup(reader), "rb")))
     collect.start()
     Events(writer).emit("facts", filler="x" * 300_000)
     os.close(writer)
     collect.join(timeout=10)
-    assert len(json.loads(found[0])["filler"]) == 300_000
+    assert len(json.loads(received[0])["filler"]) == 300_000
 
 
 def test_a_handshake_waits_for_its_line(pipe) -> None:
@@ -127,18 +127,18 @@ def test_a_handshake_waits_for_its_line(pipe) -> None:
     assert [event["event"] for event in lines(reader, writer)] == ["handshake"]
 
 
-def test_a_handshake_without_a_conductor_ends_the_run(pipe) -> None:
-    with pytest.raises(SystemExit, match="conductor is gone"):
+def test_a_handshake_with_a_dead_controller_ends_the_run(pipe) -> None:
+    with pytest.raises(SystemExit, match="controller has ended"):
         Events(pipe[1], io.StringIO("")).handshake()
 
 
-def test_where_nobody_listens_nothing_is_waited_for(pipe) -> None:
+def test_there_is_no_handshake_without_answers(pipe) -> None:
     reader, writer = pipe
     Events(writer).handshake()
     assert lines(reader, writer) == []
 
 
-def test_the_environment_says_where_events_go(pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_configured_by_the_environment(pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = pipe
     monkeypatch.setenv("RNNWORKER_EVENTS", str(writer))
     monkeypatch.setenv("RNNWORKER_HANDSHAKE", "1")
@@ -164,13 +164,13 @@ def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
 
 
 class Knot:
-    """Garbage that only the collector finds."""
+    """A reference cycle, which only the garbage collector frees."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_no_garbage_of_ours_is_left_to_a_timed_phase(pipe) -> None:
+def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
     phases = phases_of(Events(pipe[1]))
     gc.disable()
     try:
@@ -180,7 +180,7 @@ def test_no_garbage_of_ours_is_left_to_a_timed_phase(pipe) -> None:
         with phases.phase("train", timed=True) as details:
             assert left() is None
             assert gc.get_freeze_count() > 0
-            assert gc.isenabled() is False, "whether it collects is the framework's affair"
+            assert gc.isenabled() is False, "a phase does not change whether collection is enabled"
         assert details["second_clock"] > 0
     finally:
         gc.enable()
@@ -205,10 +205,10 @@ def snapshot(own: float, processors: dict, faults: int = 0, switched: int = 0) -
     }
 
 
-def test_load_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_of_the_run_and_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2})
     before = snapshot(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5)
-    # Processor 1 is not this run's: what happens there is not counted.
+    # Processor 1 does not belong to this run and is not counted.
     after = snapshot(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15)
     assert cpu_load.difference(before, after) == {
         "own": 3.0,
@@ -222,24 +222,24 @@ def test_load_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_load_of_others_is_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    found = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
-    assert found["foreign"] == 0.0
+    load = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
+    assert load["foreign"] == 0.0
 
 
 def test_load_without_proc_is_left_out() -> None:
-    found = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
-    assert found["own"] == 2.0
-    assert not {"busy", "foreign", "steal"} & set(found)
+    load = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
+    assert load["own"] == 2.0
+    assert not {"busy", "foreign", "steal"} & set(load)
 
 
-def test_a_processor_that_came_meanwhile_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_comes_online_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     before = snapshot(0.0, {0: (1.0, 0.0)})
     after = snapshot(0.0, {0: (2.0, 0.0), 1: (500.0, 5.0)})
     assert cpu_load.difference(before, after)["busy"] == 1.0
 
 
-def test_work_of_this_process_shows_as_its_own() -> None:
+def test_work_of_this_process_counts_as_own() -> None:
     before = cpu_load.snapshot()
     total = 0
     while cpu_load.snapshot()["own"] - before["own"] < 0.05:

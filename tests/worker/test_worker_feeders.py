@@ -1,4 +1,4 @@
-"""Cores that feed a card, quotas of control groups, and a kernel that does not say who works."""
+"""Cores that feed a GPU, quotas of control groups, and kernels without data on CPU use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import RunError
-from rnnbench.running import affinity as ours
+from rnnbench.running import affinity as controller_affinity
 from rnnworker import affinity, cpu_load
 from rnnworker.quota import quota
 from tests.running.test_running_affinity import machine
@@ -19,7 +19,7 @@ SERVER = machine(2, 16, 2)  # 0-15 and 32-47 on node 0, 16-31 and 48-63 on node 
 
 @pytest.fixture
 def sys(tmp_path: Path) -> Path:
-    """A kernel that says that the card is on node 1."""
+    """The /sys of a machine whose GPU is on node 1."""
     for node, cores in enumerate(("0-15,32-47\n", "16-31,48-63\n")):
         folder = tmp_path / f"devices/system/node/node{node}"
         folder.mkdir(parents=True)
@@ -30,32 +30,32 @@ def sys(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_card_is_fed_by_few_cores_of_its_own_node(sys: Path) -> None:
+def test_a_gpu_run_gets_a_few_cores_of_its_node(sys: Path) -> None:
     assert affinity.for_device(SERVER, GPU, CARD, sys) == tuple(range(16, 24))
     assert affinity.for_device(SERVER, {**GPU, "threads": 2}, CARD, sys) == (16, 17)
-    # More than the node has: of the whole machine.
+    # More than the node has: chosen from the whole machine.
     assert len(affinity.for_device(SERVER, {**GPU, "threads": 40}, CARD, sys)) == 40
 
 
 @pytest.mark.parametrize("card", [None, {}, {"bus": None}, {"bus": "00000000:3B:00.0"}])
-def test_where_nobody_says_its_node_all_are_near(card, sys: Path) -> None:
+def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) -> None:
     assert affinity.for_device(SERVER, GPU, card, sys) == tuple(range(8))
 
 
-def test_a_kernel_without_nodes_says_minus_one(sys: Path) -> None:
+def test_all_processors_count_as_near_if_the_node_is_minus_one(sys: Path) -> None:
     (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
-    assert affinity.near(SERVER, CARD, sys) == tuple(SERVER)
+    assert affinity.processors_near(SERVER, CARD, sys) == tuple(SERVER)
 
 
-def test_a_job_whose_cores_are_elsewhere_takes_what_it_has(sys: Path) -> None:
+def test_a_job_without_cores_near_its_gpu_uses_its_other_cores(sys: Path) -> None:
     assert affinity.for_device(machine(1, 4, 1), GPU, CARD, sys) == (0, 1, 2, 3)
 
 
-def test_a_cpu_takes_all(sys: Path) -> None:
+def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
     cpu = {"kind": "cpu", "threads": None}
     assert len(affinity.for_device(SERVER, cpu, None, sys)) == 64
     with pytest.raises(RunError, match="asks for 65 threads"):
-        ours.for_device(SERVER, {**cpu, "threads": 65}, None)
+        controller_affinity.for_device(SERVER, {**cpu, "threads": 65}, None)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_cpu_takes_all(sys: Path) -> None:
     [
         ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
         ("0::/\n", {"cpu.max": "max 100000\n"}, None),
-        # A group is held to what those above it have.
+        # The quotas of parents limit a group.
         (
             "0::/a/b\n",
             {"a/b/cpu.max": "800000 100000\n", "a/cpu.max": "400000 100000\n"},
             4.0,
         ),
-        # In a container the group's path is the host's, and its files are at the root.
+        # In a container, the path is that on the host, and the group's files are at the root.
         ("0::/docker/1234\n", {"cpu.max": "200000 100000\n"}, 2.0),
         (
             "4:cpu,cpuacct:/job\n1:name=systemd:/job\n",
@@ -92,7 +92,7 @@ def test_the_quota_of_a_control_group(groups, files, cores, tmp_path: Path) -> N
     assert quota(str(tmp_path / "cgroup"), str(tmp_path / "own")) == cores
 
 
-def test_no_more_cores_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quota_limits_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affinity.os, "sched_getaffinity", lambda pid: set(range(64)))
     assert len(affinity.read_topology("/nowhere", cores=2.5)) == 2
     assert len(affinity.read_topology("/nowhere", cores=0.5)) == 1
@@ -103,7 +103,7 @@ NOTHING = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
 
 
 @pytest.mark.parametrize("text", [NOTHING, "", None])
-def test_a_kernel_that_says_nothing_is_not_one_where_nobody_works(text, tmp_path: Path) -> None:
+def test_missing_data_does_not_count_as_an_idle_machine(text, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "stat").write_text(text)
     assert cpu_load._processors(str(tmp_path / "stat")) == {}
@@ -111,7 +111,7 @@ def test_a_kernel_that_says_nothing_is_not_one_where_nobody_works(text, tmp_path
     assert "foreign" not in cpu_load.difference(nothing, nothing)
 
 
-def test_processors_that_worked_are_told(tmp_path: Path) -> None:
+def test_busy_and_stolen_time_of_a_processor(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  1 0 0 9\ncpu0 200 0 100 900 0 0 0 50 0 0\n")
     ticks = cpu_load.os.sysconf("SC_CLK_TCK")
     assert cpu_load._processors(str(tmp_path / "stat")) == {0: (300 / ticks, 50 / ticks)}

@@ -1,5 +1,4 @@
-"""Workers that are forked from one process that imports for them: real workers, with the fake
-framework."""
+"""Workers that are forked from an importer: real workers with the fake framework."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ FORKED = {"before_fork"}
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Members of a round, by what the fake framework does in each."""
+    """Makes the members of a round, {name: settings of the fake framework}."""
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
     lock = (tmp_path / "timing.lock").open("a")
 
@@ -47,25 +46,25 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def importers(monkeypatch: pytest.MonkeyPatch) -> list[forked_workers.Importer]:
-    """Those that were started."""
+    """The importers that were started."""
     started = []
     watch = forked_workers.Importer.watch
     monkeypatch.setattr(
         forked_workers.Importer,
         "watch",
-        lambda one, selector: (started.append(one), watch(one, selector)),
+        lambda importer, selector: (started.append(importer), watch(importer, selector)),
     )
     return started
 
 
 def imports(outcome: Outcome) -> dict[str, Any]:
     """Details of its phase `import`."""
-    ends = [one for one in outcome.events if one["event"] == "phase_end"]
-    return next(one["details"] for one in ends if one["phase"] == "import")
+    ends = [event for event in outcome.events if event["event"] == "phase_end"]
+    return next(event["details"] for event in ends if event["phase"] == "import")
 
 
 def pid_of(outcome: Outcome) -> int:
-    return next(one["pid"] for one in outcome.events if one["event"] == "hello")
+    return next(event["pid"] for event in outcome.events if event["event"] == "hello")
 
 
 def parent_of(pid: int) -> int:
@@ -74,7 +73,7 @@ def parent_of(pid: int) -> int:
 
 def test_members_of_one_build_are_forked_from_one_process(workers, importers) -> None:
     parents = []
-    found = supervise(
+    outcomes = supervise(
         workers(
             lambda event: event["event"] == "hello" and parents.append(parent_of(event["pid"])),
             a={},
@@ -82,68 +81,71 @@ def test_members_of_one_build_are_forked_from_one_process(workers, importers) ->
             c={},
         )
     )
-    assert [one.exit_code for one in found.values()] == [0, 0, 0]
+    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
     assert len(importers) == 1 and set(parents) == {importers[0]._process.pid}
-    assert len({pid_of(one) for one in found.values()}) == 3
-    assert all(imports(one).keys() >= FORKED for one in found.values())
-    assert all(one.turns for one in found.values())
+    assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
+    assert all(imports(outcome).keys() >= FORKED for outcome in outcomes.values())
+    assert all(outcome.turns for outcome in outcomes.values())
     assert importers[0]._process.returncode == 0
 
 
-def test_one_alone_and_one_of_another_environment_start_by_themselves(workers, importers) -> None:
-    alone = supervise(workers(a={}))["a"]
-    assert not importers and "before_fork" not in imports(alone)
+def test_a_member_without_equals_is_not_forked(workers, importers) -> None:
+    single = supervise(workers(a={}))["a"]
+    assert not importers and "before_fork" not in imports(single)
     a, b, c = workers(a={}, b={}, c={})
     b.environment = {**b.environment, "ONE_DNN": "0"}
-    found = supervise([a, b, c])
-    assert [one.exit_code for one in found.values()] == [0, 0, 0]
-    assert {name for name, one in found.items() if "before_fork" in imports(one)} == {"a", "c"}
+    outcomes = supervise([a, b, c])
+    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
+    forked = {name for name, outcome in outcomes.items() if "before_fork" in imports(outcome)}
+    assert forked == {"a", "c"}
 
 
-def test_what_ends_a_forked_worker_is_told_as_of_one_that_was_started(workers) -> None:
+def test_a_forked_worker_ends_like_a_started_one(workers) -> None:
     faults = {"raised": "raise", "aborted": "crash", "hung": "hang", "good": None}
     fakes = {name: {"fault": fault, "fault_epoch": 1} for name, fault in faults.items()}
-    forks = supervise(workers(**fakes))
-    plain = workers(**fakes)
-    for one in plain:
-        one.forks = False
-    starts = supervise(plain)
+    forked = supervise(workers(**fakes))
+    unforked = workers(**fakes)
+    for member in unforked:
+        member.forks = False
+    started = supervise(unforked)
     for name in fakes:
-        assert "before_fork" in imports(forks[name]) and "before_fork" not in imports(starts[name])
-        assert forks[name].exit_code == starts[name].exit_code
-        assert forks[name].over_limit == starts[name].over_limit
-        assert forks[name].phase == starts[name].phase
-    assert forks["aborted"].exit_code == -signal.SIGABRT and forks["hung"].over_limit == "train"
+        assert "before_fork" in imports(forked[name])
+        assert "before_fork" not in imports(started[name])
+        assert forked[name].exit_code == started[name].exit_code
+        assert forked[name].over_limit == started[name].over_limit
+        assert forked[name].phase == started[name].phase
+    assert forked["aborted"].exit_code == -signal.SIGABRT
+    assert forked["hung"].over_limit == "train"
 
 
-def test_what_a_member_prints_goes_to_its_own_log(workers, tmp_path: Path) -> None:
+def test_a_member_prints_to_its_own_log(workers, tmp_path: Path) -> None:
     supervise(workers(a={"fault": "raise", "fault_epoch": 1}, b={}))
     assert "a made-up fault in the model" in (tmp_path / "a.log").read_text()
     assert "made-up" not in (tmp_path / "b.log").read_text()
 
 
-def test_an_importer_that_fails_leaves_its_members_to_start_by_themselves(
+def test_members_of_a_failed_importer_start_on_their_own(
     workers, importers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(one: forked_workers.Importer, selector) -> None:
-        importers.append(one)
-        os.kill(one._process.pid, signal.SIGKILL)
-        watch(one, selector)
+    def kill(importer: forked_workers.Importer, selector) -> None:
+        importers.append(importer)
+        os.kill(importer._process.pid, signal.SIGKILL)
+        watch(importer, selector)
 
     watch = forked_workers.Importer.watch
     monkeypatch.setattr(forked_workers.Importer, "watch", kill)
-    found = supervise(workers(a={}, b={}))
-    assert importers and [one.exit_code for one in found.values()] == [0, 0]
-    assert not any("before_fork" in imports(one) for one in found.values())
+    outcomes = supervise(workers(a={}, b={}))
+    assert importers and [outcome.exit_code for outcome in outcomes.values()] == [0, 0]
+    assert not any("before_fork" in imports(outcome) for outcome in outcomes.values())
 
 
-def test_one_that_imports_too_long_is_given_up(workers, importers, monkeypatch) -> None:
-    made = workers(a={}, b={})
-    for one in made:
-        one.limits = {**one.limits, "import": 0.0}
-    monkeypatch.setattr(members.Running, "check_limit", lambda one, selector: None)
-    found = supervise(made)
-    assert [one.exit_code for one in found.values()] == [0, 0]
+def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -> None:
+    limited = workers(a={}, b={})
+    for member in limited:
+        member.limits = {**member.limits, "import": 0.0}
+    monkeypatch.setattr(members.Running, "check_limit", lambda member, selector: None)
+    outcomes = supervise(limited)
+    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0]
     assert importers[0].gone and importers[0]._process.returncode is not None
 
 
@@ -152,9 +154,9 @@ def test_members_end_with_their_importer(workers, importers) -> None:
         if event["event"] == "gate":
             os.kill(importers[0]._process.pid, signal.SIGKILL)
 
-    found = supervise(workers(kill, a={}, b={}))
-    assert {one.exit_code for one in found.values()} == {-signal.SIGKILL}
-    for outcome in found.values():
+    outcomes = supervise(workers(kill, a={}, b={}))
+    assert {outcome.exit_code for outcome in outcomes.values()} == {-signal.SIGKILL}
+    for outcome in outcomes.values():
         wait_for_end(pid_of(outcome))
 
 
@@ -162,7 +164,7 @@ def wait_for_end(pid: int) -> None:
     deadline = time.monotonic() + 20
     while Path(f"/proc/{pid}").exists():
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":  # nobody here collects what an importer left
+        if state == "Z":  # orphans of an importer may not be reaped here
             return
         assert time.monotonic() < deadline, f"process {pid} still runs"
         time.sleep(0.05)
@@ -176,7 +178,7 @@ def wait_for_end(pid: int) -> None:
         ("build", "command", "apptainer exec image.sif python3"),
     ],
 )
-def test_who_may_not_be_forked(section: str, key: str, value: str) -> None:
+def test_configs_that_may_not_be_forked(section: str, key: str, value: str) -> None:
     config = planned()["config"]
     assert rounds.may_fork(config)
     config[section][key] = value

@@ -55,7 +55,7 @@ def test_another_machine_has_another_key(change: dict) -> None:
     assert machine.key({**FACTS, **change}) != machine.key(FACTS)
 
 
-def test_twins_are_told_apart_by_an_id_that_is_not_shown(monkeypatch) -> None:
+def test_identical_machines_are_distinguished_by_an_id_that_is_not_shown(monkeypatch) -> None:
     ids = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
     keys = []
     for identity in ids.values():
@@ -80,9 +80,9 @@ def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
     output = b"NVIDIA H200, 570.1, 143771, 700.00, 1980, GPU-1, 00000000:3B:00.0\n\n"
     monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
     monkeypatch.setattr(cards.subprocess, "check_output", lambda *a, **k: output * 2)
-    found = machine.gpus()
-    assert len(found) == 2
-    assert found[0] == {
+    gpus = machine.gpus()
+    assert len(gpus) == 2
+    assert gpus[0] == {
         "name": "NVIDIA H200",
         "driver": "570.1",
         "memory_mib": "143771",
@@ -103,11 +103,11 @@ def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.gpus() == []
 
 
-# As the driver writes it, one file for each GPU.
+# The driver's format, one file per GPU.
 INFORMATION = "Model: \t\t {}\nIRQ:   \t\t 38\nGPU UUID: \t GPU-1\nBus Type: \t PCIe\n"
-FAILS_AT_FIRST = """#!/bin/sh
-for asked in first second; do
-    if mkdir {}/$asked 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
+FAILS_TWICE = """#!/bin/sh
+for call in first second; do
+    if mkdir {}/$call 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
 done
 echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
 echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
@@ -116,13 +116,13 @@ echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with two P100, whose nvidia-smi fails when it is asked first, twice."""
+    """A machine with two P100, whose nvidia-smi fails on its first two calls."""
     for number in ("0000:3b:00.0", "0000:af:00.0"):
         folder = tmp_path / "driver/gpus" / number
         folder.mkdir(parents=True)
         (folder / "information").write_text(INFORMATION.format("Tesla P100-PCIE-16GB"))
     program = tmp_path / "nvidia-smi"
-    program.write_text(FAILS_AT_FIRST.format(tmp_path))
+    program.write_text(FAILS_TWICE.format(tmp_path))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(machine, "DRIVER", str(tmp_path / "driver"))
@@ -131,7 +131,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_failing_nvidia_smi_makes_no_other_machine(driver: Path) -> None:
+def test_a_failing_nvidia_smi_does_not_change_the_key(driver: Path) -> None:
     first, second = machine.fingerprint(), machine.fingerprint()
     names = [[gpu["name"] for gpu in facts["gpus"]] for facts in (first, second)]
     assert names == [["Tesla P100-PCIE-16GB"] * 2] * 2
@@ -141,15 +141,15 @@ def test_a_failing_nvidia_smi_makes_no_other_machine(driver: Path) -> None:
     assert [gpu["uuid"] for gpu in first["gpus"]] == ["GPU-1"] * 2
 
 
-def test_the_key_is_the_one_that_was_made_of_nvidia_smis_names(driver: Path, monkeypatch) -> None:
-    """The folders of records from before are found."""
+def test_the_key_equals_that_from_names_of_nvidia_smi(driver: Path, monkeypatch) -> None:
+    """Folders of records made by earlier versions keep their names."""
     facts = {**FACTS, "gpu_models": machine.gpu_models()}
     monkeypatch.setattr(machine, "text", lambda path: "0123456789abcdef")
     assert machine.key(facts) == "intel_xeon_e5-28c-tesla_p100_pcie_16gb-5bb96e"
     assert machine.key({**facts, "gpu_models": []}) == "intel_xeon_e5-28c-1048b9"
 
 
-def test_models_without_the_drivers_list(driver: Path) -> None:
+def test_models_if_the_driver_lists_none(driver: Path) -> None:
     listed = driver / "driver/gpus/0000:3b:00.0/information"
     listed.write_text(INFORMATION.format("Unknown"))
     (driver / "dev").mkdir()
@@ -181,9 +181,11 @@ def test_threads_per_core(monkeypatch, siblings: str | None, count: int | None) 
     assert machine._threads_per_core() == count
 
 
-def test_the_processor_from_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = "processor : {}\nmodel name : A CPU\nphysical id : {}\nflags : fpu avx avx2 hypervisor\n"
-    text = "\n".join(one.format(number, number // 2) for number in range(4))
+def test_the_processor_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = (
+        "processor : {}\nmodel name : A CPU\nphysical id : {}\nflags : fpu avx avx2 hypervisor\n"
+    )
+    text = "\n".join(entry.format(number, number // 2) for number in range(4))
     monkeypatch.setattr(machine, "text", lambda path: text)
     assert machine._processor() == {"model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2}
     assert machine._virtual() is True

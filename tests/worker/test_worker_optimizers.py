@@ -35,12 +35,12 @@ def test_without_decay_the_rate_is_a_number() -> None:
         assert settings == {key: 0.1 for key in stated if key == "learning_rate"}
 
 
-def test_an_unknown_optimizer_is_told() -> None:
+def test_an_unknown_optimizer_is_an_error() -> None:
     with pytest.raises(ValueError, match="no optimizer 'adma'"):
         optimizers.for_keras_3(keras3(), {"name": "adma"})
 
 
-def test_keras_2_calls_the_rate_lr_and_has_a_decay() -> None:
+def test_keras_2_has_lr_and_decay() -> None:
     assert optimizers.for_keras_2(STATED) == (
         "adam",
         {"lr": 0.001, "decay": 1e-5, "epsilon": 1e-8},
@@ -49,7 +49,7 @@ def test_keras_2_calls_the_rate_lr_and_has_a_decay() -> None:
     assert optimizers.for_keras_2({"name": "sgd"}) == ("sgd", {})
 
 
-def test_what_the_yaml_states_stays_as_it_is() -> None:
+def test_the_stated_settings_are_not_modified() -> None:
     before = dict(STATED)
     optimizers.for_keras_3(keras3(), STATED)
     optimizers.for_keras_2(STATED)

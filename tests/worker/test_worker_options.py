@@ -1,5 +1,4 @@
-"""``rnn.options``: what is listed as honoured changes the layer that is built, and nothing else is
-taken."""
+"""``rnn.options``: each honoured option changes the layer that is built; others are rejected."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent
 from tests.conftest import ROOT
 from tests.worker.building import answer, build_python
 
-# What stands in Keras's layers beside what is honoured, what others honour, and what nobody knows.
+# Other arguments of Keras's layers, options of other implementations, and a misspelt one.
 OTHERS = (
     *("dropout", "kernel_initializer", "unit_forget_bias", "unroll", "use_cudnn"),
     *("reset_after", "stateful", "go_backwards", "activaton", "op", "class", "implementation"),
     *options.OF_THE_FUNCTION,
 )
-# Build → its Python, framework, and the implementations whose layers can be made there on a CPU.
+# Build → its Python, framework, and the implementations whose layers it can make on a CPU.
 BUILDS = {
     "current": (None, "keras3_tensorflow", ("keras", "auto", "cudnn", "cell", "unrolled")),
     "tf_1_15": ("3.7", "keras2_tensorflow1", ("keras", "auto", "cell", "legacy_cudnn")),
@@ -40,16 +39,18 @@ from rnnworker.recurrent import Recurrent
 VALUES = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "implementation": 1}
 VALUES["use_bias"] = False
 if framework == "keras2_tensorflow1":
-    VALUES["implementation"] = 2  # its default is 1; Keras 3's is 2, that of Keras 2.0.6 is 0
+    VALUES["implementation"] = 2  # the default is 1; it is 2 in Keras 3 and 0 in Keras 2.0.6
 
 
-def seen(layer, option):
-    """What the layer and the cell inside it have of an option, in words."""
-    holders = [one for one in (layer, getattr(layer, "cell", None)) if hasattr(one, option)]
-    values = [getattr(one, option) for one in holders]
+def values_in(layer, option):
+    """The values of an option in the layer and in the cell inside it; names of functions."""
+    holders = [part for part in (layer, getattr(layer, "cell", None)) if hasattr(part, option)]
+    values = [getattr(holder, option) for holder in holders]
     return [
-        one if one is None or isinstance(one, int) else getattr(one, "__name__", type(one).__name__)
-        for one in values
+        value
+        if value is None or isinstance(value, int)
+        else getattr(value, "__name__", type(value).__name__)
+        for value in values
     ]
 
 
@@ -59,7 +60,7 @@ def value_of(option):
     return "non_neg" if option.endswith("constraint") else VALUES[option]
 
 
-found = {}
+results = {}
 for name in names:
     for cell in ("lstm", "rnn_tanh"):
         if (name, cell) in (("cudnn", "rnn_tanh"), ("legacy_cudnn", "rnn_tanh")):
@@ -69,8 +70,9 @@ for name in names:
         for option in honoured(config):
             rnn = {"implementation": name, "options": {option: value_of(option)}}
             plain, other = Recurrent(keras, config)(4), Recurrent(keras, dict(config, rnn=rnn))(4)
-            found[" ".join([name, cell, option])] = [seen(plain, option), seen(other, option)]
-print(json.dumps(found))
+            key = " ".join([name, cell, option])
+            results[key] = [values_in(plain, option), values_in(other, option)]
+print(json.dumps(results))
 '''
 
 
@@ -80,14 +82,14 @@ def config(name: str, cell: str, framework: str | None, given: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_an_honoured_option_is_in_the_layer_that_is_made(
+def test_an_honoured_option_changes_the_layer(
     build: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     version, framework, names = BUILDS[build]
     python = sys.executable
     if version is not None:
         python = str(build_python(build, version, tmp_path_factory))
-    found = answer(python, SCRIPT, ROOT / "src", framework, ",".join(names), timeout=900)
+    results = answer(python, SCRIPT, ROOT / "src", framework, ",".join(names), timeout=900)
     listed = {
         f"{name} {cell} {option}"
         for name in names
@@ -95,31 +97,31 @@ def test_an_honoured_option_is_in_the_layer_that_is_made(
         if not (name.endswith("cudnn") and cell == "rnn_tanh")
         for option in options.honoured(config(name, cell, framework, ())) or ()
     }
-    assert set(found) == listed
-    assert {key for key, (plain, other) in found.items() if plain == other} == set()
-    assert found["keras lstm activation"] in ([["tanh"], ["relu"]], [["tanh"] * 2, ["relu"] * 2])
+    assert set(results) == listed
+    assert {key for key, (plain, other) in results.items() if plain == other} == set()
+    assert results["keras lstm activation"] in ([["tanh"], ["relu"]], [["tanh"] * 2, ["relu"] * 2])
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_relu"])
-def test_the_worker_takes_no_other_option(name: str, cell: str) -> None:
+def test_the_worker_rejects_every_other_option(name: str, cell: str) -> None:
     for framework in (None, "keras3_torch", "keras2_tensorflow1", "keras206_tensorflow1"):
         known = options.honoured(config(name, cell, framework, ()))
         for option in OTHERS:
-            asked = config(name, cell, framework, (option,))
+            requested = config(name, cell, framework, (option,))
             if option in known:
-                Recurrent(None, asked)
+                Recurrent(None, requested)
                 continue
             with pytest.raises(ValueError, match=f"{name} does not honour rnn.options.{option}"):
-                Recurrent(None, asked)
+                Recurrent(None, requested)
 
 
-def test_block_ignores_an_activation_and_so_refuses_it() -> None:
+def test_block_rejects_an_activation() -> None:
     with pytest.raises(ValueError, match=r"block does not honour .*activation: it honours no opti"):
         Recurrent(None, config("block", "lstm", None, ("activation",)))
 
 
-def test_what_a_layer_is_multiplied_by_is_an_option_where_it_has_an_effect() -> None:
+def test_implementation_is_an_option_only_if_it_has_an_effect() -> None:
     def has(name: str, cell: str, framework: str) -> bool:
         return "implementation" in options.honoured(config(name, cell, framework, ()))
 
@@ -127,4 +129,4 @@ def test_what_a_layer_is_multiplied_by_is_an_option_where_it_has_an_effect() -> 
     assert not has("keras", "rnn_tanh", "keras2_tensorflow2")
     assert has("keras", "rnn_tanh", "keras206_tensorflow1")
     assert has("auto", "lstm", "keras2_tensorflow1")
-    assert not has("auto", "lstm", "keras2_tensorflow2"), "cuDNN's stand-in has no such choice"
+    assert not has("auto", "lstm", "keras2_tensorflow2"), "the cuDNN-compatible layer has no modes"

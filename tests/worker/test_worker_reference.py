@@ -1,4 +1,4 @@
-"""The float64 reference, by finite differences and against equations written another way."""
+"""The float64 reference, checked by finite differences and against independent equations."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ BATCH, TIME, INPUTS, UNITS = 2, 4, 3, 2
 STEP = 1e-6
 
 
-def arrays_of(cell: str, stream: numpy.random.RandomState, way: str = "") -> dict:
+def arrays_of(cell: str, stream: numpy.random.RandomState, prefix: str = "") -> dict:
     columns = GATES[cell] * UNITS
     return {
-        f"{way}kernel": stream.normal(size=(INPUTS, columns)),
-        f"{way}recurrent": stream.normal(size=(UNITS, columns)),
-        f"{way}bias": stream.normal(size=(2, columns) if cell == "gru" else (columns,)),
+        f"{prefix}kernel": stream.normal(size=(INPUTS, columns)),
+        f"{prefix}recurrent": stream.normal(size=(UNITS, columns)),
+        f"{prefix}bias": stream.normal(size=(2, columns) if cell == "gru" else (columns,)),
     }
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both"])
 @pytest.mark.parametrize("sequences", [False, True], ids=["last", "sequences"])
 @pytest.mark.parametrize("cell", sorted(GATES))
-def test_gradients_are_those_of_finite_differences(cell: str, sequences: bool, both: bool) -> None:
+def test_gradients_match_finite_differences(cell: str, sequences: bool, both: bool) -> None:
     stream = numpy.random.RandomState(1)
-    ways = ("forward_", "backward_") if both else ("",)
-    arrays = {name: a for way in ways for name, a in arrays_of(cell, stream, way).items()}
+    prefixes = ("forward_", "backward_") if both else ("",)
+    arrays = {name: a for prefix in prefixes for name, a in arrays_of(cell, stream, prefix).items()}
     x = stream.normal(size=(BATCH, TIME, INPUTS))
     shape = (BATCH, TIME) if sequences else (BATCH,)
-    upstream = stream.normal(size=(*shape, UNITS * len(ways)))
+    upstream = stream.normal(size=(*shape, UNITS * len(prefixes)))
     outputs, gradients = reference.run(cell, x, arrays, upstream)
     assert outputs.shape == upstream.shape
     assert set(gradients) == {"x", *arrays}
@@ -39,20 +39,20 @@ def test_gradients_are_those_of_finite_differences(cell: str, sequences: bool, b
         return float((reference.run(cell, x, arrays, upstream)[0] * upstream).sum())
 
     for name, values in {**arrays, "x": x}.items():
-        for place in numpy.ndindex(*values.shape):
-            kept = values[place]
-            values[place] = kept + STEP
+        for index in numpy.ndindex(*values.shape):
+            value = values[index]
+            values[index] = value + STEP
             above = loss()
-            values[place] = kept - STEP
+            values[index] = value - STEP
             below = loss()
-            values[place] = kept
+            values[index] = value
             slope = (above - below) / (2 * STEP)
-            assert slope == pytest.approx(gradients[name][place], abs=1e-7), (name, place)
+            assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
 
 
 @pytest.mark.parametrize("keras_3", [False, True])
 @pytest.mark.parametrize("cell", sorted(GATES))
-def test_gradients_with_options_are_those_of_finite_differences(cell: str, keras_3: bool) -> None:
+def test_gradients_with_options_match_finite_differences(cell: str, keras_3: bool) -> None:
     options = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "use_bias": False}
     function = reference.function_of(cell, options, keras_3)
     stream = numpy.random.RandomState(2)
@@ -61,27 +61,27 @@ def test_gradients_with_options_are_those_of_finite_differences(cell: str, keras
     _, gradients = reference.run(cell, x, arrays, upstream, function)
     assert set(gradients) == {"x", "kernel", "recurrent"}
     for name, values in {**arrays, "x": x}.items():
-        for place in numpy.ndindex(*values.shape):
-            kept, losses = values[place], []
+        for index in numpy.ndindex(*values.shape):
+            value, losses = values[index], []
             for step in (STEP, -STEP):
-                values[place] = kept + step
+                values[index] = value + step
                 losses.append(
                     (reference.run(cell, x, arrays, upstream, function)[0] * upstream).sum()
                 )
-            values[place] = kept
+            values[index] = value
             slope = (losses[0] - losses[1]) / (2 * STEP)
-            assert slope == pytest.approx(gradients[name][place], abs=1e-6), (name, place)
+            assert slope == pytest.approx(gradients[name][index], abs=1e-6), (name, index)
 
 
-def test_the_hard_sigmoid_of_keras_2_and_3_differ() -> None:
+def test_hard_sigmoid_differs_between_keras_2_and_3() -> None:
     values = numpy.array([-3.0, -2.6, 0.0, 1.0, 2.6, 3.0])
     two, three = (reference.ACTIVATIONS[f"hard_sigmoid of Keras {n}"][0](values) for n in (2, 3))
     assert two == pytest.approx([0, 0, 0.5, 0.7, 1, 1])
     assert three == pytest.approx([0, 0.4 / 6, 0.5, 4 / 6, 1 - 0.4 / 6, 1])
 
 
-def test_what_the_reference_does_not_know_is_said() -> None:
-    with pytest.raises(reference.NotKnown, match="no activation elu, only hard_sigmoid"):
+def test_an_unknown_activation_is_an_error() -> None:
+    with pytest.raises(reference.UnknownFunction, match="no activation elu, only hard_sigmoid"):
         reference.function_of("lstm", {"activation": "elu"}, True)
 
 
@@ -101,21 +101,21 @@ def test_one_step_of_an_lstm_by_hand() -> None:
     assert outputs[0, 0] == pytest.approx(sigmoid(2.4) * numpy.tanh(state), abs=1e-15)
 
 
-def test_the_two_grus_are_two_functions() -> None:
+def test_the_two_grus_are_different_functions() -> None:
     stream = numpy.random.RandomState(0)
     after = arrays_of("gru", stream)
     before = {**after, "bias": after["bias"].sum(axis=0)}
     x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), numpy.ones((BATCH, UNITS))
-    one, _ = reference.run("gru", x, after, upstream)
-    other, _ = reference.run("gru_reset_before", x, before, upstream)
-    assert abs(one - other).max() > 0.01
+    reset_after, _ = reference.run("gru", x, after, upstream)
+    reset_before, _ = reference.run("gru_reset_before", x, before, upstream)
+    assert abs(reset_after - reset_before).max() > 0.01
 
 
-def test_the_second_direction_reads_from_the_end() -> None:
+def test_the_backward_direction_reads_from_the_end() -> None:
     stream = numpy.random.RandomState(0)
     arrays = arrays_of("rnn_tanh", stream)
-    both = {f"{way}{n}": a for way in ("forward_", "backward_") for n, a in arrays.items()}
+    both = {f"{prefix}{n}": a for prefix in ("forward_", "backward_") for n, a in arrays.items()}
     x = stream.normal(size=(BATCH, TIME, INPUTS))
     outputs, _ = reference.run("rnn_tanh", x, both, numpy.ones((BATCH, TIME, 2 * UNITS)))
-    turned, _ = reference.run("rnn_tanh", x[:, ::-1], arrays, numpy.ones((BATCH, TIME, UNITS)))
-    assert numpy.array_equal(outputs[:, :, UNITS:], turned[:, ::-1])
+    reverse, _ = reference.run("rnn_tanh", x[:, ::-1], arrays, numpy.ones((BATCH, TIME, UNITS)))
+    assert numpy.array_equal(outputs[:, :, UNITS:], reverse[:, ::-1])

@@ -1,4 +1,4 @@
-"""Rounds of real processes: they take turns, and what one does is no harm to another."""
+"""Rounds of real processes: members take turns, and the failure of one does not affect others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TURNS = "for _ in range(8): turn()"
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A round of workers made of the protocol and a few lines each, by name."""
+    """Runs a round of workers, {name: script}; each script extends the protocol."""
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(scripts: dict[str, str], limits: dict | None = None, **options):
@@ -59,7 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def spans(outcomes) -> list[tuple[float, float, str]]:
-    """(start, end, member) of all turns, in the order of time."""
+    """(start, end, member) of all turns, in chronological order."""
     return sorted(
         (event["start"], event["end"], name)
         for name, outcome in outcomes.items()
@@ -68,30 +68,30 @@ def spans(outcomes) -> list[tuple[float, float, str]]:
     )
 
 
-def test_turns_never_overlap_and_each_cycle_has_each_member_once(run) -> None:
+def test_turns_never_overlap_and_each_cycle_contains_each_member_once(run) -> None:
     outcomes = run({"a": TURNS, "b": "time.sleep(0.3)\n" + TURNS, "c": TURNS, "d": TURNS})
     taken = spans(outcomes)
     assert len(taken) == 32
-    assert all(one[1] <= next_[0] for one, next_ in itertools.pairwise(taken))
+    assert all(turn[1] <= next_turn[0] for turn, next_turn in itertools.pairwise(taken))
     for cycle in range(8):
         assert {name for _, _, name in taken[4 * cycle : 4 * cycle + 4]} == set("abcd")
     for name, outcome in outcomes.items():
         assert outcome.exit_code == 0
         assert [turn["cycle"] for turn in outcome.turns] == list(range(8))
-        mine = [number for number, (_, _, who) in enumerate(taken) if who == name]
-        assert [turn["turn"] for turn in outcome.turns] == mine
-        before = [taken[number - 1][2] if number else None for number in mine]
+        own = [number for number, (_, _, member) in enumerate(taken) if member == name]
+        assert [turn["turn"] for turn in outcome.turns] == own
+        before = [taken[number - 1][2] if number else None for number in own]
         assert [turn["after"] for turn in outcome.turns] == before
 
 
-def test_the_order_is_the_seeds(run) -> None:
+def test_the_seed_determines_the_order(run) -> None:
     scripts = {"a": TURNS, "b": TURNS, "c": TURNS}
     orders = [[name for *_, name in spans(run(scripts, seed=seed))] for seed in (3, 3, 4)]
     assert orders[0] == orders[1] != orders[2]
 
 
 @pytest.mark.parametrize("size", range(2, 9))
-def test_everyone_follows_every_other_equally_often(size: int) -> None:
+def test_each_member_follows_every_other_equally_often(size: int) -> None:
     rows = turn_order.williams(size)
     assert all(sorted(row) == list(range(size)) for row in rows)
     follows = Counter(pair for row in rows for pair in itertools.pairwise(row))
@@ -99,7 +99,7 @@ def test_everyone_follows_every_other_equally_often(size: int) -> None:
     assert len(set(follows.values())) == 1
 
 
-def test_cycles_are_squares_drawn_anew() -> None:
+def test_each_square_is_drawn_anew() -> None:
     drawn = list(itertools.islice(turn_order.cycles("abcd", random.Random(0)), 8))
     for square in (drawn[:4], drawn[4:]):
         follows = Counter(pair for row in square for pair in itertools.pairwise(row))
@@ -107,7 +107,7 @@ def test_cycles_are_squares_drawn_anew() -> None:
     assert drawn[:4] != drawn[4:]
 
 
-def test_a_member_alone_has_all_turns(run) -> None:
+def test_a_single_member_gets_all_turns(run) -> None:
     outcomes = run({"a": TURNS})
     assert len(spans(outcomes)) == 8
     assert [turn["asleep"] for turn in outcomes["a"].turns] == [{}] * 8
@@ -122,7 +122,7 @@ def test_a_member_alone_has_all_turns(run) -> None:
         ("gate(); os.kill(os.getpid(), 9)", -9),
     ],
 )
-def test_the_end_of_one_member_is_no_harm_to_the_others(run, end: str, exit_code: int) -> None:
+def test_the_end_of_one_member_does_not_affect_the_others(run, end: str, exit_code: int) -> None:
     outcomes = run({"a": TURNS, "b": f"turn(); turn(); {end}", "c": TURNS})
     assert {name: one.exit_code for name, one in outcomes.items()} == {
         "a": 0,
@@ -133,7 +133,7 @@ def test_the_end_of_one_member_is_no_harm_to_the_others(run, end: str, exit_code
     assert counted == {"a": 8, "b": 2, "c": 8}
 
 
-def test_a_member_that_hangs_in_its_turn_is_ended_and_the_others_go_on(run) -> None:
+def test_a_member_that_hangs_in_its_turn_is_ended_and_the_others_continue(run) -> None:
     outcomes = run(
         {"a": TURNS, "b": 'emit("phase_begin", phase="train")\nturn()\ngate()\ntime.sleep(60)'},
         limits={"train": 0.5},
@@ -152,7 +152,7 @@ def test_waiting_for_a_turn_is_not_work(run) -> None:
     assert len(spans(outcomes)) == 8
 
 
-def test_a_member_that_works_while_it_waits_is_seen(run) -> None:
+def test_cpu_use_of_a_waiting_member_is_reported(run) -> None:
     spinning = """
     def spin():
         while True:
@@ -169,37 +169,37 @@ def test_a_member_that_works_while_it_waits_is_seen(run) -> None:
     assert used["idle"] <= 0.02
 
 
-def test_the_end_of_the_time_ends_all(run) -> None:
+def test_all_members_are_ended_at_the_end_of_the_time(run) -> None:
     scripts = {"a": TURNS + "\nturn()\ntime.sleep(60)", "b": "turn()\nturn(60)"}
-    began = time.monotonic()
-    outcomes = run(scripts, end=began + 1.0)
-    assert time.monotonic() - began < 20
+    begin = time.monotonic()
+    outcomes = run(scripts, end=begin + 1.0)
+    assert time.monotonic() - begin < 20
     assert [one.cut for one in outcomes.values()] == [True, True]
 
 
 @pytest.mark.parametrize("fault", ["command", "events"])
-def test_a_process_that_cannot_start_leaves_no_other(tmp_path: Path, fault: str) -> None:
-    before = sorted(os.listdir("/proc/self/fd"))
-    mine, left = [sys.executable, "-c", "input()"], children()
-    command = ["/no/such/python"] if fault == "command" else mine
+def test_no_process_is_left_if_one_cannot_start(tmp_path: Path, fault: str) -> None:
+    descriptors_before = sorted(os.listdir("/proc/self/fd"))
+    valid, children_before = [sys.executable, "-c", "input()"], children()
+    command = ["/no/such/python"] if fault == "command" else valid
     events = tmp_path / ("no/folder" if fault == "events" else "4")
     with pytest.raises(FileNotFoundError):
         supervise(
             [
-                Member("a", mine, {}, tmp_path / "1", tmp_path / "2", {}),
+                Member("a", valid, {}, tmp_path / "1", tmp_path / "2", {}),
                 Member("b", command, {}, tmp_path / "3", events, {}),
             ]
         )
-    assert sorted(os.listdir("/proc/self/fd")) == before
-    assert children() == left
+    assert sorted(os.listdir("/proc/self/fd")) == descriptors_before
+    assert children() == children_before
 
 
 def children() -> set[str]:
-    """The processes that this one has started and that live, or were not waited for."""
+    """The child processes of this one that are alive or were not waited for."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
-def test_events_are_kept_as_they_came(run, tmp_path: Path) -> None:
+def test_events_are_kept_unchanged(run, tmp_path: Path) -> None:
     outcomes = run({"a": TURNS, "b": "emit('hello')\nos.write(events, b'nonsense\\n')"})
     for name, outcome in outcomes.items():
         lines = (tmp_path / f"{name}.events.jsonl").read_text().splitlines()

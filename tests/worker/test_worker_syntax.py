@@ -1,4 +1,4 @@
-"""The worker runs inside builds as old as Python 3.6 and brings nothing of ours along."""
+"""The worker runs on Python 3.6 and imports nothing but the allowed packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import rnnworker
 
 ROOT = Path(rnnworker.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-# Newer than 3.6 or gone since; everything else of the standard library may be imported.
+# Modules added after 3.6 or removed since; the rest of the standard library may be imported.
 NOT_IN_3_6 = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo", "imp", "distutils"}
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
 COMPILE = """
@@ -39,7 +39,7 @@ def imports(file: Path) -> set[str]:
 
 
 def python36() -> str | None:
-    """Python 3.6 of pyenv, or one on PATH that runs (a shim of pyenv's may not)."""
+    """Returns Python 3.6 from pyenv, or a working one on PATH (a shim of pyenv may fail)."""
     candidates = []
     if pyenv := shutil.which("pyenv"):
         for version in subprocess.run(
@@ -51,39 +51,39 @@ def python36() -> str | None:
     candidates.append(shutil.which("python3.6") or "")
     for candidate in filter(None, candidates):
         try:
-            told = subprocess.run([candidate, "--version"], capture_output=True, text=True)
+            result = subprocess.run([candidate, "--version"], capture_output=True, text=True)
         except OSError:
             continue
-        if told.stdout.startswith("Python 3.6"):
+        if result.stdout.startswith("Python 3.6"):
             return candidate
     return None
 
 
-def test_all_files_are_looked_at() -> None:
+def test_all_files_are_checked() -> None:
     assert {"run.py", "events.py", "block.py", "keras_session.py"} <= {f.name for f in FILES}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_grammar_of_python_3_6(file: Path) -> None:
+def test_syntax_of_python_3_6(file: Path) -> None:
     ast.parse(file.read_bytes(), filename=str(file), feature_version=(3, 6))
 
 
 def test_a_real_python_3_6_compiles_it_all() -> None:
     python = python36()
     if python is None:
-        pytest.skip("no Python 3.6 here: the grammar alone was checked")
+        pytest.skip("no Python 3.6 on this machine: only the syntax was checked")
     output = subprocess.check_output([python, "-c", COMPILE, *map(str, FILES)], text=True)
     assert output.strip() == f"compiled {len(FILES)}"
 
 
-def test_a_real_python_3_6_runs_what_needs_no_library(tmp_path: Path) -> None:
+def test_a_real_python_3_6_runs_modules_without_dependencies(tmp_path: Path) -> None:
     python = python36()
     if python is None:
-        pytest.skip("no Python 3.6 here: the worker's own modules were not run by it")
+        pytest.skip("no Python 3.6 on this machine: the worker's modules were not run by it")
     script = (
         "import os\n"
         "from rnnworker import cpu_load, events, machine, phases, turns, user_functions\n"
-        "told = events.Events(1)\nphases_ = phases.Phases(told, turns.Turns(told))\n"
+        "events_ = events.Events(1)\nphases_ = phases.Phases(events_, turns.Turns(events_))\n"
         "with phases_.phase('train', timed=True) as details: details['x'] = float('nan')\n"
         "assert machine.fingerprint()['machine']\n"
     )
@@ -94,19 +94,19 @@ def test_a_real_python_3_6_runs_what_needs_no_library(tmp_path: Path) -> None:
     assert '"x": null' in output.splitlines()[-1]
 
 
-def test_standard_library_numpy_and_the_framework_only() -> None:
+def test_imports_are_standard_library_numpy_and_the_framework_only() -> None:
     allowed = (set(sys.stdlib_module_names) - NOT_IN_3_6) | {"rnnworker", "numpy"}
     for file in FILES:
         extra = imports(file) - allowed
-        room = file.relative_to(ROOT).parts[0]
-        if room in ("frameworks", "recurrent"):
-            # pkg_resources is how a Python before 3.8 lists its packages.
+        package = file.relative_to(ROOT).parts[0]
+        if package in ("frameworks", "recurrent"):
+            # Before Python 3.8, pkg_resources lists the installed packages.
             extra -= {*FRAMEWORKS, "pkg_resources"}
         assert not extra, f"{file} imports {extra}"
 
 
 def test_a_framework_is_imported_late() -> None:
-    """A module can be looked at and its functions found without the framework's seconds."""
+    """Importing a module of the worker does not import the framework, which takes seconds."""
     for file in FILES:
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -114,7 +114,7 @@ def test_a_framework_is_imported_late() -> None:
                 assert (module or "").partition(".")[0] not in FRAMEWORKS, file
 
 
-def test_what_the_conductor_imports_is_standard_library() -> None:
+def test_modules_that_the_controller_imports_use_only_the_standard_library() -> None:
     for name in ("machine", "cards", "quota", "affinity"):
         assert imports(ROOT / f"{name}.py") - {"rnnworker"} <= set(sys.stdlib_module_names)
     assert not imports(ROOT / "__init__.py")

@@ -1,4 +1,4 @@
-"""In no timed phase anything is traced or compiled, and what is trained is what was asked."""
+"""No timed phase traces or compiles, and the training uses the canonical batches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GRID = (
     "model=digits_rnn rnn=keras device=cpu_1 model.units=4 model.epochs=3"
     " measure.warmup_steps=3 measure.warmup_seconds=0.1"
 )
-HERE = ("current", "tf_2_21_xla")  # their packages are the tests' own
-BUILDS = (*HERE, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
-# With new images in each epoch, every epoch is a training of its own.
+LOCAL = ("current", "tf_2_21_xla")  # these run in the interpreter of the tests
+BUILDS = (*LOCAL, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
+# With augmentation, each epoch is a separate training call on new images.
 AUGMENTED = ("current augmented", "tf_2_15 augmented", "tf_1_15 augmented", "keras3_jax augmented")
 TRAINED = (*BUILDS, *AUGMENTED)
 AUGMENT = """
@@ -42,8 +42,8 @@ def configured(name: str, folder: Path) -> dict:
         (folder / "augment.py").write_text(AUGMENT)
         grid += (f"+model.data.augment={folder}/augment.py:augment",)
     experiment = Experiment("timed", "", "", (grid,), file=ROOT / "conf/experiment/timed.yaml")
-    (cell,) = expand(experiment, [ROOT / "conf"])
-    return dict(cell.config)
+    (point,) = expand(experiment, [ROOT / "conf"])
+    return dict(point.config)
 
 
 def write_digits(file: Path) -> None:
@@ -57,13 +57,13 @@ def write_digits(file: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory):
-    """What `timed_phases` found in a build; each is run once."""
-    found: dict[str, dict] = {}
+    """Returns the result of `timed_phases` for a build; each build is run once."""
+    results: dict[str, dict] = {}
 
     def run(build: str) -> dict:
-        if build not in found:
-            found[build] = _run(build, tmp_path_factory)
-        return found[build]
+        if build not in results:
+            results[build] = _run(build, tmp_path_factory)
+        return results[build]
 
     return run
 
@@ -71,7 +71,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
 def _run(name: str, temporary: pytest.TempPathFactory) -> dict:
     folder = temporary.mktemp(name.replace(" ", "_"))
     config, python = configured(name, folder), Path(sys.executable)
-    if config["build"]["name"] not in HERE:
+    if config["build"]["name"] not in LOCAL:
         lock = config["build"]["lock"]
         python = build_python(lock, config["build"]["python"], temporary)
     write_digits(folder / "digits.npz")
@@ -95,7 +95,7 @@ def test_nothing_is_traced_or_compiled_in_a_timed_phase(trained, build: str) -> 
     timed = {name: phase for name, phase in phases.items() if phase["timed"]}
     assert set(timed) == {"train", "evaluate", "predict"}
     before = [phase for phase in phases.values() if not phase["timed"]]
-    # It would have been seen: it has been, before.
+    # Tracing and compilation are detected in the phases before.
     assert any(phase["traced"] for phase in before) == (build != "keras3_torch")
     assert any(phase["compiled"] for phase in before) == (build.split()[0] in COMPILING)
     assert {(phase["traced"], phase["compiled"]) for phase in timed.values()} == {(0, 0)}
@@ -103,13 +103,13 @@ def test_nothing_is_traced_or_compiled_in_a_timed_phase(trained, build: str) -> 
 
 @pytest.mark.parametrize("build", TRAINED)
 def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, build) -> None:
-    found = trained(build)
-    assert len(found["losses"]) == len(found["validation"]) == 3
-    assert found["apart"] < 1e-4
+    result = trained(build)
+    assert len(result["losses"]) == len(result["validation"]) == 3
+    assert result["apart"] < 1e-4
 
 
 @pytest.mark.parametrize("build", [*BUILDS[1:], *AUGMENTED[1:]])
 def test_frameworks_report_the_same_losses(trained, build: str) -> None:
-    mine, reference = trained(build), trained(AUGMENTED[0] if build in AUGMENTED else BUILDS[0])
+    result, reference = trained(build), trained(AUGMENTED[0] if build in AUGMENTED else BUILDS[0])
     for name in ("losses", "validation"):
-        assert mine[name] == pytest.approx(reference[name], rel=2e-3)
+        assert result[name] == pytest.approx(reference[name], rel=2e-3)

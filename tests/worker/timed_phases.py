@@ -1,6 +1,8 @@
-"""Runs one job of the worker in the Python it is started with: timed_phases.py JOB LOG, where LOG
-takes its standard error. Says as JSON, last, what was traced and compiled in each phase, the
-losses, and how far the trained weights are from those of the same training batch by batch."""
+"""``timed_phases.py JOB LOG``: runs one job of the worker in this interpreter.
+
+LOG is the file of its standard error. The last line of output is JSON: the numbers of traces and
+compilations in each phase, the losses, and the largest difference between the trained weights and
+those of the same training batch by batch."""
 
 import json
 import os
@@ -18,14 +20,14 @@ opened = []
 
 
 def count_tensorflow():
-    """Every function that TensorFlow traces is a graph, those of tf.data pipelines too."""
+    """Counts graphs: each function that TensorFlow traces is one, also in tf.data pipelines."""
     from tensorflow.python.framework import func_graph
 
-    made = func_graph.FuncGraph.__init__
+    original = func_graph.FuncGraph.__init__
 
     def counted(self, *arguments, **settings):
         counts["traced"] += 1
-        return made(self, *arguments, **settings)
+        return original(self, *arguments, **settings)
 
     func_graph.FuncGraph.__init__ = counted
 
@@ -33,15 +35,15 @@ def count_tensorflow():
 def count_jax():
     import jax
 
-    def heard(name, seconds, **more):
+    def count(name, seconds, **more):
         counts["traced"] += "trace" in name
         counts["compiled"] += "backend_compile" in name
 
-    jax.monitoring.register_event_duration_secs_listener(heard)
+    jax.monitoring.register_event_duration_secs_listener(count)
 
 
 class Counting(Events):
-    """Counts instead of telling."""
+    """Counts traces and compilations per phase instead of emitting events."""
 
     def __init__(self, log):
         super().__init__(None)
@@ -56,20 +58,20 @@ class Counting(Events):
             self.phases[fields["phase"]] = dict(changed, timed=fields["timed"])
 
     def epochs_begin(self):
-        """What the training makes before its first epoch is not timed."""
+        """Restarts the count: preparations before the first epoch are not timed."""
         self.before = self._now()
 
     def emit_soon(self, event, **fields):
         self.epochs.append(fields)
 
     def _now(self):
-        found = dict(counts)
-        # XLA in TensorFlow says so with TF_CPP_VMODULE=device_compilation_profiler=2.
+        now = dict(counts)
+        # XLA in TensorFlow logs compilations with TF_CPP_VMODULE=device_compilation_profiler=2.
         with open(self.log) as file:
-            found["compiled"] += file.read().count("device_compilation_profiler.cc")
-        if opened and hasattr(opened[0], "session"):  # TensorFlow 1: one graph, which grows
-            found["traced"] += opened[0].session.graph.version
-        return found
+            now["compiled"] += file.read().count("device_compilation_profiler.cc")
+        if opened and hasattr(opened[0], "session"):  # TensorFlow 1 has a single, growing graph
+            now["traced"] += opened[0].session.graph.version
+        return now
 
 
 def open_session(config, threads, opening=frameworks.open_session):
@@ -90,8 +92,8 @@ def open_session(config, threads, opening=frameworks.open_session):
 
 
 def batch_by_batch(session):
-    """The largest difference of any weight after the epochs as ``fit`` has trained them from those
-    after the same batches, one by one."""
+    """Returns the largest difference between the weights trained by ``fit`` and those after
+    training on the same batches one by one."""
     fitted = session.dump_weights()
     session.reset()
     model, seed = session.config["model"], session.config["seed"]
@@ -103,9 +105,9 @@ def batch_by_batch(session):
             chosen = order[start : start + model["batch"]]
             session.train_batch(images[chosen], y[chosen])
     return max(
-        float(numpy.abs(one[name] - other[name]).max())
-        for one, other in zip(fitted, session.dump_weights())  # noqa: B905 (Python 3.6)
-        for name in one
+        float(numpy.abs(arrays[name] - others[name]).max())
+        for arrays, others in zip(fitted, session.dump_weights())  # noqa: B905 (Python 3.6)
+        for name in arrays
     )
 
 
@@ -114,13 +116,13 @@ def main(job):
     with open(job) as file:
         turns = Turns(events)
         run._run(json.load(file), events, Phases(events, turns), turns)
-    found = {
+    result = {
         "phases": events.phases,
         "losses": [epoch["loss"] for epoch in events.epochs],
         "validation": [epoch["val_loss"] for epoch in events.epochs],
         "apart": batch_by_batch(opened[0]),
     }
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

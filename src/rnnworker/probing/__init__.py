@@ -1,4 +1,4 @@
-"""Matrix products and memory traffic in each framework's own operations, for the probe."""
+"""Matrix products and memory traffic with each framework's operations, for the probe."""
 
 import importlib
 
@@ -13,7 +13,8 @@ ARITHMETIC = {
 
 
 def arithmetic(session):
-    """The `Arithmetic` of a session: ``products(m, k, n, count)`` and ``adding(elements)``, each
-    giving a function without arguments that does the work and returns when it is done."""
+    """Returns the `Arithmetic` of a session. Its methods ``products(m, k, n, count)`` and
+    ``addition(elements)`` return a function without arguments that does the work and returns when
+    it is done."""
     name = session.config["build"]["framework"]
     return importlib.import_module(ARITHMETIC[name]).Arithmetic(session)

@@ -1,15 +1,18 @@
-"""The matrix products of one training step, from a model's layers. Pure but for `read`."""
+"""Lists the matrix products of one training step from a model's layers.
+
+No side effects except in `read`.
+"""
 
 RECURRENT = ("kernel", "recurrent")
 BYTES = 4
 
 
 def read(session):
-    """The weighted layers of a session's model: those of ``session.layers()`` with ``steps`` (of a
-    recurrent layer's sequences), ``rows`` (per sample, of a dense layer's outputs) and ``dense``;
-    a size that is not fixed is None."""
+    """Returns the weighted layers of a session's model: ``session.layers()`` with ``steps`` (length
+    of a recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
+    ``dense``. Sizes that are not fixed are None."""
     by_name = {layer.name: layer for layer in session.model.layers}
-    found = []
+    layers = []
     for described in session.layers():
         layer = by_name[described["name"]]
         inputs, outputs = map(_sizes, session.layer_shapes(layer))
@@ -18,45 +21,45 @@ def read(session):
             rows = None if rows is None or size is None else rows * size
         steps = inputs[0] if described["kind"] == "recurrent" else None
         dense = type(layer).__name__ == "Dense"
-        found.append(dict(described, steps=steps, rows=rows, dense=dense))
-    return found
+        layers.append(dict(described, steps=steps, rows=rows, dense=dense))
+    return layers
 
 
 def products_of(layers, batch):
-    """(products of one training step with `batch` samples, whether every layer is counted).
+    """Returns (products of one training step with `batch` samples, whether all layers are counted).
 
-    A recurrent layer multiplies inputs and state at each timestep, in each direction; a dense
-    layer once. Forward (m, k) × (k, n); back to the inputs (m, n) × (n, k), but not to the
-    model's own; back to the weights (k, m) × (m, n). Embeddings and what is done element by
-    element are no products."""
-    found, complete, first = [], True, True
+    A recurrent layer multiplies inputs and state at each time step, in each direction; a dense
+    layer multiplies once. The forward pass is (m, k) × (k, n), the gradient of the inputs
+    (m, n) × (n, k), except for the inputs of the model, and the gradient of the weights
+    (k, m) × (m, n). Embeddings and element-wise operations are not products."""
+    products, complete, first = [], True, True
     for layer in layers:
         if layer["kind"] == "recurrent" and layer["steps"]:
             for name, shape in layer["shapes"]:
                 part = name.split("_")[-1]
                 if part in RECURRENT:
                     outer = first and part == "kernel"
-                    found += _three(layer["name"], name, batch, shape, layer["steps"], outer)
+                    products += _three(layer["name"], name, batch, shape, layer["steps"], outer)
         elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
             shape = next(shape for name, shape in layer["shapes"] if name == "kernel")
-            found += _three(layer["name"], "kernel", batch * layer["rows"], shape, 1, first)
+            products += _three(layer["name"], "kernel", batch * layer["rows"], shape, 1, first)
         elif layer["kind"] != "embedding" and any(len(shape) > 1 for _, shape in layer["shapes"]):
             complete = False
         first = False
-    return found, complete
+    return products, complete
 
 
 def flops_per_step(products):
-    """2·m·k·n for each product forward; training is thrice that, the usual approximation."""
-    forward = sum(flops(one) * one["times"] for one in products if one["pass"] == "forward")
+    """Returns 2·m·k·n summed over the forward products; training counts three times that, the usual
+    approximation."""
+    forward = sum(flops(p) * p["times"] for p in products if p["pass"] == "forward")
     return {"forward": forward, "training": 3 * forward}
 
 
 def bytes_per_step(products):
-    """What all products read and write, in float32, if nothing stayed in a cache between them."""
+    """Returns the float32 memory traffic of all products, assuming no caching between them."""
     return sum(
-        BYTES * one["times"] * (one["m"] * one["k"] + one["k"] * one["n"] + one["m"] * one["n"])
-        for one in products
+        BYTES * p["times"] * (p["m"] * p["k"] + p["k"] * p["n"] + p["m"] * p["n"]) for p in products
     )
 
 
@@ -65,6 +68,8 @@ def flops(product):
 
 
 def _three(layer, of, m, shape, times, outer):
+    """Returns the forward product and those of both gradients; an `outer` product, of the model's
+    inputs, needs no gradient of them."""
     k, n = shape
     shapes = [("forward", (m, k, n)), ("inputs", (m, n, k)), ("weights", (k, m, n))]
     return [
@@ -75,6 +80,6 @@ def _three(layer, of, m, shape, times, outer):
 
 
 def _sizes(shape):
-    """Plain numbers: TensorFlow 1 has dimensions instead."""
+    """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
     sizes = [getattr(size, "value", size) for size in shape]
     return [None if size is None else int(size) for size in sizes]

@@ -1,4 +1,4 @@
-"""Products and additions in jax, compiled by XLA as every step of it is."""
+"""Products and additions in jax, compiled by XLA like every step in jax."""
 
 import functools
 
@@ -10,21 +10,23 @@ class Arithmetic:
         self.jax = session.jax
 
     def products(self, m, k, n, count):
-        """`count` float32 products (m, k) × (k, n) in a scan: one at each turn."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n) in a scan, one
+        per iteration."""
         jax = self.jax
         left, right = self._random(count, m, k), self._random(k, n)
 
         @jax.jit
         def multiply(left, right):
-            def turn(last, one):
-                return one @ right, None
+            def body(_, matrix):
+                return matrix @ right, None
 
-            return jax.lax.scan(turn, jax.numpy.zeros((m, n), "float32"), left)[0]
+            return jax.lax.scan(body, jax.numpy.zeros((m, n), "float32"), left)[0]
 
         return lambda: multiply(left, right).block_until_ready()
 
-    def adding(self, elements):
-        """a += b over `elements` float32 numbers; a's memory is given away and taken again."""
+    def addition(self, elements):
+        """Returns a function that computes a += b over `elements` float32 numbers; the memory of a
+        is donated and reused."""
         jax = self.jax
         b, state = jax.numpy.full((elements,), 1e-3, "float32"), {}
         state["a"] = jax.numpy.zeros((elements,), "float32")

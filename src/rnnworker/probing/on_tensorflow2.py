@@ -7,22 +7,23 @@ class Arithmetic:
         self.compiled = bool(session.config["build"].get("jit_compile", False))
 
     def products(self, m, k, n, count):
-        """`count` float32 products (m, k) × (k, n), one after another in one graph. Each has a
-        left side of its own: equal ones would be computed once."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
+        another in one graph. Each has a separate left operand, because equal products would be
+        computed only once."""
         tensorflow = self.tensorflow
         left = [tensorflow.random.uniform((m, k), -1.0, 1.0) for _ in range(count)]
         right = tensorflow.random.uniform((k, n), -1.0, 1.0)
 
         @tensorflow.function(jit_compile=self.compiled)
         def multiply(right):
-            found = []
-            for one in left:
-                with tensorflow.control_dependencies(found[-1:]):
-                    found.append(tensorflow.matmul(one, right))
-            return found
+            products = []
+            for matrix in left:
+                with tensorflow.control_dependencies(products[-1:]):
+                    products.append(tensorflow.matmul(matrix, right))
+            return products
 
-        # The left sides are in the graph: to hand them over at each call costs more than small
-        # products. The right one is handed over, so that nothing is computed in advance.
+        # The left operands are constants of the graph, because passing them on each call takes
+        # longer than small products. The right operand is an argument, to prevent constant folding.
         multiply = multiply.get_concrete_function(right)
 
         def run():
@@ -31,8 +32,8 @@ class Arithmetic:
 
         return run
 
-    def adding(self, elements):
-        """a += b over `elements` float32 numbers, in place."""
+    def addition(self, elements):
+        """Returns a function that computes a += b in place over `elements` float32 numbers."""
         tensorflow = self.tensorflow
         a = tensorflow.Variable(tensorflow.zeros((elements,)), trainable=False)
         b = tensorflow.fill((elements,), 1e-3)

@@ -7,22 +7,22 @@ class Arithmetic:
         self.device = "cuda" if session.config["device"]["kind"] == "gpu" else "cpu"
 
     def products(self, m, k, n, count):
-        """`count` float32 products (m, k) × (k, n), one after another, each started from Python
-        as torch's own loops over time are."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
+        another, each launched from Python like torch's loops over time."""
         torch = self.torch
         left, right = [self._random(m, k) for _ in range(count)], self._random(k, n)
         out = torch.empty((m, n), device=self.device)
 
         def run():
             with torch.no_grad():
-                for one in left:
-                    torch.mm(one, right, out=out)
+                for matrix in left:
+                    torch.mm(matrix, right, out=out)
             self.session.finish_device()
 
         return run
 
-    def adding(self, elements):
-        """a += b over `elements` float32 numbers, in place."""
+    def addition(self, elements):
+        """Returns a function that computes a += b in place over `elements` float32 numbers."""
         a, b = self._random(elements), self._random(elements)
 
         def run():
