@@ -1,4 +1,4 @@
-"""The section on ``evaluate()`` and ``predict()``: latency, throughput, and their own speed-ups."""
+"""The section on ``evaluate()`` and ``predict()``: latency, throughput and speed-ups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WORDS = (
-    "Seconds of one call with all of its samples, the median of a run's later calls. Where a call "
-    "has one batch, its milliseconds per batch are the latency. Each has a speed-up of its own: "
-    "what trains fast need not predict fast."
+    "Seconds of one call with all of its samples: the median of a run's calls after the first. If "
+    "a call has a single batch, its milliseconds per batch are the latency. The speed-ups are "
+    "separate, because an implementation that trains fast may not predict fast."
 )
 
 
@@ -53,11 +53,11 @@ def calls_section(table: pd.DataFrame) -> Section:
         Column("samples"),
         Column("batch"),
         Column("s"),
-        Column("95 %", quiet=True),
+        Column("95 % CI", quiet=True),
         Column("ms / batch"),
         Column("samples / s"),
         Column("speed-up"),
-        Column("95 %", quiet=True),
+        Column("95 % CI", quiet=True),
     )
     view = TableView("calls-table", "Calls", "implementation", columns, rows)
     return Section("calls", "evaluate() and predict()", (WORDS,), (), (view,))
