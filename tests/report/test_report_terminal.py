@@ -35,7 +35,8 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
     certified = {"status": "certified", "why": None, "applied": {}}
     certificate = {
         "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-        "tolerance": {"gradients": 1e-4}, "implementations": {"keras": certified, "unrolled": certified},
+        "tolerance": {"gradients": 1e-4},
+        "implementations": {"keras": certified, "unrolled": certified},
         "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
     }  # fmt: skip
     write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", certificate)
