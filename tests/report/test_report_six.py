@@ -102,8 +102,8 @@ def test_labels_of_a_roofline_do_not_overlap():
 
 def test_the_recommendation_respects_its_limits(site):
     text = (site / "six/report.md").read_text()
-    assert "Cheapest to train mnist_rnn within 60.0 s: `cudnn` on rtx_2070" in text
-    assert "Fastest to train mnist_rnn for at most 0.0100 USD: `cudnn` on h200" in text
+    assert "Cheapest way to train mnist_rnn within 60.0 s: `cudnn` on rtx_2070" in text
+    assert "Fastest way to train mnist_rnn for at most 0.0100 USD: `cudnn` on h200" in text
 
 
 def test_published_numbers_are_in_no_table_of_measurements(site):

@@ -218,7 +218,8 @@ def test_numbers_lead_to_the_runs_of_what_the_reference_names() -> None:
     links = {link for row in found.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in found.cells} and len(links) == 2
     said = found.answers[0].fast
-    assert said.startswith("`keras activation=tanh, recurrent_activation=sigmoid` is the only one")
+    name = "`keras activation=tanh, recurrent_activation=sigmoid`"
+    assert said.startswith(f"{name} is the only implementation of its function")
     assert "marked ≠; not compared: `keras activation=relu" in said and "×" not in said
 
 

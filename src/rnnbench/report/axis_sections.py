@@ -28,8 +28,8 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Se
     if table.empty:
         return Section("builds", "Builds")
     words = [
-        "Seconds per epoch by build and device, with 95 % confidence intervals; the darker the "
-        "colour, the closer a build is to the fastest on its device. Changes are "
+        "Seconds per epoch by build and device, with 95 % confidence intervals; the "
+        "stronger the colour, the closer a build is to the fastest on its device. Changes are "
         f"relative to the build `{table['against'].iloc[0]}` on the same device."
     ]
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)

@@ -80,11 +80,11 @@ def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:
         if inputs.deadline is not None:
             best = cheapest_within(places, inputs.deadline)
             limit = f"within {n.plain(inputs.deadline)} s"
-            sentences.append(_sentence(f"Cheapest to train {model} {limit}", best, limit))
+            sentences.append(_sentence(f"Cheapest way to train {model} {limit}", best, limit))
         if inputs.budget is not None:
             best = fastest_under(places, inputs.budget)
             limit = f"for at most {n.plain(inputs.budget)} USD"
-            sentences.append(_sentence(f"Fastest to train {model} {limit}", best, limit))
+            sentences.append(_sentence(f"Fastest way to train {model} {limit}", best, limit))
     return sentences
 
 

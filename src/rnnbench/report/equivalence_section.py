@@ -31,7 +31,7 @@ PORTABILITY = (
 def equivalence_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
     """The kernels found in the traced training step, and the contents of the certificates."""
     every = certificates.every
-    words = ["The worker identifies kernels in the traced training step, not by their names."]
+    words = ["The worker finds the kernels in the traced training step; it does not rely on names."]
     if not every:
         words.append(NO_CERTIFICATE)
     else:

@@ -25,14 +25,14 @@ class Entry:
     last: str = ""
 
 
-def card(found: Content) -> str:
+def card(report: Content) -> str:
     """The entry of a report in the index, as the JSON text of ``card.json``."""
     facts = {
-        "name": found.experiment.name,
-        "title": found.experiment.title,
-        "summary": found.summary,
-        "answers": [answer.fast for answer in found.answers],
-        "last": found.last,
+        "name": report.experiment.name,
+        "title": report.experiment.title,
+        "summary": report.summary,
+        "answers": [answer.fast for answer in report.answers],
+        "last": report.last,
     }
     return json.dumps(facts, indent=1) + "\n"
 

@@ -50,20 +50,20 @@ def write_report(
     return write_content(content(records, experiment, skipped, missing, faults, beside), out)
 
 
-def write_content(found: Content, out: Path) -> list[Path]:
-    """Writes the files of the report `found`. Returns their paths, the page first."""
+def write_content(report: Content, out: Path) -> list[Path]:
+    """Writes the files of `report`. Returns their paths, the page first."""
     texts: dict[str, str | bytes] = {
-        "report.html": to_page(found),
-        "report.md": to_readme(found),
+        "report.html": to_page(report),
+        "report.md": to_readme(report),
     }
     texts |= {
         f"tables/{name}.csv": table.to_csv(index=False)
-        for name, table in found.csv.items()
+        for name, table in report.csv.items()
         if len(table) or name in ALWAYS
     }
-    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in found.all_figures}
-    if found.lead_figures:
-        texts[PREVIEW] = to_png(found.lead_figures[0].svg)
+    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in report.all_figures}
+    if report.lead_figures:
+        texts[PREVIEW] = to_png(report.lead_figures[0].svg)
     return write_texts(texts, out)
 
 
@@ -88,23 +88,23 @@ def write_texts(texts: Mapping[str, str | bytes], out: Path, *, clean: bool = Tr
     return [out / name for name in texts]
 
 
-def to_page(found: Content) -> str:
+def to_page(report: Content) -> str:
     """The self-contained HTML page."""
     return (
         environment(html=True)
         .get_template("report.html.j2")
         .render(
-            page=found,
-            title=found.experiment.title,
-            description=found.answers[0].fast.replace("`", ""),
-            picture=PREVIEW if found.lead_figures else "",
+            page=report,
+            title=report.experiment.title,
+            description=report.answers[0].fast.replace("`", ""),
+            picture=PREVIEW if report.lead_figures else "",
         )
     )
 
 
-def to_readme(found: Content) -> str:
+def to_readme(report: Content) -> str:
     """The report as GitHub Markdown, with links to the figures' files."""
-    return environment(html=False).get_template("report.md.j2").render(page=found)
+    return environment(html=False).get_template("report.md.j2").render(page=report)
 
 
 def environment(*, html: bool) -> Environment:
