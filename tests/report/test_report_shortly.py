@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from rnnbench.records.record import Verdict
 from rnnbench.report.content import content
 from tests.factory import VOID, make_record
@@ -37,6 +39,24 @@ def test_many_models_get_a_headline_and_a_row_each():
     assert view.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
     anchors = {cell.anchor for cell in found.cells}
     assert {link for row in view.rows for link in row.links if link} <= anchors
+
+
+@pytest.mark.parametrize(
+    ("winners", "end"),
+    [(("a", "b", "c", "d"), "`d` in 1"), (("a", "b", "c", "d", "e"), "2 others in 2")],
+)
+def test_the_headline_names_four_winners_and_counts_more(winners, end):
+    records = []
+    for number, cell in enumerate(CELLS):
+        for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4)):
+            record = make_record(rnn=rnn, epoch_seconds=seconds)
+            choices = {**record.choices, "cell": cell}
+            name = f"{'-'.join(choices.values())}-s0-r0"
+            records.append(dataclasses.replace(record, choices=choices, name=name))
+    (answer,) = content(records, EXPERIMENT).answers
+    assert answer.fast.startswith("Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in ")
+    assert answer.fast.endswith(f", {end}.")
+    assert "In 7 comparisons, a single run cannot show a difference yet." in answer.same
 
 
 def test_few_models_get_an_answer_each():

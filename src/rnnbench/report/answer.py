@@ -82,11 +82,10 @@ def answers(
         if left_out:
             texts.append(f"not compared: {left_out}")
         texts += _void(contests, name_machine)
-        text = "; ".join(texts)
         of_group = (learning[same_group] == list(key)).all(axis=1)
         outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
         same = f"{same_sentence(learning[of_group])} {outlier_sentence(outliers)}".strip()
-        result.append(Answer(capitalized(f"{text}."), same))
+        result.append(Answer(capitalized(f"{'; '.join(texts)}."), same))
     return result
 
 
@@ -207,8 +206,7 @@ def _reference_lead(row: Any) -> str:
     if not n.is_number(row["lead_low"]):
         return f": the runner-up, {runner_up}, takes {lead} as long ({SINGLE_RUN})"
     if not row["lead_shown"]:
-        tie = f"with {NO_DIFFERENCE} from the runner-up, {runner_up}"
-        return f", {tie} ({lead}, {_lead_interval(row)})"
+        return f", with {NO_DIFFERENCE} from {runner_up} ({lead}, {_lead_interval(row)})"
     return f": the runner-up, {runner_up}, takes {lead} as long ({_lead_interval(row)})"
 
 
@@ -235,8 +233,8 @@ def same_sentence(learning: pd.DataFrame) -> str:
             f"A difference in accuracy is shown: `{worst['implementation']}` ends "
             f"{n.plain(abs(difference), 2)} {'below' if difference < 0 else 'above'} the reference "
             f"in validation accuracy on {worst['device']} (95 % CI {worst['val_acc_low']:.4f} to "
-            f"{worst['val_acc_high']:.4f}); comparisons with the reference that show one: "
-            f"{len(different)} of {len(others)}."
+            f"{worst['val_acc_high']:.4f}); differences are shown in {len(different)} of "
+            f"{len(others)} comparisons with the reference."
         )
     seeds, loss = int(others["seeds"].min()), n.small(others["loss_largest"].max())
     largest = others["val_acc_difference"].abs().max()
@@ -265,12 +263,12 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     worst = outliers.iloc[int((outliers["difference"].abs() / outliers["allowed"]).argmax())]
     name = ", ".join(filter(None, (worst["implementation"] or worst["model"], worst["build"])))
     count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
-    more = count if len(outliers) > 1 else ""
+    count = count if len(outliers) > 1 else ""
     unit = "the seeds explain" if worst["seeds"] > 1 else "is usual between implementations"
     return (
         f"Accuracy differs by more than {unit}: `{name}` on {worst['device']} ends at validation "
         f"accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
-        f"(allowed: ± {n.plain(worst['allowed'], 2)}){more}. Find the cause before comparing "
+        f"(allowed: ± {n.plain(worst['allowed'], 2)}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."
     )

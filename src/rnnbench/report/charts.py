@@ -17,8 +17,8 @@ BLUE = "#0072B2"
 
 def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
     """Builds as rows, devices as columns; each field has its `text` above its `span`, and a colour
-    that is stronger the closer its build is to the fastest on the device. `cells`: `build`, `device`, `share`
-    (seconds / the fastest build's), `text`, `span`."""
+    that is stronger the closer its build is to the fastest on the device. `cells`: `build`,
+    `device`, `share` (seconds / the fastest build's), `text`, `span`."""
     import altair as alt
 
     cells = cells[["build", "device", "share", "text", "span"]]

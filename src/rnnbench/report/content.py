@@ -24,13 +24,7 @@ from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import side_by_side
 from rnnbench.report.learning_curves import curves_section
 from rnnbench.report.published_section import beside_section
-from rnnbench.report.raw_runs import (
-    MANY,
-    RawConfiguration,
-    RawRun,
-    not_clean,
-    raw_cells,
-)
+from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_cells
 from rnnbench.report.reliability import (
     caveats,
     order_text,
@@ -69,7 +63,6 @@ from rnnbench.tables.warmup import warmup
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 LEAD = 2  # figures next to the answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -44,34 +45,32 @@ def efficiency_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Secti
 def efficiency_view(table: pd.DataFrame) -> TableView:
     parts: list[Part] = [
         ("µs / timestep", lambda r: marked(n.plain(r["us_per_timestep"]), r), False),
-        ("95 % CI", lambda r: _span(r, "us_per_timestep"), True),
+        ("95 % CI", _timestep_span, True),
         ("GFLOP/s", lambda r: n.plain(r["gflops"]), False),
         ("of peak", lambda r: n.percent(r["peak_share"]), False),
         ("95 % CI", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]), True),
         ("in products", lambda r: n.percent(r["products_share"]), False),
     ]
-    view = by_device(
-        "efficiency", "Time per timestep, and share of the measured peak", table, parts
-    )
+    title = "Time per timestep, and share of the measured peak"
     note = (
         "In products: the time of the step's matrix products, measured separately in their own "
         "shapes, as a share of the time of the step. Above 100 %, the step is faster than its "
         "separate products: it fuses them, or the machine was busier during the probe."
     )
-    return TableView(view.id, view.title, view.corner, view.columns, view.rows, (note,))
+    return replace(by_device("efficiency", title, table, parts), notes=(note,))
 
 
-def _span(row: Any, name: str) -> str:
-    return n.span(row[f"{name}_low"], row[f"{name}_high"], row[name])
+def _timestep_span(row: Any) -> str:
+    return n.span(row["us_per_timestep_low"], row["us_per_timestep_high"], row["us_per_timestep"])
 
 
 def _reasons(table: pd.DataFrame) -> Iterator[str]:
     """The configurations without a share of the peak, and why they have none."""
-    for why, cells in table[table["why"] != ""].groupby("why", sort=False):
+    for why, rows in table[table["why"] != ""].groupby("why", sort=False):
         names = list(
             dict.fromkeys(
                 f"`{row['model']}` on {row['column_name']}, {row['build']}"
-                for row in cells.to_dict("records")
+                for row in rows.to_dict("records")
             )
         )
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -82,17 +81,17 @@ def _rooflines(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figu
     """One per device, machine and build, with the points of all models."""
     several = {name: table[name].nunique() > 1 for name in ("build", "model", "cell", "variant")}
     varied = [name for name in ("model", "cell", "variant") if several[name]]
-    for number, ((build, where), cells) in enumerate(
+    for number, ((build, device), rows) in enumerate(
         table.groupby(["build", "column_name"], sort=False)
     ):
         if number >= DRAWN:
             return
-        named = cells.assign(
-            series=cells["implementation"].replace("", "model"),
-            label=[_label(row, varied) for row in cells.to_dict("records")],
+        named = rows.assign(
+            series=rows["implementation"].replace("", "model"),
+            label=[_label(row, varied) for row in rows.to_dict("records")],
         )
-        title = f"Roofline of {where}" + (f", {build}" if several["build"] else "")
-        yield figure("roofline", "", f"{build}-{where}", title,
+        title = f"Roofline of {device}" + (f", {build}" if several["build"] else "")
+        yield figure("roofline", "", f"{build}-{device}", title,
                      roofline(named, of_these(palette, named["series"])))  # fmt: skip
 
 

@@ -43,9 +43,9 @@ def figures(
     return [
         *_speed(first_places(labelled), with_labels(regroup(run_values(frame))), palette),
         *(
-            figure
+            drawn
             for measure in CURVES
-            for figure in _learning(regroup(curves(frame, measure)), measure, palette)
+            for drawn in _learning(regroup(curves(frame, measure)), measure, palette)
         ),
         *_orders(binned(order(frame)), colours(table["implementation"])),
     ]
@@ -63,11 +63,11 @@ def first_places(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _speed(table: pd.DataFrame, runs: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
-    for group, cells in table.groupby("group_name", sort=False):
+    for group, group_rows in table.groupby("group_name", sort=False):
         of_group = runs[runs["group_name"] == group]
-        times, ratios = time_limits(cells, of_group), speedup_limits(cells)
-        compared = cells["words"].isin(COMPARED).any()
-        for device, rows in cells.groupby("column_name", sort=False):
+        times, ratios = time_limits(group_rows, of_group), speedup_limits(group_rows)
+        compared = group_rows["words"].isin(COMPARED).any()
+        for device, rows in group_rows.groupby("column_name", sort=False):
             dots = of_group[of_group["column_name"] == device]
             # One axis for all devices, unless it would hide the differences on one of them.
             own_axis = times[0] > 0 and times[1] > LOG_FROM * times[0]

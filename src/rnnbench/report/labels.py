@@ -59,9 +59,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     groups = zip(*(table[name].tolist() for name in varied), strict=True)
     table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [
-        f"{device or 'device not named'} on {machine}"
-        if machines[device]
-        else device or "unnamed device"
+        (device or "unnamed device") + (f" on {machine}" if machines[device] else "")
         for device, machine in zip(table["device"].tolist(), table["machine"].tolist(), strict=True)
     ]
     if "anchor" not in table:

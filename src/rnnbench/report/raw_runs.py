@@ -55,7 +55,7 @@ class RawConfiguration:
         return ", ".join(run.seconds for run in self.runs if run.verdict != "void")
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
+def _by_start(records: Iterable[Record]) -> list[Record]:
     """The records by start time."""
     return sorted(records, key=lambda record: (record.started, record.key))
 
@@ -69,7 +69,7 @@ def raw_cells(
     """All runs by configuration, in the order of their first starts. `mlflow`: record key → run id.
     `whole`: with epochs. `reference`: the experiment's, which determines the anchors."""
     groups: dict[tuple[str, str], list[Record]] = {}
-    for record in in_order(records):
+    for record in _by_start(records):
         groups.setdefault((cell_of(record.name), record.machine), []).append(record)
     return [
         _configuration(name, machine, runs, mlflow, whole, reference)
@@ -81,7 +81,7 @@ def not_clean(records: Iterable[Record], mlflow: Mapping[str, str]) -> list[RawR
     """The runs that are not clean, without epochs; void runs first, then by start time."""
     runs = [
         _run(record, mlflow.get(record.key, ""), (), False)
-        for record in in_order(records)
+        for record in _by_start(records)
         if record.verdict.status != "clean"
     ]
     return sorted(runs, key=lambda run: run.verdict != "void")
@@ -95,15 +95,15 @@ def _configuration(
     whole: bool,
     reference: Mapping[str, str],
 ) -> RawConfiguration:
-    every = [_facts(record) for record in records]
+    all_facts = [_facts(record) for record in records]
     shared = {
-        fact: value
-        for fact, value in every[0].items()
-        if all(other.get(fact) == value for other in every)
+        name: value
+        for name, value in all_facts[0].items()
+        if all(facts.get(name) == value for facts in all_facts)
     }
     runs = tuple(
         _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
-        for record, facts in zip(records, every, strict=True)
+        for record, facts in zip(records, all_facts, strict=True)
     )
     anchor = cell_anchor(move(run_facts(records[0]), reference))
     return RawConfiguration(anchor, name, machine, tuple(shared.items()), runs)
@@ -146,7 +146,7 @@ def _facts(record: Record) -> dict[str, str]:
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
         "code revision": record.measured.get("revision") or NOT_RECORDED,
-        "card": (record.measured.get("card") or {}).get("name"),
+        "GPU": (record.measured.get("card") or {}).get("name"),
         "energy": _energy(record),
     }
     return {name: str(value) for name, value in facts.items() if value}

@@ -126,8 +126,7 @@ def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
 
 
 def _boot_disagrees(speed: pd.DataFrame) -> int:
-    """How many bootstrap intervals disagree with the interval on whether the ratio differs from
-    1."""
+    """How many bootstrap intervals disagree with the interval on whether a ratio differs from 1."""
     booted = speed[speed["boot_low"].notna()]
     outside = (booted["boot_low"].astype(float) > 1) | (booted["boot_high"].astype(float) < 1)
     return int((outside != booted["shown_different"].astype(bool)).sum())

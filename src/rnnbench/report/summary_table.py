@@ -68,24 +68,16 @@ def headline(
         clauses.append(f"{len(others)} others in {sum(len(won) for _, won in others)}")
     comparisons = n.counted(len(contests), "comparison")
     fast = f"Shortest epochs in {comparisons}: {', '.join(clauses)}."
-    counts = (
-        (int(contests["words"].eq(NO_DIFFERENCE).sum()), f"no difference from {base} is shown"),
-        (int(_is_tie(contests).sum()), "no difference from the runner-up is shown"),
-        (
-            int((contests["lead_low"].isna() & contests["lead"].notna()).sum()),
-            "each side has a single run, which cannot show a difference",
-        ),
+    single = contests["lead_low"].isna() & contests["lead"].notna()
+    limits = (
+        (contests["words"].eq(NO_DIFFERENCE).sum(), f"no difference from {base} is shown"),
+        (_is_tie(contests).sum(), "no difference from the runner-up is shown"),
+        (single.sum(), "a single run cannot show a difference yet"),
     )
-    caveats = "; ".join(f"in {n.counted(c, 'comparison')}, {text}" for c, text in counts if c)
+    caveats = _sentence([f"in {n.counted(c, 'comparison')}, {text}" for c, text in limits if c])
     suspect = contests[["suspect", "reference_suspect", "runner_up_suspect"]].to_numpy().any()
     dagger = f"{n.DAGGER} in the table marks suspect runs." if suspect else ""
-    parts = (
-        capitalized(f"{caveats}.") if caveats else "",
-        _excluded(fastest),
-        dagger,
-        _accuracy(learning),
-        outlier_sentence(alike),
-    )
+    parts = (caveats, _excluded(fastest), dagger, _accuracy(learning), outlier_sentence(alike))
     return Answer(fast, " ".join(filter(None, parts)))
 
 
@@ -97,9 +89,12 @@ def _excluded(fastest: pd.DataFrame) -> str:
         if len(rows):
             first = rows.iloc[0]
             more = f", and others in {len(rows) - 1} more" if len(rows) > 1 else ""
-            clauses.append(
-                f"{label}: {first[column]} for {first['model']} on {first['device']}{more}"
-            )
+            where = f"for {first['model']} on {first['device']}{more}"
+            clauses.append(f"{label}: {first[column]} {where}")
+    return _sentence(clauses)
+
+
+def _sentence(clauses: list[str]) -> str:
     return capitalized(f"{'; '.join(clauses)}.") if clauses else ""
 
 

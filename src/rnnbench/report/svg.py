@@ -20,9 +20,9 @@ FOREGROUND = "currentColor"
 AXIS = {
     "labelColor": FOREGROUND, "titleColor": FOREGROUND, "gridColor": FOREGROUND,
     "gridOpacity": 0.14, "domain": False, "ticks": False, "labelFontSize": 11.5,
-    "titleFontSize": 11.5, "titleFontWeight": "normal",
-    "titleOpacity": 0.75, "labelOpacity": 0.9, "labelPadding": 6,
-    "titleAnchor": "start", "labelOverlap": "greedy", "labelSeparation": 8,
+    "titleFontSize": 11.5, "titleFontWeight": "normal", "titleOpacity": 0.75,
+    "labelOpacity": 0.9, "labelPadding": 6, "titleAnchor": "start", "labelOverlap": "greedy",
+    "labelSeparation": 8,
 }  # fmt: skip
 CONFIG: dict[str, Any] = {
     "background": None,
@@ -70,9 +70,8 @@ class Datasets:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self._names: dict[
-            int, tuple[str, Any]
-        ] = {}  # id → name, and the frame, to keep the id unique
+        # id → name, and the frame itself, so that its id stays unique
+        self._names: dict[int, tuple[str, Any]] = {}
 
     def __call__(self, frame: Any) -> dict[str, str]:
         if id(frame) not in self._names:
