@@ -21,6 +21,13 @@ SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on
 MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
 
 
+def with_choice(record: Record, **changes: str) -> Record:
+    """`record` with other choices, and the name that follows from them."""
+    choices = {**record.choices, **changes}
+    name = f"{'-'.join(choices.values())}-s{record.seed}-r{record.repeat}"
+    return dataclasses.replace(record, choices=choices, name=name)
+
+
 def quick() -> list[Record]:
     """23 of 24 runs, one of them suspect and one void; one is missing."""
     generator, records, order = random.Random(7), [], 0

@@ -9,7 +9,7 @@ import pytest
 from rnnbench.records.record import Verdict
 from rnnbench.report.content import content
 from tests.factory import VOID, make_record
-from tests.report.made_up import EXPERIMENT
+from tests.report.made_up import EXPERIMENT, with_choice
 
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
 
@@ -21,9 +21,7 @@ def records_of(cells):
             for repeat in range(3):
                 noise = 1 + 0.001 * repeat + (0.001 if rnn == "keras" else 0) * (repeat % 2)
                 record = make_record(rnn=rnn, repeat=repeat, epoch_seconds=seconds * noise)
-                choices = {**record.choices, "cell": cell}
-                name = f"{'-'.join(choices.values())}-s0-r{repeat}"
-                yield dataclasses.replace(record, choices=choices, name=name)
+                yield with_choice(record, cell=cell)
 
 
 def test_many_models_get_a_headline_and_a_row_each():
@@ -46,13 +44,11 @@ def test_many_models_get_a_headline_and_a_row_each():
     [(("a", "b", "c", "d"), "`d` in 1"), (("a", "b", "c", "d", "e"), "2 others in 2")],
 )
 def test_the_headline_names_four_winners_and_counts_more(winners, end):
-    records = []
-    for number, cell in enumerate(CELLS):
-        for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4)):
-            record = make_record(rnn=rnn, epoch_seconds=seconds)
-            choices = {**record.choices, "cell": cell}
-            name = f"{'-'.join(choices.values())}-s0-r0"
-            records.append(dataclasses.replace(record, choices=choices, name=name))
+    records = [
+        with_choice(make_record(rnn=rnn, epoch_seconds=seconds), cell=cell)
+        for number, cell in enumerate(CELLS)
+        for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4))
+    ]
     (answer,) = content(records, EXPERIMENT).answers
     assert answer.fast.startswith("Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in ")
     assert answer.fast.endswith(f", {end}.")
@@ -88,13 +84,11 @@ def test_a_network_with_one_implementation_is_not_a_comparison():
 
 
 def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is_not_drawn():
-    records = []
-    unrolled = (record for record in records_of(CELLS) if record.choices["rnn"] == "unrolled")
-    for number, record in enumerate(unrolled):
-        if record.repeat == 0:
-            choices = {**record.choices, "model": f"m{number}"}
-            name = f"{'-'.join(choices.values())}-s0-r0"
-            records.append(dataclasses.replace(record, choices=choices, name=name))
+    records = [
+        with_choice(record, model=f"m{number}")
+        for number, record in enumerate(records_of(CELLS))
+        if record.choices["rnn"] == "unrolled" and record.repeat == 0
+    ]
     found = content(records, EXPERIMENT)
     (view,) = found.answer_views
     assert [(row.head, row.group) for row in view.rows] == [

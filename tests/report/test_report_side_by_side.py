@@ -8,6 +8,7 @@ import pytest
 
 from rnnbench.report.content import Content, Experiment, content
 from tests.factory import make_record
+from tests.report.made_up import with_choice
 
 SECONDS = {"old": 0.9, "current": 0.5, "fresh": 0.4}
 EXPERIMENT = Experiment("builds", "Builds", "", {"build": "current"})
@@ -15,13 +16,13 @@ EXPERIMENT = Experiment("builds", "Builds", "", {"build": "current"})
 
 @pytest.fixture(scope="module")
 def page() -> Content:
-    records = []
-    for build, seconds in SECONDS.items():
-        for repeat in range(3):
-            record = make_record(repeat=repeat, epoch_seconds=seconds * (1 + 0.001 * repeat))
-            choices = {**record.choices, "build": build}
-            name = f"{'-'.join(choices.values())}-s0-r{repeat}"
-            records.append(dataclasses.replace(record, choices=choices, name=name))
+    records = [
+        with_choice(
+            make_record(repeat=repeat, epoch_seconds=seconds * (1 + 0.001 * repeat)), build=build
+        )
+        for build, seconds in SECONDS.items()
+        for repeat in range(3)
+    ]
     return content(records, EXPERIMENT)
 
 
@@ -48,11 +49,6 @@ def test_the_answer_does_not_add_the_build_to_the_model(page: Content) -> None:
 
 
 def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
-    records = []
-    for cell in ("lstm", "gru"):
-        record = make_record()
-        choices = {**record.choices, "cell": cell}
-        name = f"{'-'.join(choices.values())}-s0-r0"
-        records.append(dataclasses.replace(record, choices=choices, name=name))
+    records = [with_choice(make_record(), cell=cell) for cell in ("lstm", "gru")]
     found = content(records, dataclasses.replace(EXPERIMENT, reference={"rnn": "keras"}))
     assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}

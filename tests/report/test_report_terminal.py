@@ -13,12 +13,16 @@ from tests.factory import make_record
 from tests.report.made_up import quick
 
 
+def store(records, results):
+    for record in records:
+        place = f"records/{record.key}.json"
+        write_json(results / place, record.to_json())
+        write_json(results / "here" / "quick" / f"{record.name}.json", {"record": place})
+
+
 @pytest.fixture
 def results(tmp_path):
-    for record in quick():
-        place = f"records/{record.key}.json"
-        write_json(tmp_path / place, record.to_json())
-        write_json(tmp_path / "here" / "quick" / f"{record.name}.json", {"record": place})
+    store(quick(), tmp_path)
     return tmp_path
 
 
@@ -84,17 +88,11 @@ def test_show_prints_the_run_and_its_faults(results, capsys):
 
 
 def test_compare_names_the_void_runs_that_it_excludes(tmp_path, capsys):
-    def store(records):
-        for record in records:
-            place = f"records/{record.key}.json"
-            write_json(tmp_path / place, record.to_json())
-            write_json(tmp_path / "here" / "quick" / f"{record.name}.json", {"record": place})
-
-    store([make_record(rnn="keras"), make_record(rnn="unrolled", verdict="void")])
+    store([make_record(rnn="keras"), make_record(rnn="unrolled", verdict="void")], tmp_path)
     arguments = ["unrolled", "keras", "--results", str(tmp_path)]
     with pytest.raises(ConfigError, match=r"unrolled-cpu_1.*is void and in no number: the loss is"):
         compare(arguments)
-    store([make_record(rnn="unrolled", repeat=1)])
+    store([make_record(rnn="unrolled", repeat=1)], tmp_path)
     assert compare(arguments) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "unrolled-cpu_1-current-s0-r0 is void and in no number: the loss is not finite" in text

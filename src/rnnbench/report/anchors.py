@@ -15,14 +15,14 @@ NAMED_BY = (
 )
 
 
-def cell_anchor(cell: Mapping[Any, Any]) -> str:
+def configuration_anchor(cell: Mapping[Any, Any]) -> str:
     """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
     the columns `NAMED_BY`."""
     return _id("cell", *(str(cell[name]) for name in NAMED_BY))
 
 
-def cell_anchors(table: pd.DataFrame) -> list[str]:
-    """`cell_anchor` of each row."""
+def configuration_anchors(table: pd.DataFrame) -> list[str]:
+    """`configuration_anchor` of each row."""
     columns = (table[name].tolist() for name in NAMED_BY)
     return [_id("cell", *map(str, cell)) for cell in zip(*columns, strict=True)]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchors
+from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import colours, of_these
 from rnnbench.report.figure import Figure, figure
@@ -28,8 +28,8 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Se
     if table.empty:
         return Section("builds", "Builds")
     words = [
-        "Seconds per epoch by build and device, with 95 % confidence intervals; the "
-        "stronger the colour, the closer a build is to the fastest on its device. Changes are "
+        "Seconds per epoch by build and device, with 95 % confidence intervals; the stronger the "
+        "colour, the closer a build is to the fastest on its device. Changes are "
         f"relative to the build `{table['against'].iloc[0]}` on the same device."
     ]
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
@@ -54,9 +54,7 @@ PARTED = {
 
 
 def _parted(parted: Parted) -> str:
-    some, others = (
-        ", ".join(f"`{name}`" for name in builds) for builds in (parted.some, parted.others)
-    )
+    some, others = (", ".join(f"`{name}`" for name in b) for b in (parted.some, parted.others))
     text = PARTED[parted.why].format(model=parted.model, some=some, others=others)
     return f"{text}. Their losses therefore differ by more than rounding (`benchmarks/README.md`)."
 
@@ -139,14 +137,12 @@ def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
 
 
 def threads_section(
-    table: pd.DataFrame, palette: Mapping[str, str], published: pd.DataFrame | None = None
+    table: pd.DataFrame, palette: Mapping[str, str], published: pd.DataFrame
 ) -> Section:
     """`table` as from `tables.scaling`, `published` as from `published_scaling`."""
-    if published is not None and published.empty:
-        published = None
-    if table.empty and published is None:
+    if table.empty and published.empty:
         return Section("threads", "Threads")
-    if table.empty and published is not None:
+    if table.empty:
         words = ("Fewer than three thread counts were measured, so there is no fit.",)
         figures = tuple(_published_threads(published))
         return Section("threads", "Threads", words, figures, (_published_view(published),))
@@ -156,7 +152,7 @@ def threads_section(
     )
     named = table.assign(
         shown=table["implementation"].replace("", "model"),
-        anchor=cell_anchors(table),
+        anchor=configuration_anchors(table),
     )
     palette = of_these(palette, named["shown"])
     by = ["model", "cell", "build", "variant", "machine"]
@@ -187,7 +183,7 @@ def threads_section(
         for label in ("threads", "speed-up", "95 % CI", "efficiency", "serial fraction", "runs")
     )
     views = [TableView("threads-table", "Thread scaling", "implementation", columns, rows)]
-    if published is not None:
+    if not published.empty:
         drawn += _published_threads(published)
         views.append(_published_view(published))
     return Section("threads", "Threads", words, tuple(drawn), tuple(views))
@@ -221,9 +217,7 @@ def _published_view(table: pd.DataFrame) -> TableView:
         "Speed-up of one whole training over the smallest number of vCPUs. Published numbers are "
         "in no statistic of this page."
     )
-    return TableView(
-        "threads-published", "Published results by vCPUs", "build", columns, rows, (note,)
-    )
+    return TableView("threads-published", "Published speed-up", "build", columns, rows, (note,))
 
 
 def target_section(
@@ -234,7 +228,7 @@ def target_section(
         return Section("target", "Time to accuracy")
     words = (
         "Seconds of training until the end of the first epoch that reaches the target. The target "
-        "is 99 % of the lowest, over all runs of the same task, of the best validation accuracies.",
+        "is 99 % of the best validation accuracy of the least accurate run of the same task.",
     )
     labelled, lines = with_labels(table), with_labels(by_second)
     drawn = [
@@ -270,9 +264,7 @@ def target_section(
         Column("epochs"),
         Column("runs that reached it"),
     )
-    view = TableView(
-        "target-table", "Time to accuracy by configuration", "implementation", columns, rows
-    )
+    view = TableView("target-table", "Time to accuracy", "implementation", columns, rows)
     return Section("target", "Time to accuracy", words, tuple(drawn), (view,))
 
 

@@ -19,9 +19,9 @@ from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.equivalence_section import equivalence_section
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures, places
-from rnnbench.report.inference_section import calls_section
+from rnnbench.report.inference_section import inference_section
 from rnnbench.report.inputs import ReportInputs
-from rnnbench.report.labels import side_by_side
+from rnnbench.report.labels import regrouping
 from rnnbench.report.learning_curves import curves_section
 from rnnbench.report.published_section import beside_section
 from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_cells
@@ -208,7 +208,7 @@ def content(
     winners, costs = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     by_build, by_threads = builds(frame, reference, beside.certificates), scaling(frame)
-    regroup = side_by_side(speed, reference)
+    regroup = regrouping(speed, reference)
     regrouped = regroup(speed)
     to_target, drawn = target(frame), figures(frame, speed, regroup)
     efficiencies, inference = efficiency(frame, beside.probes), calls(frame, speed, reference)
@@ -216,7 +216,7 @@ def content(
     palette = colours(speed["implementation"])
     sections = [
         cost_section(costs, beside, palette),
-        calls_section(inference),
+        inference_section(inference),
         builds_section(by_build, parted(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
         efficiency_section(efficiencies, palette),

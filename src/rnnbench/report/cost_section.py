@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.relative_charts import front_panel, relative_panel
@@ -145,7 +145,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
         " · ".join(filter(None, (row["model"], *(row[name] for name in varied))))
         for row in table.to_dict("records")
     ]
-    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
+    table["anchor"] = [configuration_anchor(row) for row in table.to_dict("records")]
     table["series"] = table["implementation"].replace("", "model")
     return table
 

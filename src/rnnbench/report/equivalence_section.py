@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.tables.certificates import WHERE, Certificates, certified, pairs, portability
 from rnnbench.tables.kernels import kernels
 
@@ -76,7 +76,7 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         Column("why not cuDNN", number=False, quiet=True),
         Column("runs", quiet=True),
     )
-    return TableView("kernels", "Kernels", "implementation", columns, _grouped(rows))
+    return TableView("kernels", "Kernels", "implementation", columns, sorted_by_group(rows))
 
 
 def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
@@ -115,7 +115,7 @@ def certificates_view(table: pd.DataFrame) -> TableView:
         Column("weights unchanged by round trip", number=False),
         Column("steps that apply another gradient", "by device (worst)", number=False),
     )
-    return TableView("certified", "Certificates", "implementation", columns, _grouped(rows))
+    return TableView("certified", "Certificates", "implementation", columns, sorted_by_group(rows))
 
 
 def pairs_view(table: pd.DataFrame) -> TableView:
@@ -136,7 +136,7 @@ def pairs_view(table: pd.DataFrame) -> TableView:
         Column("gradients", "largest difference"),
         Column("loss curve", "largest difference"),
     )
-    return TableView("pairs", "Pairs", "pair", columns, _grouped(rows))
+    return TableView("pairs", "Pairs", "pair", columns, sorted_by_group(rows))
 
 
 def portability_view(table: pd.DataFrame) -> TableView:
@@ -157,7 +157,7 @@ def portability_view(table: pd.DataFrame) -> TableView:
             rows.append(Row(str(trained), tuple(texts), where))
     columns = tuple(Column(name, "used by: accuracy (difference of outputs)") for name in served)
     return TableView("portability", "Portability of weights", "trained by", columns,
-                 _grouped(tuple(rows)), (PORTABILITY,))  # fmt: skip
+                     sorted_by_group(rows), (PORTABILITY,))  # fmt: skip
 
 
 def _against(error: float | None, allowed: float | None) -> str:
@@ -172,9 +172,3 @@ def _group(*parts: str) -> str:
 
 def _where(row: Mapping[Any, Any]) -> str:
     return _group(row["model"], row["cell"], row["build"], row["variant"])
-
-
-def _grouped(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows sorted by group, groups in the order of their first rows."""
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))

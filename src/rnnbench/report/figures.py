@@ -35,7 +35,7 @@ def figures(
     frame: pd.DataFrame, table: pd.DataFrame, regroup: Callable[[pd.DataFrame], pd.DataFrame]
 ) -> list[Figure]:
     """The figures that `frame` has data for, of the first `PANELS` places (group and device).
-    `table`: the time table of `frame`; `regroup`: from `side_by_side`."""
+    `table`: the time table of `frame`; `regroup`: from `regrouping`."""
     if table.empty:
         return []
     labelled = with_labels(regroup(table))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ WORDS = (
 )
 
 
-def calls_section(table: pd.DataFrame) -> Section:
+def inference_section(table: pd.DataFrame) -> Section:
     """`table` as from `tables.calls`."""
     if table.empty:
         return Section("calls", "evaluate() and predict()")
@@ -45,7 +45,7 @@ def calls_section(table: pd.DataFrame) -> Section:
             row["group_name"] if several else "",
             ("", "", *[row["anchor"]] * 8),
         )
-        for row in _grouped(labelled.to_dict("records"))
+        for row in labelled.to_dict("records")
     )
     columns = (
         Column("device", number=False),
@@ -59,13 +59,8 @@ def calls_section(table: pd.DataFrame) -> Section:
         Column("speed-up"),
         Column("95 % CI", quiet=True),
     )
-    view = TableView("calls-table", "Calls", "implementation", columns, rows)
+    view = TableView("calls-table", "Time per call", "implementation", columns, sorted_by_group(rows))
     return Section("calls", "evaluate() and predict()", (WORDS,), (), (view,))
-
-
-def _grouped(rows: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
-    groups = list(dict.fromkeys(row["group_name"] for row in rows))
-    return sorted(rows, key=lambda row: groups.index(row["group_name"]))
 
 
 def _speedup(row: Any) -> str:

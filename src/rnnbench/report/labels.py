@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.report.anchors import cell_anchors
+from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import DAGGER
 from rnnbench.tables.frame import GROUP
 
@@ -20,7 +20,7 @@ def short_group(row: Any, varied: Collection[str]) -> str:
     return f"{row['model']} ({rest})" if rest else str(row["model"])
 
 
-def side_by_side(
+def regrouping(
     time_table: pd.DataFrame, reference: Mapping[str, str]
 ) -> Callable[[pd.DataFrame], pd.DataFrame]:
     """Returns a function that moves the axes of the `reference` that vary in `time_table` (for
@@ -39,7 +39,9 @@ def side_by_side(
 
     def regroup(table: pd.DataFrame) -> pd.DataFrame:
         table = table.assign(
-            anchor=cell_anchors(table), implementation=names(table), **dict.fromkeys(axes, "")
+            anchor=configuration_anchors(table),
+            implementation=names(table),
+            **dict.fromkeys(axes, ""),
         )
         return table.sort_values(
             "implementation", key=lambda column: column.map(medians), kind="stable"
@@ -63,7 +65,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
         for device, machine in zip(table["device"].tolist(), table["machine"].tolist(), strict=True)
     ]
     if "anchor" not in table:
-        table["anchor"] = cell_anchors(table)
+        table["anchor"] = configuration_anchors(table)
     names = [name or "model" for name in table["implementation"].tolist()]
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
     table["shown"] = [

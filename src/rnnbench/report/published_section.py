@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.sources.published import PublishedRow
@@ -85,7 +85,7 @@ def _not_shown(speed: pd.DataFrame, rest: Sequence[PublishedRow]) -> Iterator[st
 
 def _measured(row: Mapping[Any, Any], group: str) -> Row:
     facts = "; ".join(filter(None, (row["build"], row["variant"])))
-    anchor = cell_anchor(row)
+    anchor = configuration_anchor(row)
     return Row(
         "rnnbench",
         (row["device"], row["implementation"] or "model", n.seconds(row["epoch_seconds"]),

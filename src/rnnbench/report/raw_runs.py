@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rnnbench.grid.point import cell_of
 from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor, run_anchor
+from rnnbench.report.anchors import configuration_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
 from rnnbench.tables.reference_options import move
 
@@ -105,7 +105,7 @@ def _configuration(
         _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
         for record, facts in zip(records, all_facts, strict=True)
     )
-    anchor = cell_anchor(move(run_facts(records[0]), reference))
+    anchor = configuration_anchor(move(run_facts(records[0]), reference))
     return RawConfiguration(anchor, name, machine, tuple(shared.items()), runs)
 
 

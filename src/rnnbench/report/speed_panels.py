@@ -31,7 +31,7 @@ def time_panel(
     `run_values`, both of one group and device; `limits`: the ends of the axis."""
     import altair as alt
 
-    cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, _rows_of(cells))))
+    cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, cells.to_dict("records"))))
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
     x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~r"), "scale": scale}
@@ -62,7 +62,7 @@ def speedup_panel(
     import altair as alt
 
     cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
-        label=list(map(_speedup_label, _rows_of(cells)))
+        label=list(map(_speedup_label, cells.to_dict("records")))
     )
     low, high = limits
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
@@ -126,10 +126,6 @@ def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
 def _time_label(row: Any) -> str:
     dagger = f" {n.DAGGER}" if row["suspect"] else ""
     return f"{n.seconds(row['epoch_seconds'])} s{dagger}"
-
-
-def _rows_of(cells: pd.DataFrame) -> list[dict[Any, Any]]:
-    return cells.to_dict("records")
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:

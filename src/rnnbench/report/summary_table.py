@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.records.labels import reference_words
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
 from rnnbench.report.labels import short_group
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
@@ -148,11 +148,10 @@ def _rows(
         name = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
         name = name or row["model"]
         head = f"{name} on {where}" if several_places else name
-        target = cell_anchor(row)
+        target = configuration_anchor(row)
         links = tuple(target if mark else "" for mark in linked)
         rows.append(Row(head, texts(row), "" if one_each else row["model"], links))
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+    return sorted_by_group(rows)
 
 
 def _groups(reference: Mapping[str, str]) -> list[str]:

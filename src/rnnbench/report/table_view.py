@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,13 @@ class TableView:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     leads: bool = False
+
+
+def sorted_by_group(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows sorted by group, groups in the order of their first rows."""
+    rows = tuple(rows)
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
 
 
 def shortened(view: TableView) -> TableView:
