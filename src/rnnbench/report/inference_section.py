@@ -27,7 +27,7 @@ def inference_section(table: pd.DataFrame) -> Section:
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     labelled = labelled.sort_values("call", kind="stable")
-    rows = tuple(
+    rows = sorted_by_group(
         Row(
             row["shown"].removesuffix(f" {n.DAGGER}"),
             (
@@ -59,7 +59,7 @@ def inference_section(table: pd.DataFrame) -> Section:
         Column("speed-up"),
         Column("95 % CI", quiet=True),
     )
-    view = TableView("calls-table", "Time per call", "implementation", columns, sorted_by_group(rows))
+    view = TableView("calls-table", "Time per call", "implementation", columns, rows)
     return Section("calls", "evaluate() and predict()", (WORDS,), (), (view,))
 
 
