@@ -1,4 +1,4 @@
-"""A made-up `quick`: four implementations on two devices, three interleaved repeats."""
+"""A made-up experiment `quick`: four implementations, two devices, three interleaved repeats."""
 
 from __future__ import annotations
 
@@ -21,8 +21,15 @@ SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on
 MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
 
 
+def with_choice(record: Record, **changes: str) -> Record:
+    """`record` with other choices, and the name that follows from them."""
+    choices = {**record.choices, **changes}
+    name = f"{'-'.join(choices.values())}-s{record.seed}-r{record.repeat}"
+    return dataclasses.replace(record, choices=choices, name=name)
+
+
 def quick() -> list[Record]:
-    """23 of 24 runs: one suspect, one void, one missing."""
+    """23 of 24 runs, one of them suspect and one void; one is missing."""
     generator, records, order = random.Random(7), [], 0
     for repeat in range(3):
         cells = [(rnn, device) for rnn in SECONDS for device in ("cpu_1", "cpu_2")]

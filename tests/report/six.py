@@ -1,4 +1,4 @@
-"""A made-up experiment on six devices that fills every section. Nothing here was measured."""
+"""A made-up experiment that fills every section of a report. Nothing was measured."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ PRICES = PriceList(
 
 
 def steps(off: int = 0, worst: float = 2e-7) -> dict:
-    """What a certificate says of the training steps of an implementation on one device."""
+    """The entry of a certificate on the training steps of an implementation on one device."""
     return {"threads": 1, "steps": 30, "off": off, "worst": worst, "why": None}
 
 
 def certificate(build: str) -> dict:
-    """`cell` fails in tf_1_15 by its gradients; all others are equal."""
+    """The gradients of `cell` differ in tf_1_15; all others are equal."""
     fails = build == "tf_1_15"
     names = ["keras", "unrolled", "block", "cudnn", "cell"]
     return {
@@ -80,8 +80,9 @@ def certificate(build: str) -> dict:
 
 
 def six() -> list[Record]:
-    """Three interleaved repeats of every cell that can exist; one suspect run, one void."""
-    generator, records, place = random.Random(11), [], 0
+    """Three interleaved repeats of every configuration that can exist; one run is suspect, one is
+    void."""
+    generator, records, order = random.Random(11), [], 0
     cells = [
         (rnn, device, build)
         for build in BUILDS
@@ -92,18 +93,18 @@ def six() -> list[Record]:
     for repeat in range(3):
         generator.shuffle(cells)
         for rnn, device, build in cells:
-            place += 1
+            order += 1
             cpu = device.startswith("cpu")
             level = DEVICES[device] * SHARE[rnn] * BUILDS[build] * generator.gauss(1, 0.012)
             if rnn == "unrolled" and build == "tf_1_15":
                 level *= 1.5
             record = make_record(
-                rnn=rnn, device=device, repeat=repeat, order=place, acc=0.971,
+                rnn=rnn, device=device, repeat=repeat, order=order, acc=0.971,
                 machine="cpu-box" if cpu else f"{device}-box",
-                verdict={50: "suspect", 90: "void"}.get(place, "clean"),
+                verdict={50: "suspect", 90: "void"}.get(order, "clean"),
                 epoch_seconds=[level * generator.gauss(1, 0.006) * (1.2 if e == 0 and
                                build == "tf_1_15" else 1) for e in range(6)],
-                started=BEGINNING + timedelta(seconds=30 * place),
+                started=BEGINNING + timedelta(seconds=30 * order),
             )  # fmt: skip
             kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None,
                       "why_not_cudnn": ["the device is a CPU"] if cpu else []}  # fmt: skip
@@ -119,20 +120,20 @@ def six() -> list[Record]:
 
 
 def probes() -> Iterator[dict]:
-    """Of every device but the k80; in tf_1_15 the peak is the same and the steps are slower."""
-    some = {record.choices["device"]: record for record in six()}
-    for device, record in some.items():
+    """Probes of every device except the k80; the peaks are the same in both builds."""
+    by_device = {record.choices["device"]: record for record in six()}
+    for device, record in by_device.items():
         if device != "k80":
             for build in BUILDS:
-                # The step of digits_rnn is tiny: so are these peaks, or all dots lay at the bottom.
+                # The step of digits_rnn is tiny, so the peaks are too.
                 yield make_probe(
                     device=device, build=build, machine=record.machine, config=record.config,
                     peak_gflops=18.0 / DEVICES[device], peak_gb_per_s=4.0 / DEVICES[device],
                 )  # fmt: skip
 
 
-def beside() -> ReportInputs:
-    """Certificates of both builds, made-up prices, the real published rows, both limits."""
+def inputs() -> ReportInputs:
+    """Certificates of both builds, made-up prices, the actual published rows, both limits."""
     return ReportInputs(
         Certificates(tuple(map(certificate, BUILDS))), tuple(probes()), PRICES,
         tuple(read_published(Path(ROOT) / "reports" / "published")), deadline=60.0, budget=0.01,

@@ -1,4 +1,4 @@
-"""``rnnbench report``: from pointers to a page, with what is missing or broken."""
+"""``rnnbench report``: from pointers to a page, with missing and broken records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
-def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, capsys):
+def test_readable_runs_are_reported_and_the_others_counted(results, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["quick", "--results", str(results), "--site", "here", "--out", str(out)]
     assert main(["report", *arguments]) == 0
@@ -37,13 +37,13 @@ def test_what_is_there_is_reported_and_the_rest_is_counted(results, tmp_path, ca
     assert quick()[-1].name in (out / "report.html").read_text()
 
 
-def test_an_experiment_that_was_never_planned_is_one_line(results, capsys):
+def test_an_unplanned_experiment_is_a_one_line_error(results, capsys):
     assert main(["report", "nothing", "--results", str(results), "--site", "here"]) == 1
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "plan.jsonl" in message and "Fix:" in message
 
 
-def test_a_broken_experiment_file_is_one_line(results, capsys):
+def test_a_broken_experiment_file_is_a_one_line_error(results, capsys):
     (results / "here" / "quick" / "experiment.json").write_text("[]")
     assert main(["report", "quick", "--results", str(results), "--site", "here"]) == 1
     assert "experiment.json" in capsys.readouterr().err

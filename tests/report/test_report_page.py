@@ -1,4 +1,4 @@
-"""The files of a report: complete, self-contained, honest about void and suspect runs."""
+"""The files of a report: complete, self-contained, with void and suspect runs marked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_page_is_self_contained(html):
     assert links <= {"data:,"}
 
 
-def test_a_link_to_the_page_can_be_shown(report, html):
+def test_the_page_has_metadata_for_link_previews(report, html):
     (description,) = re.findall(r'property="og:description" content="([^"]+)"', html)
     assert "as fast as keras on cpu_1" in description and "`" not in description
     (picture,) = re.findall(r'property="og:image" content="([^"]+)"', html)
@@ -57,21 +57,21 @@ def test_a_link_to_the_page_can_be_shown(report, html):
 
 def test_every_table_can_be_copied(html):
     copied = re.findall(r'data-markdown="([^"]+)"', html)
-    assert len(copied) > 5 and all("| :--" in one for one in copied)
+    assert len(copied) > 5 and all("| :--" in table for table in copied)
 
 
-def test_a_phone_gets_one_device_at_a_time(html):
+def test_narrow_screens_get_one_device_at_a_time(html):
     narrow = re.findall(r'<div class="scroll phone .*?</table>', html, re.DOTALL)
-    heads = ["cpu_1" in one for one in narrow if 'id="time-' in one]
-    assert heads == [True, False]
+    has_cpu_1 = ["cpu_1" in table for table in narrow if 'id="time-' in table]
+    assert has_cpu_1 == [True, False]
 
 
 def test_ids_are_unique_and_references_exist(html):
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
-    wanted = re.findall(r'(?:aria-labelledby|headers)="([^"]+)"', html)
-    wanted += re.findall(r'href="#([^"]+)"', html)
-    assert {one for some in wanted for one in some.split()} <= set(ids)
+    references = re.findall(r'(?:aria-labelledby|headers)="([^"]+)"', html)
+    references += re.findall(r'href="#([^"]+)"', html)
+    assert set(" ".join(references).split()) <= set(ids)
 
 
 def test_headings_are_in_order(html):
@@ -80,13 +80,15 @@ def test_headings_are_in_order(html):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
-def test_a_void_number_stands_nowhere_but_under_trust_and_in_its_raw_epochs(tmp_path):
+def test_void_results_are_shown_only_under_reliability_and_in_raw_epochs(tmp_path):
     void = make_record(rnn="block", epoch_seconds=77.125, acc=0.12345, verdict="void")
     write_report([*quick(), void], tmp_path, experiment=EXPERIMENT)
-    before, trust = (tmp_path / "report.html").read_text().split('<details class="part" id="trust"')
-    shown = re.compile(r"(?<![\d.])(77\.1|0\.123)")  # and not a part of a figure's coordinate
-    assert not shown.search(before) and "77.1" in trust
-    assert "the loss is not finite from epoch 2." in trust and "lower the rate." in trust
+    html = (tmp_path / "report.html").read_text()
+    before, reliability = html.split('<details class="part" id="trust"')
+    shown = re.compile(r"(?<![\d.])(77\.1|0\.123)")  # not as part of a figure's coordinate
+    assert not shown.search(before) and "77.1" in reliability
+    assert "the loss is not finite from epoch 2." in reliability
+    assert "lower the rate." in reliability
 
 
 def test_a_suspect_run_is_marked(report, html):
@@ -96,13 +98,13 @@ def test_a_suspect_run_is_marked(report, html):
     assert "cell †" in html
 
 
-def test_what_is_not_there_is_listed(report, html):
+def test_missing_and_skipped_runs_are_listed(report, html):
     for text in (html, (report[0] / "report.md").read_text()):
         assert MISSING[0] in text and "cuDNN runs on NVIDIA GPUs only" in text
-        assert "Of the 21 ratios looked at on this page, about 1.1 would look" in text
+        assert "This page shows 21 ratios" in text and "about 1.1 would appear to differ" in text
 
 
-def test_what_people_wrote_cannot_become_html(tmp_path):
+def test_text_from_users_is_escaped(tmp_path):
     evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
     record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
     write_report([record], tmp_path, experiment=evil, faults=["<u>"])
@@ -114,12 +116,12 @@ def test_what_people_wrote_cannot_become_html(tmp_path):
 @pytest.mark.parametrize(
     "records", [[], [make_record(verdict="void", epochs=0, phases=())], [make_record(epochs=1)]]
 )
-def test_little_or_nothing_still_makes_a_page(tmp_path, records):
+def test_few_or_no_runs_still_give_a_page(tmp_path, records):
     write_report(records, tmp_path, experiment=EXPERIMENT, missing=["a"], faults=["b: broken."])
     assert "b: broken." in (tmp_path / "report.html").read_text()
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+def test_an_unwritable_folder_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RnnbenchError, match=r"cannot be written.*--out"):
         write_report([make_record()], tmp_path / "file", experiment=EXPERIMENT)

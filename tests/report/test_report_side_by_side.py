@@ -1,4 +1,4 @@
-"""What the reference compares stands side by side, whatever axis that is."""
+"""Rows that the reference compares are in one table, whatever their axis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from rnnbench.report.content import Content, Experiment, content
 from tests.factory import make_record
+from tests.report.made_up import with_choice
 
 SECONDS = {"old": 0.9, "current": 0.5, "fresh": 0.4}
 EXPERIMENT = Experiment("builds", "Builds", "", {"build": "current"})
@@ -15,17 +16,17 @@ EXPERIMENT = Experiment("builds", "Builds", "", {"build": "current"})
 
 @pytest.fixture(scope="module")
 def page() -> Content:
-    made = []
-    for build, seconds in SECONDS.items():
-        for repeat in range(3):
-            one = make_record(repeat=repeat, epoch_seconds=seconds * (1 + 0.001 * repeat))
-            choices = {**one.choices, "build": build}
-            name = f"{'-'.join(choices.values())}-s0-r{repeat}"
-            made.append(dataclasses.replace(one, choices=choices, name=name))
-    return content(made, EXPERIMENT)
+    records = [
+        with_choice(
+            make_record(repeat=repeat, epoch_seconds=seconds * (1 + 0.001 * repeat)), build=build
+        )
+        for build, seconds in SECONDS.items()
+        for repeat in range(3)
+    ]
+    return content(records, EXPERIMENT)
 
 
-def test_builds_are_the_rows_of_one_table_the_fastest_first(page: Content) -> None:
+def test_builds_are_rows_of_one_table_by_speed(page: Content) -> None:
     view = page.time[0]
     assert [row.head for row in view.rows] == ["fresh", "current", "old"]
     assert {row.group for row in view.rows} == {""}
@@ -33,7 +34,7 @@ def test_builds_are_the_rows_of_one_table_the_fastest_first(page: Content) -> No
     assert [row.head for row in page.accuracy[0].rows] == ["fresh", "current", "old"]
 
 
-def test_they_share_a_figure_and_lead_to_their_own_runs(page: Content) -> None:
+def test_builds_share_a_figure_and_link_to_their_own_runs(page: Content) -> None:
     (figure,) = page.figures_of("time")
     for build in SECONDS:
         assert build in figure.svg
@@ -42,18 +43,12 @@ def test_they_share_a_figure_and_lead_to_their_own_runs(page: Content) -> None:
     assert set(links) == {cell.anchor for cell in page.cells}
 
 
-def test_the_answer_does_not_name_the_build_as_if_it_were_the_models(page: Content) -> None:
+def test_the_answer_does_not_add_the_build_to_the_model(page: Content) -> None:
     (answer,) = page.answers
     assert "(fresh)" not in str(answer) and "(current)" not in str(answer)
 
 
-def test_of_several_groups_only_what_tells_them_apart_is_named() -> None:
-    made = []
-    for cell in ("lstm", "gru"):
-        one = make_record()
-        choices = {**one.choices, "cell": cell}
-        made.append(
-            dataclasses.replace(one, choices=choices, name=f"{'-'.join(choices.values())}-s0-r0")
-        )
-    found = content(made, dataclasses.replace(EXPERIMENT, reference={"rnn": "keras"}))
+def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
+    records = [with_choice(make_record(), cell=cell) for cell in ("lstm", "gru")]
+    found = content(records, dataclasses.replace(EXPERIMENT, reference={"rnn": "keras"}))
     assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}

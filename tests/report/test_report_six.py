@@ -1,4 +1,4 @@
-"""A made-up page on six devices with every section: complete, honest, accessible in a browser."""
+"""A made-up page with every section: complete, correct, accessible in a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rnnbench.report.roofline import apart
 from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
-from tests.report.six import EXPERIMENT, SKIPPED, beside, six
+from tests.report.six import EXPERIMENT, SKIPPED, inputs, six
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
             "target", "beside", "trust", "origin")  # fmt: skip
@@ -33,7 +33,7 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
-    write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=beside())
+    write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=inputs())
     rows = ROOT / "reports" / "published"
     write_published(read_published(rows), out, read_claims(rows))
     return out
@@ -51,7 +51,7 @@ def axe(tmp_path_factory):
         command = ["npm", "pack", "axe-core@4", "--silent"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip(f"axe-core cannot be had from npm: {type(error).__name__}")
+        pytest.skip(f"cannot get axe-core from npm: {type(error).__name__}")
     with tarfile.open(next(folder.glob("*.tgz"))) as archive:
         source = archive.extractfile("package/axe.min.js")
         assert source is not None
@@ -64,7 +64,7 @@ def test_every_section_is_filled(html):
     assert "made-up numbers" in html and "Made-up prices" in html
 
 
-def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
+def test_an_unequal_pair_has_no_speedup_anywhere(site, html):
     table = pd.read_csv(site / "six/tables/time.csv")
     cell = table[(table["rnn"] == "cell") & (table["build"] == "tf_1_15")]
     assert cell["speedup"].isna().all() and set(cell["words"]) == {"not the same function"}
@@ -72,48 +72,47 @@ def test_an_unequal_pair_gets_no_speedup_anywhere(site, html):
     assert cell["unequal"].str.startswith("≠").all() and len(cell) > 1
     others = table.drop(cell.index)
     assert others["unequal"].isna().all() and others["difference"].isna().all()
-    # ReportInputs its mark only: in the table, and in no headline.
+    # Only marked ratios in the table, and none in the answer.
     for text in (html, (site / "six/report.md").read_text()):
-        beside = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
-        found = re.findall(beside, text)
+        pattern = r"(..)\d[\d.]*×(?:(?!not compared)[^≠×]){0,400}keras and cell: gradients"
+        found = re.findall(pattern, text)
         assert set(found) == {"≠ "} and len(found) >= len(cell)
     answer = html[html.index('<div class="answer"') : html.index('<div class="lead"')]
     assert "≠" not in answer
     compared = pd.read_csv(site / "six/tables/builds.csv")
     other = compared[(compared["rnn"] == "cell") & (compared["build"] == "tf_1_15")]
-    # Both are certified against float64 in their own build, so their times may be compared.
+    # Both builds are certified against float64, so their times may be compared.
     assert other["change"].notna().all()
 
 
-def test_what_a_probe_cannot_tell_is_said(site, html):
+def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
     assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
     assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    with_none = ReportInputs(probes=())
-    write_report(six()[:6], site / "none", experiment=EXPERIMENT, beside=with_none)
+    write_report(six()[:6], site / "none", experiment=EXPERIMENT, beside=ReportInputs())
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
 
 
-def test_labels_of_a_roofline_keep_apart():
+def test_labels_of_a_roofline_do_not_overlap():
     placed = apart([8.0, 7.9, 7.8, 1.0], 0.2)
     gaps = [math.log(a / b) for a, b in itertools.pairwise(placed)]
     assert min(gaps) >= 0.2 - 1e-9 and apart([4.0, 1.0], 0.2) == pytest.approx([4.0, 1.0])
 
 
-def test_the_recommendation_keeps_to_its_limits(site):
+def test_the_recommendation_respects_its_limits(site):
     text = (site / "six/report.md").read_text()
-    assert "Cheapest to train mnist_rnn within 60.0 s: `cudnn` on rtx_2070" in text
-    assert "Fastest to train mnist_rnn for at most 0.0100 USD: `cudnn` on h200" in text
+    assert "Cheapest way to train mnist_rnn within 60.0 s: `cudnn` on rtx_2070" in text
+    assert "Fastest way to train mnist_rnn for at most 0.0100 USD: `cudnn` on h200" in text
 
 
-def test_published_numbers_enter_no_table_of_measurements(site):
+def test_published_numbers_are_in_no_table_of_measurements(site):
     for table in ("time", "accuracy", "cost"):
         assert "Tesla" not in (site / f"six/tables/{table}.csv").read_text()
     assert "ASH1998/mnist-CuDNNLSTM" in (site / "six/report.md").read_text()
 
 
-def test_stale_figures_and_tables_go(tmp_path):
+def test_stale_figures_and_tables_are_deleted(tmp_path):
     for name in ("figures/old.svg", "tables/old.csv"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
@@ -125,7 +124,7 @@ def test_stale_figures_and_tables_go(tmp_path):
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_the_published_page_shows_the_articles_figures(site):
+def test_the_published_page_shows_the_ratios_of_the_articles(site):
     page = (site / "published.html").read_text()
     for ratio in ("7.52×", "12.5×", "14.7×", "54.4×"):
         assert ratio in page
@@ -154,16 +153,18 @@ def test_the_index_lists_reports_and_skips_broken_cards(site):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["six/report.html", "published.html"])
-def test_pages_open_alone_and_are_accessible(browser, site, axe, name, width, scheme):
+def test_pages_are_self_contained_and_accessible(browser, site, axe, name, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    complaints, asked = [], []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    errors, requested = [], []
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: requested.append(request.url))
     page.goto((site / name).as_uri())
-    assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+    assert errors == [] and all(url.startswith(("file:", "data:")) for url in requested)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach(details => { details.open = true; })"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate(axe)
     assert page.evaluate(SERIOUS) == []

@@ -1,4 +1,4 @@
-"""Charts as SVG: rows that layers share are written down once, and both layers have them."""
+"""Charts as SVG: layers share their rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_frame_of_two_layers_is_one_dataset() -> None:
     assert shared.values["rows-0"] == [{"x": 1.0, "name": "left"}, {"x": 2.0, "name": "right"}]
 
 
-def test_every_layer_is_drawn() -> None:
+def test_all_layers_are_drawn() -> None:
     base = alt.Chart(ROWS).encode(x="x:Q")
     zero = alt.Chart(alt.Data(values=[{"x": 1.5}])).mark_rule().encode(x="x:Q")
     chart = alt.layer(base.mark_point(), base.mark_text().encode(text="name:N"), zero)
@@ -28,12 +28,12 @@ def test_every_layer_is_drawn() -> None:
     assert "mark-rule" in svg and ">Two names<" in svg
 
 
-def test_more_rows_than_a_browser_would_be_given_are_drawn() -> None:
+def test_more_rows_than_altairs_limit_are_drawn() -> None:
     many = pd.DataFrame({"x": range(6000), "y": range(6000)})
     assert render(alt.Chart(many).mark_line().encode(x="x:Q", y="y:Q"), "figure", "Many")
 
 
-def test_only_what_is_marked_so_goes_unchecked() -> None:
+def test_only_decorated_functions_are_unchecked() -> None:
     def wrong() -> alt.Axis:
         return alt.Axis(tickCount="many")  # type: ignore[arg-type]
 

@@ -13,12 +13,16 @@ from tests.factory import make_record
 from tests.report.made_up import quick
 
 
+def store(records, results):
+    for record in records:
+        place = f"records/{record.key}.json"
+        write_json(results / place, record.to_json())
+        write_json(results / "here" / "quick" / f"{record.name}.json", {"record": place})
+
+
 @pytest.fixture
 def results(tmp_path):
-    for record in quick():
-        place = f"records/{record.key}.json"
-        write_json(tmp_path / place, record.to_json())
-        write_json(tmp_path / "here" / "quick" / f"{record.name}.json", {"record": place})
+    store(quick(), tmp_path)
     return tmp_path
 
 
@@ -26,43 +30,47 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     assert compare(["unrolled", "keras", "--results", str(results)]) == 0
     text = capsys.readouterr().out
     assert "cpu_1" in text and "cpu_2" in text and "faster" in text and "3, 3" in text
-    assert "2 ratios: about 0.1 would look different by chance" in text
+    assert "2 ratios: even if nothing differed, about 0.1 would appear to differ" in " ".join(
+        text.split()
+    )
 
 
-def test_another_function_gets_a_marked_ratio_alone(results, capsys):
-    found = {"status": "certified", "why": None, "applied": {}}
-    one = {
+def test_another_function_gets_only_a_marked_ratio(results, capsys):
+    certified = {"status": "certified", "why": None, "applied": {}}
+    certificate = {
         "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-        "tolerance": {"gradients": 1e-4}, "implementations": {"keras": found, "unrolled": found},
+        "tolerance": {"gradients": 1e-4},
+        "implementations": {"keras": certified, "unrolled": certified},
         "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
     }  # fmt: skip
-    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", one)
+    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", certificate)
     compare(["unrolled", "keras", "--results", str(results)])
     text = capsys.readouterr().out
     assert "faster\n" not in text
     ratios = [line for line in text.splitlines() if "×" in line]
     assert len(ratios) == 2 and all(line.count("≠ 1.") == line.count("×") == 1 for line in ratios)
-    assert "≠ compares the times of two functions: it is no speed-up." in text
+    assert "≠ compares the times of two different functions: not a speed-up." in text
     assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
     compare(["cell", "keras", "--results", str(results)])
     assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out
 
 
-def test_records_are_read_from_mlflow_as_well(results, capsys, monkeypatch):
+def test_records_can_be_read_from_mlflow(results, capsys, monkeypatch):
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
     files = [(record, results / f"records/{record.key}.json") for record in quick()[:8]]
     track(files, results)
-    where = ["--experiment", "quick", "--from-mlflow", "--root", str(results)]
-    assert compare(["unrolled,cpu_1", "keras,cpu_1", *where, "--results", str(results / "no")]) == 0
+    source = ["--experiment", "quick", "--from-mlflow", "--root", str(results)]
+    pair = ["unrolled,cpu_1", "keras,cpu_1"]
+    assert compare([*pair, *source, "--results", str(results / "no")]) == 0
     assert "unrolled" in capsys.readouterr().out
-    assert show([files[0][0].name, *where]) == 0
+    assert show([files[0][0].name, *source]) == 0
     assert f"{files[0][0].key} in MLflow" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="--experiment NAME"):
         show(["x", "--from-mlflow"])
 
 
-def test_what_does_not_fit_is_one_line(results, capsys):
+def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):
     with pytest.raises(ConfigError, match="alike"):
         compare(["nothing", "keras", "--results", str(results)])
     with pytest.raises(ConfigError, match="no record of"):
@@ -76,21 +84,15 @@ def test_show_prints_the_run_and_its_faults(results, capsys):
     assert show([name, "--results", str(results)]) == 0
     text = capsys.readouterr().out
     assert "void" in text and "the loss is not finite" in text and "rnnbench retry quick" in text
-    assert "void, in no number" in text
+    assert "void, excluded from all results" in text
 
 
-def test_a_void_run_is_named_where_compare_misses_it(tmp_path, capsys):
-    def kept(records):
-        for record in records:
-            place = f"records/{record.key}.json"
-            write_json(tmp_path / place, record.to_json())
-            write_json(tmp_path / "here" / "quick" / f"{record.name}.json", {"record": place})
-
-    kept([make_record(rnn="keras"), make_record(rnn="unrolled", verdict="void")])
-    words = ["unrolled", "keras", "--results", str(tmp_path)]
+def test_compare_names_the_void_runs_that_it_excludes(tmp_path, capsys):
+    store([make_record(rnn="keras"), make_record(rnn="unrolled", verdict="void")], tmp_path)
+    arguments = ["unrolled", "keras", "--results", str(tmp_path)]
     with pytest.raises(ConfigError, match=r"unrolled-cpu_1.*is void and in no number: the loss is"):
-        compare(words)
-    kept([make_record(rnn="unrolled", repeat=1)])
-    assert compare(words) == 0
+        compare(arguments)
+    store([make_record(rnn="unrolled", repeat=1)], tmp_path)
+    assert compare(arguments) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "unrolled-cpu_1-current-s0-r0 is void and in no number: the loss is not finite" in text

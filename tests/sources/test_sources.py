@@ -100,23 +100,23 @@ def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     section = beside_section(measured(), rows)
     (view,) = section.views
     assert {row.group for row in view.rows} == {
-        "mnist_rnn, lstm, 60,000 samples an epoch: measured here",
-        "mnist_rnn, lstm, 60,000 samples an epoch: published by others",
+        "mnist_rnn, lstm, 60,000 samples per epoch: measured here",
+        "mnist_rnn, lstm, 60,000 samples per epoch: published by others",
     }
     assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
     for other in (measured(cell="gru"), measured().assign(samples=1438)):
         section = beside_section(other, rows)
         assert not section.views and bool(section)
         assert section.words == (
-            "Not beside them, as the cell type or the samples are others or not known: 4 rows of "
-            "`mnist_rnn, lstm` (60,000 samples an epoch) by ASH1998/mnist-CuDNNLSTM.",
+            "Not shown, because the cell type or the number of samples differs or is unknown: "
+            "4 rows of `mnist_rnn, lstm` (60,000 samples per epoch) by ASH1998/mnist-CuDNNLSTM.",
         )
     assert not beside_section(measured().assign(model="mine"), rows)
 
 
 def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
     section = beside_section(measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER))
-    assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples an epoch: measured here"
+    assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 
 def test_relative_to_the_k80_by_hand(table):

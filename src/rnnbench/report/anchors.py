@@ -1,4 +1,4 @@
-"""Where on the page the runs behind a number stand."""
+"""The HTML ids of configurations and runs, to which the numbers of the page link."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ NAMED_BY = (
 )
 
 
-def cell_anchor(cell: Mapping[Any, Any]) -> str:
-    """The id of the runs of a cell on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell`
-    has the columns `NAMED_BY`."""
+def configuration_anchor(cell: Mapping[Any, Any]) -> str:
+    """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
+    the columns `NAMED_BY`."""
     return _id("cell", *(str(cell[name]) for name in NAMED_BY))
 
 
-def cell_anchors(table: pd.DataFrame) -> list[str]:
-    """`cell_anchor` of each row."""
+def configuration_anchors(table: pd.DataFrame) -> list[str]:
+    """`configuration_anchor` of each row."""
     columns = (table[name].tolist() for name in NAMED_BY)
     return [_id("cell", *map(str, cell)) for cell in zip(*columns, strict=True)]
 
 
 def run_anchor(name: str, machine: str) -> str:
-    """The id of one run; of a run measured on several machines, of each."""
+    """The id of a run on one machine."""
     return _id("run", name, machine)
 
 
-@lru_cache(maxsize=32768)  # each cell is asked for by every table
+@lru_cache(maxsize=32768)  # every table needs the id of each configuration
 def _id(*parts: str) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part) for part in parts if part)

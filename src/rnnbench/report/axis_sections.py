@@ -1,4 +1,4 @@
-"""Sections of the axes build and threads, and of time to a target accuracy."""
+"""The sections on builds, thread counts, and time to a target accuracy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchors
+from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import colours, of_these
 from rnnbench.report.figure import Figure, figure
@@ -19,8 +19,8 @@ from rnnbench.tables.optimizers import Parted
 if TYPE_CHECKING:
     import pandas as pd
 
-ACROSS = 4  # devices beside each other, so that a phone shows their numbers
-DRAWN = 12  # figures of a section; its table holds all
+ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
+DRAWN = 12  # figures of a section; its table has all rows
 
 
 def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Section:
@@ -28,13 +28,13 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Se
     if table.empty:
         return Section("builds", "Builds")
     words = [
-        "Seconds per epoch, build by device, with 95 % intervals; the nearer a build is to "
-        "the fastest of its device, the deeper its tint. Changes are "
-        f"against the build `{table['against'].iloc[0]}` on the same device."
+        "Seconds per epoch by build and device, with 95 % confidence intervals; the stronger the "
+        "colour, the closer a build is to the fastest on its device. Changes are "
+        f"relative to the build `{table['against'].iloc[0]}` on the same device."
     ]
-    worse = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
-    words += [_regression(row) for row in worse.head(5).to_dict("records")]
-    if worse.empty:
+    regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
+    words += [_regression(row) for row in regressions.head(5).to_dict("records")]
+    if regressions.empty:
         words.append("No regression of 2 % or more is shown.")
     words += map(_parted, optimizers)
     return Section("builds", "Builds", tuple(words), tuple(_heatmaps(table)),
@@ -44,19 +44,19 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Se
 PARTED = {
     "epsilon": (
         "`{model}` is trained with RMSprop, which adds epsilon to the square root in {some} and "
-        "under it in {others}"
+        "inside it in {others}"
     ),
     "rows": (
-        "`{model}` has an embedding: where a batch holds a row of it several times, its optimizer "
-        "adds up the squares of their gradients in {some} and squares their sum in {others}"
+        "`{model}` has an embedding: if a batch contains a row of it several times, the optimizer "
+        "adds the squares of the row's gradients in {some} and squares their sum in {others}"
     ),
 }
 
 
-def _parted(one: Parted) -> str:
-    some, others = (", ".join(f"`{name}`" for name in side) for side in (one.some, one.others))
-    words = PARTED[one.why].format(model=one.model, some=some, others=others)
-    return f"{words}. So their losses differ by more than rounding (`benchmarks/README.md`)."
+def _parted(parted: Parted) -> str:
+    some, others = (", ".join(f"`{name}`" for name in b) for b in (parted.some, parted.others))
+    text = PARTED[parted.why].format(model=parted.model, some=some, others=others)
+    return f"{text}. Their losses therefore differ by more than rounding (`benchmarks/README.md`)."
 
 
 def _regression(row: dict[Any, Any]) -> str:
@@ -66,13 +66,13 @@ def _regression(row: dict[Any, Any]) -> str:
     return (
         f"Regression: `{row['implementation'] or row['model']}` on {row['device']} takes "
         f"{n.ratio(row['change'])} as long in `{row['build']}` as in `{row['against']}` "
-        f"(95 % {span}{effect})."
+        f"(95 % CI {span}{effect})."
     )
 
 
 def _effect(value: Any) -> str:
-    """A change in standard deviations; beyond ten the figure says more of the spread's estimate
-    than of the change."""
+    """A change in standard deviations. Beyond ten, the value depends mostly on the estimate of the
+    standard deviation."""
     return "over 10" if n.is_number(value) and abs(value) > 10 else n.plain(value, 2)
 
 
@@ -102,12 +102,12 @@ def builds_view(table: pd.DataFrame) -> TableView:
         Column("implementation", number=False),
         Column("device", number=False),
         Column("s per epoch"),
-        Column("95 %", quiet=True),
-        Column("time"),
-        Column("95 %", quiet=True, number=False),
-        Column("effect, sd"),
+        Column("95 % CI", quiet=True),
+        Column("relative time"),
+        Column("95 % CI", quiet=True, number=False),
+        Column("effect, SD"),
     )
-    return TableView("builds-table", "Builds side by side", "build", columns, rows)
+    return TableView("builds-table", "Comparison of builds", "build", columns, rows)
 
 
 def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
@@ -137,29 +137,28 @@ def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
 
 
 def threads_section(
-    table: pd.DataFrame, ink: Mapping[str, str], published: pd.DataFrame | None = None
+    table: pd.DataFrame, palette: Mapping[str, str], published: pd.DataFrame
 ) -> Section:
     """`table` as from `tables.scaling`, `published` as from `published_scaling`."""
-    theirs = published is not None and not published.empty
-    if table.empty and not theirs:
+    if table.empty and published.empty:
         return Section("threads", "Threads")
-    if table.empty and published is not None:
-        few = ("Fewer than three thread counts were measured, so nothing is fitted here.",)
-        beside = tuple(_published_threads(published))
-        return Section("threads", "Threads", few, beside, (_published_view(published),))
+    if table.empty:
+        words = ("Fewer than three thread counts were measured, so there is no fit.",)
+        figures = tuple(_published_threads(published))
+        return Section("threads", "Threads", words, figures, (_published_view(published),))
     words = (
-        "Speed-up over the fewest threads. Dashed: ideal. Thin: Amdahl's law with the serial "
-        "share that fits best; it describes these counts and promises nothing beyond them.",
+        "Speed-up over the smallest number of threads. Dashed: ideal. Thin: Amdahl's law with the "
+        "fitted serial fraction, which is not an extrapolation beyond the measured thread counts.",
     )
     named = table.assign(
         shown=table["implementation"].replace("", "model"),
-        anchor=cell_anchors(table),
+        anchor=configuration_anchors(table),
     )
-    ink = of_these(ink, named["shown"])
+    palette = of_these(palette, named["shown"])
     by = ["model", "cell", "build", "variant", "machine"]
     drawn = [
         figure("threads", " · ".join(str(part) for part in key[:4] if part), str(key[4]),
-               f"Speed-up by threads on {key[4]}", thread_panel(cells, ink))
+               f"Speed-up by threads on {key[4]}", thread_panel(cells, palette))
         for place, (key, cells) in enumerate(named.groupby(by, sort=False))
         if place < DRAWN
     ]  # fmt: skip
@@ -181,17 +180,17 @@ def threads_section(
     )
     columns = tuple(
         Column(label)
-        for label in ("threads", "speed-up", "95 %", "efficiency", "serial share", "runs")
+        for label in ("threads", "speed-up", "95 % CI", "efficiency", "serial fraction", "runs")
     )
     views = [TableView("threads-table", "Thread scaling", "implementation", columns, rows)]
-    if theirs and published is not None:
+    if not published.empty:
         drawn += _published_threads(published)
         views.append(_published_view(published))
     return Section("threads", "Threads", words, tuple(drawn), tuple(views))
 
 
 def _published_threads(table: pd.DataFrame) -> Iterator[Figure]:
-    """Drawn as the measured ones are, in figures of their own."""
+    """Separate figures of the published speed-ups, drawn like the measured ones."""
     for (source, model), rows in table.groupby(["source", "model"], sort=False):
         rows = rows.assign(shown=rows["build"].str.partition(" ")[0])
         title = f"Published speed-up by vCPUs, {model}"
@@ -214,23 +213,28 @@ def _published_view(table: pd.DataFrame) -> TableView:
         for row in table.to_dict("records")
     )
     columns = tuple(Column(label) for label in ("vCPUs", "s", "speed-up", "efficiency"))
-    note = "Whole trainings, once, over the fewest vCPUs: they enter no statistic of this page."
-    return TableView("threads-published", "Published by vCPUs", "build", columns, rows, (note,))
+    note = (
+        "Speed-up of one whole training over the smallest number of vCPUs. Published numbers are "
+        "in no statistic of this page."
+    )
+    return TableView("threads-published", "Published speed-up", "build", columns, rows, (note,))
 
 
-def target_section(table: pd.DataFrame, by_second: pd.DataFrame, ink: Mapping[str, str]) -> Section:
+def target_section(
+    table: pd.DataFrame, by_second: pd.DataFrame, palette: Mapping[str, str]
+) -> Section:
     """`table` as from `tables.target`, `by_second` as from `curves_by_second` of val_acc."""
     if table.empty:
         return Section("target", "Time to accuracy")
     words = (
-        "Seconds of training until the end of the first epoch at or above the target: 99 % of "
-        "the lowest best validation accuracy of any run of the same task.",
+        "Seconds of training until the end of the first epoch that reaches the target. The target "
+        "is 99 % of the best validation accuracy of the least accurate run of the same task.",
     )
     labelled, lines = with_labels(table), with_labels(by_second)
     drawn = [
         figure("second", str(key[0]) if labelled["group_name"].nunique() > 1 else "",
-               " ".join(map(str, key)), f"Validation accuracy by second on {key[1]}",
-               second_panel(cells, of_these(ink, cells["implementation"])))
+               " ".join(map(str, key)), f"Validation accuracy over time on {key[1]}",
+               second_panel(cells, of_these(palette, cells["implementation"])))
         for place, (key, cells) in enumerate(
             lines.groupby(["group_name", "column_name"], sort=False)
         )
@@ -256,11 +260,11 @@ def target_section(table: pd.DataFrame, by_second: pd.DataFrame, ink: Mapping[st
         Column("device", number=False),
         Column("target"),
         Column("seconds"),
-        Column("95 %", quiet=True),
+        Column("95 % CI", quiet=True),
         Column("epochs"),
         Column("runs that reached it"),
     )
-    view = TableView("target-table", "Time to accuracy by cell", "implementation", columns, rows)
+    view = TableView("target-table", "Time to accuracy", "implementation", columns, rows)
     return Section("target", "Time to accuracy", words, tuple(drawn), (view,))
 
 

@@ -1,4 +1,4 @@
-"""Charts of builds, threads and learning by the second."""
+"""Charts of builds, thread counts, and learning over time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BLUE = "#0072B2"
 
 
 def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
-    """Builds as rows, devices as columns; each cell's `text` above its `span`, on a tint that
-    is darker the nearer it is to the fastest build of its device. `cells`: `build`, `device`,
-    `share` (seconds / the fastest build's), `text`, `span`."""
+    """Builds as rows, devices as columns; each field has its `text` above its `span`, and a colour
+    that is stronger the closer its build is to the fastest on the device. `cells`: `build`,
+    `device`, `share` (seconds / the fastest build's), `text`, `span`."""
     import altair as alt
 
     cells = cells[["build", "device", "share", "text", "span"]]
     high = cells["share"].max()
-    # Never so dark that the page's own ink on it would be hard to read.
+    # Light enough for the text of both colour schemes.
     scale = alt.Scale(type="log", domain=[1, max(high, 1.01)], range=[0.42, 0.05])
     x = alt.X("device:N", sort=list(dict.fromkeys(cells["device"])),
               axis=alt.Axis(title=None, orient="top", labelAngle=0))  # fmt: skip
@@ -40,10 +40,10 @@ def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
     )
 
 
-def thread_panel(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Speed-up by threads with intervals, the ideal line dashed, the fit thin. `cells`: `shown`
-    (as `implementation`), `threads`, `speedup`, `speedup_low`, `speedup_high`, `ideal`, `fitted`.
-    """
+def thread_panel(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Speed-up by threads with intervals; the ideal speed-up as a dashed line, the fit as a thin
+    one. `cells`: `shown` (the implementation), `threads`, `speedup`, `speedup_low`,
+    `speedup_high`, `ideal`, `fitted`."""
     import altair as alt
 
     names = ["threads", "speedup", "speedup_low", "speedup_high", "ideal", "fitted"]
@@ -57,7 +57,7 @@ def thread_panel(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMix
     scale = alt.Scale(type="log", base=2, nice=False)
     axis = alt.Axis(title=None, values=ticks, grid=True, format="~g")
     y = alt.Y("speedup:Q", scale=scale, axis=axis)
-    colour = colour_of(ink, alt.Legend(orient="top", title=None))
+    colour = colour_of(palette, alt.Legend(orient="top", title=None))
     base = alt.Chart(cells)
     return alt.layer(
         base.mark_line(strokeDash=[4, 3], opacity=0.6, color="#7d8790").encode(
@@ -76,8 +76,8 @@ def thread_panel(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMix
     )  # fmt: skip
 
 
-def second_panel(curves: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Mean over runs by seconds of training, a dot at each epoch's end. `curves`:
+def second_panel(curves: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Mean over runs by seconds of training, with a dot at the end of each epoch. `curves`:
     `implementation`, `elapsed`, `mean`, of one device."""
     import altair as alt
 
@@ -85,7 +85,7 @@ def second_panel(curves: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMi
     x = alt.X("elapsed:Q", axis=alt.Axis(title="seconds of training", tickCount=5, grid=False))
     y = alt.Y("mean:Q", scale=alt.Scale(zero=False),
               axis=alt.Axis(title=None, tickCount=5, format="~g", grid=True))  # fmt: skip
-    colour = colour_of(ink, alt.Legend(orient="top", title=None))
+    colour = colour_of(palette, alt.Legend(orient="top", title=None))
     base = alt.Chart(curves)
     return alt.layer(
         base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),

@@ -1,4 +1,4 @@
-"""The section of the published page that says which of its claims the published rows support."""
+"""The section of the published page on claims, and whether the published rows support them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rnnbench.tables.unequal_ratio import Unequal
 if TYPE_CHECKING:
     import pandas as pd
 
-# Where on the page the rows of a source stand.
+# Source → id of the section with its rows.
 SECTIONS = {K80_P100: "cudnn", STEPS: "samples", CPU_GPU[0]: "cpu-gpu-0-section"}
-SHOWN = 3  # pairs of measured cells of one claim
+SHOWN = 3  # pairs of measured configurations per claim
 WORDS = (
-    "What is repeated of these comparisons, in the words of who said it, and whether the rows that "
-    "it rests on say so: worked out from the rows of this page, where the numbers lead. A ratio is "
-    "the seconds of the one / of the other, as published. ReportInputs it stands what this "
-    "machine has measured of the same, with its 95 % interval; nothing where nothing was."
+    "Claims that are quoted from these comparisons, in their own words, and whether the rows that "
+    "they rest on support them. The numbers are computed from the rows of this page, to which they "
+    "link. A ratio is the published seconds of the first divided by those of the second. Next to "
+    "it is the ratio measured on this machine, if there is one, with its 95 % confidence interval."
 )
 
 
 def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
     """`table` and `ours` as `claims_table` and `measured_claims` make them."""
-    lead = {row["claim"]: SECTIONS.get(row["from"], "") for row in table.to_dict("records")}
+    links = {row["claim"]: SECTIONS.get(row["from"], "") for row in table.to_dict("records")}
     rows = tuple(
         Row(
             row["claim"],
@@ -40,25 +40,25 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
                 _rests_on(row),
                 row["address"],
             ),
-            links=("", lead[row["claim"]], "", "", lead[row["claim"]], ""),
+            links=("", links[row["claim"]], "", "", links[row["claim"]], ""),
         )
         for row in table.to_dict("records")
     )
     columns = (
-        Column("do its rows say so?", number=False),
-        Column("the rows say", number=False),
+        Column("supported by its rows?", number=False),
+        Column("value in the rows", number=False),
         Column("measured here", number=False),
-        Column("in its words", number=False),
+        Column("quotation", number=False),
         Column("rests on", number=False),
         Column("source", number=False, quiet=True),
     )
     counts = {verdict: int((table["supported"] == verdict).sum()) for verdict in (NO, OPEN)}
-    said = (
-        f"Of {n.counted(len(table), 'claim')} the rows do not support {counts[NO]}, and of "
-        f"{counts[OPEN]} they can say nothing."
+    summary = (
+        f"Of {n.counted(len(table), 'claim')}, the rows do not support {counts[NO]} and do not "
+        f"decide {counts[OPEN]}."
     )
     view = TableView("claims", "Claims and their rows", "claim", columns, rows)
-    return Section("claims-section", "Claims", (WORDS, said), (), (view,), "words")
+    return Section("claims-section", "Claims", (WORDS, summary), (), (view,), "words")
 
 
 def _rests_on(row: Mapping[Any, Any]) -> str:
@@ -76,9 +76,9 @@ def _found(row: Mapping[Any, Any]) -> str:
 def _ours(table: pd.DataFrame | None, note: str) -> str:
     if table is None:
         return n.NOTHING
-    said = [_pair(row) for row in table.head(SHOWN).to_dict("records")]
+    pairs = [_pair(row) for row in table.head(SHOWN).to_dict("records")]
     more = [f"and {len(table) - SHOWN} more"] if len(table) > SHOWN else []
-    return "; ".join([*said, *more, *([note] if note else [])])
+    return "; ".join([*pairs, *more, *([note] if note else [])])
 
 
 def _pair(row: Mapping[Any, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Everything a report says, computed; templates only place it."""
+"""The content of a report, computed from the records; the templates only lay it out."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rnnbench.report.axis_sections import builds_section, target_section, thread
 from rnnbench.report.colours import colours
 from rnnbench.report.cost_section import cost_section, recommendations
 from rnnbench.report.efficiency_section import efficiency_section
-from rnnbench.report.equivalence_section import equal_section
+from rnnbench.report.equivalence_section import equivalence_section
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures, places
-from rnnbench.report.inference_section import calls_section
+from rnnbench.report.inference_section import inference_section
 from rnnbench.report.inputs import ReportInputs
-from rnnbench.report.labels import side_by_side
+from rnnbench.report.labels import regrouping
 from rnnbench.report.learning_curves import curves_section
 from rnnbench.report.published_section import beside_section
-from rnnbench.report.raw_runs import MANY, RawCell, RawRun, doubted, raw_cells, raw_runs
+from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_cells
 from rnnbench.report.reliability import (
     caveats,
-    order_words,
-    ratio_words,
-    stopping_words,
-    verdict_words,
-    warmup_words,
+    order_text,
+    ratio_text,
+    stopping_text,
+    verdict_text,
+    warmup_text,
 )
 from rnnbench.report.section import Section
 from rnnbench.report.summary_table import answer_view, headline, is_long
@@ -64,13 +64,13 @@ from rnnbench.tables.warmup import warmup
 if TYPE_CHECKING:
     import pandas as pd
 
-
-LEAD = 2  # figures that stand beside the answer
+LEAD = 2  # figures next to the answer
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the report is of. `reference` (axis → choice) is what speed-ups are relative to."""
+    """The experiment that a report is about. `reference` (axis → choice): what speed-ups are
+    relative to."""
 
     name: str
     title: str
@@ -80,19 +80,19 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Content:
-    """The parts of a report, in the order of the page; a view without rows is left out.
+    """The parts of a report, in the order of the page; views without rows are left out.
 
-    `last`: start of the latest run. `answer_sheets`: in the place of too many answers, one by one.
-    `cells` are where the numbers of the tables lead; `whole` says that their raw epochs stand on
-    the page. `panels`: how many places (group and device) are drawn, 0 where all are.
-    `speedups` and `unequal_runs`: record key → the speed-up, or the marked ratio, of
-    its cell. `csv` holds the tables as data, by file name."""
+    `last`: start of the latest run. `answer_views`: replace the answers if there are too many.
+    `cells`: the configurations, targets of the links in the tables; `whole`: whether their raw
+    epochs are on the page. `panels`: how many places (group and device) are drawn, 0 for all.
+    `speedups` and `unequal_runs`: record key → the speed-up, or the ratio marked ≠, of its
+    configuration. `csv`: file name → table."""
 
     experiment: Experiment
     summary: str
     last: str
     answers: list[Answer]
-    answer_sheets: list[TableView]
+    answer_views: list[TableView]
     advice: list[str]
     time: list[TableView]
     accuracy: list[TableView]
@@ -104,10 +104,10 @@ class Content:
     panels: int
     missing: list[str]
     faults: list[str]
-    cells: list[RawCell]
+    cells: list[RawConfiguration]
     whole: bool
-    doubted: list[RawRun]
-    doubted_more: int
+    not_clean: list[RawRun]
+    more_not_clean: int
     verdicts: str
     void: list[str]
     ratios: str
@@ -124,19 +124,20 @@ class Content:
 
     @property
     def lead_figures(self) -> list[Figure]:
-        """The one thing that the experiment asks, drawn: of its first group, on two devices."""
+        """The figures next to the answer: of the first group, on `LEAD` devices."""
         drawn = self.figures_of("speedup") or self.figures_of("time")
         return [figure for figure in drawn if figure.group == drawn[0].group][:LEAD]
 
     @property
     def lead_views(self) -> list[TableView]:
-        """The one table beside the answer."""
-        return self.answer_sheets or self.time[:1]
+        """The table next to the answer."""
+        return self.answer_views or self.time[:1]
 
     @property
     def time_figures(self) -> list[Figure]:
-        """Of the section of time: those that do not lead the page."""
-        return [one for one in self.figures_of("time", "speedup") if one not in self.lead_figures]
+        """The figures of the section on time: those that are not next to the answer."""
+        lead = self.lead_figures
+        return [figure for figure in self.figures_of("time", "speedup") if figure not in lead]
 
     @property
     def time_views(self) -> list[TableView]:
@@ -148,20 +149,20 @@ class Content:
 
     @property
     def uncertified(self) -> list[str]:
-        """Implementations whose speed-up is shown though no certificate covers it."""
+        """Implementations whose speed-up is shown although no certificate covers it."""
         table = self.csv["time"]
         unknown = table[(table["equal"] == UNKNOWN) & table["speedup"].notna()]
         return list(dict.fromkeys(unknown["implementation"]))
 
     @property
     def unequal(self) -> list[str]:
-        """Why a cell has no speed-up but a marked ratio: what its certificate found."""
+        """Why configurations have a ratio marked ≠ instead of a speed-up, by their certificates."""
         table = self.csv["time"]
         return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "difference"]))
 
     @property
     def not_learning(self) -> list[str]:
-        """What a certificate found of the steps that cells apply."""
+        """Why configurations do not learn what they compute, by their certificates."""
         return list(dict.fromkeys(filter(None, self.csv["time"]["not_learning"])))
 
     @property
@@ -175,7 +176,7 @@ class Content:
 
     @property
     def all_figures(self) -> list[Figure]:
-        return [*self.figures, *(figure for one in self.sections for figure in one.figures)]
+        return [*self.figures, *(f for section in self.sections for f in section.figures)]
 
     @property
     def several_groups(self) -> bool:
@@ -183,7 +184,7 @@ class Content:
 
     @property
     def reference_words(self) -> str:
-        return _words(self.experiment.reference)
+        return _reference_text(self.experiment.reference)
 
 
 @unchecked
@@ -196,85 +197,85 @@ def content(
     beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
     unneeded: Mapping[str, str] = MappingProxyType({}),
 ) -> Content:
-    """All numbers, words and figures of the report of `records`. `unneeded`: planned runs that
-    the experiment's ``repeats`` left out → why."""
+    """All numbers, text and figures of the report on `records`. `unneeded`: planned runs that
+    the experiment's ``repeats`` skipped → reason."""
     records = beside.certificates.marked(records)
     reference, every_function = experiment.reference, tidy(records)
     frame = ranked(with_named_options(every_function, reference))
-    speed, learnt = time(frame, reference, beside.certificates), accuracy(frame)
-    every, same, apart = runs(frame), learning(frame, reference), alike(every_function)
-    apart = with_named_options(apart, reference)
-    winners, money = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
+    speed, accuracies = time(frame, reference, beside.certificates), accuracy(frame)
+    every, differences = runs(frame), learning(frame, reference)
+    outliers = with_named_options(alike(every_function), reference)
+    winners, costs = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
-    compared, counts = builds(frame, reference, beside.certificates), scaling(frame)
-    moved = side_by_side(speed, reference)
-    beside_speed = moved(speed)
-    arrival, drawn = target(frame), figures(frame, speed, moved)
-    reached, called = efficiency(frame, beside.probes), calls(frame, speed, reference)
-    unclean = doubted(raw_runs([r for r in records if r.verdict.status != "clean"], beside.mlflow))
-    ink = colours(speed["implementation"])
+    by_build, by_threads = builds(frame, reference, beside.certificates), scaling(frame)
+    regroup = regrouping(speed, reference)
+    regrouped = regroup(speed)
+    to_target, drawn = target(frame), figures(frame, speed, regroup)
+    efficiencies, inference = efficiency(frame, beside.probes), calls(frame, speed, reference)
+    unclean = not_clean(records, beside.mlflow)
+    palette = colours(speed["implementation"])
     sections = [
-        cost_section(money, beside, ink),
-        calls_section(called),
-        builds_section(compared, parted(records)),
-        threads_section(counts, ink, published_scaling(frame, beside.published)),
-        efficiency_section(reached, ink),
-        equal_section(frame, beside.certificates),
+        cost_section(costs, beside, palette),
+        inference_section(inference),
+        builds_section(by_build, parted(records)),
+        threads_section(by_threads, palette, published_scaling(frame, beside.published)),
+        efficiency_section(efficiencies, palette),
+        equivalence_section(frame, beside.certificates),
         curves_section(drawn),
-        target_section(arrival, curves_by_second(frame, "val_acc"), ink),
+        target_section(to_target, curves_by_second(frame, "val_acc"), palette),
         beside_section(speed, beside.published),
     ]
     ratios = (
-        ratios_shown(speed) + extra_ratios(winners) + int(money["relative_low"].notna().sum())
-        + int(compared["change_low"].notna().sum()) + int(counts["speedup_low"].notna().sum())
-        + ratios_shown(called)
+        ratios_shown(speed) + extra_ratios(winners) + ratios_shown(inference)
+        + int(costs["relative_low"].notna().sum()) + int(by_build["change_low"].notna().sum())
+        + int(by_threads["speedup_low"].notna().sum())
     )  # fmt: skip
     return Content(
         experiment=experiment,
         summary=_summary(every),
         last="" if every.empty else str(every["started"].max()),
         answers=(
-            [headline(winners, same, apart, reference)]
+            [headline(winners, differences, outliers, reference)]
             if long
-            else answers(winners, same, apart, reference)
+            else answers(winners, differences, outliers, reference)
         ),
-        answer_sheets=[answer_view(winners, same, learnt, reference)] if long else [],
-        advice=recommendations(money, beside),
-        time=_filled(table_views.time_view(beside_speed), table_views.step_view(beside_speed)),
+        answer_views=[answer_view(winners, differences, accuracies, reference)] if long else [],
+        advice=recommendations(costs, beside),
+        time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
         accuracy=_filled(
-            table_views.accuracy_view(moved(learnt)), table_views.learning_view(moved(same))
+            table_views.accuracy_view(regroup(accuracies)),
+            table_views.learning_view(regroup(differences)),
         ),
         sections=[section for section in sections if section],
         runs=_filled(listing_views.runs_view(every, MANY)),
         skipped=_filled(listing_views.skipped_view(skipped_table(skipped))),
         provenance=_filled(listing_views.provenance_view(provenance(records))),
         figures=[figure for figure in drawn if figure.kind != "curve"],
-        panels=PANELS if places(beside_speed) > PANELS else 0,
+        panels=PANELS if places(regrouped) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
         cells=raw_cells(records, beside.mlflow, whole, reference),
         whole=whole,
-        doubted=unclean[:MANY],
-        doubted_more=max(0, len(unclean) - MANY),
-        verdicts=verdict_words(every),
+        not_clean=unclean[:MANY],
+        more_not_clean=max(0, len(unclean) - MANY),
+        verdicts=verdict_text(every),
         void=[void for void in dict.fromkeys(winners["void"]) if void],
-        ratios=ratio_words(ratios),
-        warmup=warmup_words(warmup(frame)),
-        caveats=[*stopping_words(unneeded), *caveats(speed, learnt)],
-        order=order_words(order(frame)),
+        ratios=ratio_text(ratios),
+        warmup=warmup_text(warmup(frame)),
+        caveats=[*stopping_text(unneeded), *caveats(speed, accuracies)],
+        order=order_text(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
         csv={
-            "accuracy": learnt, "alike": apart, "time": speed, "runs": every,
-            "epochs": epochs(frame),
-            "cost": money, "builds": compared, "threads": counts, "target": arrival,
-            "efficiency": reached, "calls": called,
+            "accuracy": accuracies, "alike": outliers, "time": speed, "runs": every,
+            "epochs": epochs(frame), "cost": costs, "builds": by_build, "threads": by_threads,
+            "target": to_target, "efficiency": efficiencies, "calls": inference,
         },
-        unequal_runs=unequal_runs(frame, speed, _words(reference)),
+        unequal_runs=unequal_runs(frame, speed, _reference_text(reference)),
         speedups=run_speedups(frame, speed),
     )  # fmt: skip
 
 
-def _words(reference: Mapping[str, str]) -> str:
+def _reference_text(reference: Mapping[str, str]) -> str:
     return reference_words(reference) or "nothing"
 
 

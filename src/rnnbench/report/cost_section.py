@@ -1,4 +1,4 @@
-"""The section of devices against each other: relative time and cost, and a recommendation."""
+"""The section that compares devices: relative time and cost, and a recommendation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
+from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.relative_charts import front_panel, relative_panel
@@ -18,42 +18,42 @@ from rnnbench.tables.time import NO_DIFFERENCE
 if TYPE_CHECKING:
     import pandas as pd
 
-TASKS = 12  # drawn; the table holds all
+TASKS = 12  # drawn; the table has all
 HEADS = (
-    ("fastest there", "", False),
+    ("fastest implementation", "", False),
     ("seconds", "one training", True),
-    ("95 %", "one training", True),
+    ("95 % CI", "one training", True),
     ("relative time", "one training", True),
-    ("95 %", "one training", True),
+    ("95 % CI", "one training", True),
     ("USD / h", "price", True),
     ("kind", "price", False),
     ("USD", "cost", True),
     ("relative", "cost", True),
-    ("worth it below, USD / h", "cost", True),
+    ("break-even USD / h", "cost", True),
 )
 
 
-def cost_section(table: pd.DataFrame, beside: ReportInputs, ink: Mapping[str, str]) -> Section:
-    """`table` as from `cost`; empty where there is one place only."""
+def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str, str]) -> Section:
+    """`table` as from `cost`; the section is empty if every task ran in one place only."""
     counts = table.groupby(TASK)["device"].count()
     if table.empty or counts.max() < 2:
         return Section("money", "Devices: time and cost")
     words = [
-        "One training (all its epochs, without start-up and validation) with the implementation "
-        "that is fastest there, relative to the reference place at the dashed line. To pick the "
-        "fastest by noise makes each place look a little better than it is."
+        "One training (all epochs, without start-up and validation) with the fastest "
+        "implementation on each device and build, relative to the reference (dashed line). "
+        "Selecting the fastest of several noisy measurements slightly favours every row."
     ]
-    prices = beside.prices
+    prices = inputs.prices
     if prices and table["usd"].notna().any():
         note = f" {prices.note}" if prices.note else ""
         words.append(
             f"Prices: {prices.title} ({prices.date}; {prices.source}).{note} "
-            "The interval of a cost is that of its time. Worth it below: the price per hour at "
-            "which a place costs as much as the reference."
+            "The interval of a cost follows from that of its time. Break-even: the price per hour "
+            "at which a training costs as much as on the reference."
         )
     else:
-        words.append("No price list in use has one of these devices, so no cost is shown.")
-    return Section("money", "Devices: time and cost", tuple(words), tuple(_figures(table, ink)),
+        words.append("The price list in use has none of these devices, so no cost is shown.")
+    return Section("money", "Devices: time and cost", tuple(words), tuple(_figures(table, palette)),
                    (cost_view(table),))  # fmt: skip
 
 
@@ -68,29 +68,29 @@ def cost_view(table: pd.DataFrame) -> TableView:
     priced = bool(table["usd_per_hour"].notna().any())
     if not priced:
         rows = tuple(Row(row.head, row.cells[:5], row.group, row.links[:5]) for row in rows)
-    return TableView("money-table", "One training, device by device", "where",
+    return TableView("money-table", "One training by device", "device",
                  columns if priced else columns[:5], rows)  # fmt: skip
 
 
-def recommendations(table: pd.DataFrame, beside: ReportInputs) -> list[str]:
-    """One sentence per task and limit; none where no limit is given."""
-    found = []
+def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:
+    """One sentence per task and limit; [] if no limit is given."""
+    sentences = []
     for _, places in _labelled(table).groupby(TASK, sort=False):
         model = places["task"].iloc[0]
-        if beside.deadline is not None:
-            best = cheapest_within(places, beside.deadline)
-            limit = f"within {n.plain(beside.deadline)} s"
-            found.append(_sentence(f"Cheapest to train {model} {limit}", best, limit))
-        if beside.budget is not None:
-            best = fastest_under(places, beside.budget)
-            limit = f"for at most {n.plain(beside.budget)} USD"
-            found.append(_sentence(f"Fastest to train {model} {limit}", best, limit))
-    return found
+        if inputs.deadline is not None:
+            best = cheapest_within(places, inputs.deadline)
+            limit = f"within {n.plain(inputs.deadline)} s"
+            sentences.append(_sentence(f"Cheapest way to train {model} {limit}", best, limit))
+        if inputs.budget is not None:
+            best = fastest_under(places, inputs.budget)
+            limit = f"for at most {n.plain(inputs.budget)} USD"
+            sentences.append(_sentence(f"Fastest way to train {model} {limit}", best, limit))
+    return sentences
 
 
 def _sentence(what: str, best: dict[str, Any] | None, limit: str) -> str:
     if best is None:
-        return f"{what}: no measured place with a price trains it {limit}, by its whole interval."
+        return f"{what}: no priced device trains it {limit}, judged by its whole interval."
     return (
         f"{what}: `{best['implementation'] or 'model'}` on {best['label']}, "
         f"{n.seconds(best['seconds'])} s and {n.plain(best['usd'])} USD."
@@ -98,8 +98,8 @@ def _sentence(what: str, best: dict[str, Any] | None, limit: str) -> str:
 
 
 def _text(row: dict[Any, Any]) -> str:
-    held = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"] and not row["reference"]
-    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if held else "")
+    has_1 = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"]
+    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if has_1 and not row["reference"] else "")
 
 
 def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def _relative_span(row: dict[Any, Any]) -> str:
 
 
 def _links(row: dict[Any, Any]) -> tuple[str, ...]:
-    """Times and what follows from them lead to the runs; prices are no measurements."""
+    """Times and costs link to their runs; prices are not measurements."""
     priced = {"USD / h", "kind"}
     return tuple("" if label in priced else row["anchor"] for label, _, _ in HEADS)
 
@@ -145,15 +145,15 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
         " · ".join(filter(None, (row["model"], *(row[name] for name in varied))))
         for row in table.to_dict("records")
     ]
-    table["anchor"] = [cell_anchor(row) for row in table.to_dict("records")]
+    table["anchor"] = [configuration_anchor(row) for row in table.to_dict("records")]
     table["series"] = table["implementation"].replace("", "model")
     return table
 
 
-def _figures(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
+def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
     labelled = _labelled(table)
-    for place, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
-        if place >= TASKS or len(rows) < 2:
+    for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
+        if number >= TASKS or len(rows) < 2:
             continue
         group = str(task) if labelled["task"].nunique() > 1 else ""
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
@@ -163,9 +163,9 @@ def _figures(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
             if len(drawn) > 1:
                 drawn["text"] = list(map(_text, drawn.to_dict("records")))
                 yield figure(f"relative-{kind}", group, str(task), f"Relative {kind}, {task}",
-                             relative_panel(drawn, ink, f"{kind} relative to the reference"),
+                             relative_panel(drawn, palette, f"{kind} relative to the reference"),
                              )  # fmt: skip
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             yield figure("front", group, str(task), f"Time against cost, {task}",
-                         front_panel(priced, ink))  # fmt: skip
+                         front_panel(priced, palette))  # fmt: skip

@@ -1,8 +1,9 @@
-"""The section of efficiency: time per timestep, share of the measured peak, the roofline."""
+"""The section on efficiency: time per timestep, share of the measured peak, the roofline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -20,81 +21,80 @@ if TYPE_CHECKING:
 ID, TITLE = "efficiency", "Efficiency"
 DRAWN, NAMED = 12, 4
 WORDS = (
-    "How near a training step comes to what the machine can do. The peak and the bandwidth are "
-    "measured, with the same build and threads, by large float32 products and by copying; the "
-    "work is that of the step's matrix products alone, forward and back. In a roofline the line "
-    "is what a kernel can reach at best; a dot is a cell, and how far it lies below is what "
-    "there is to gain."
+    "How close a training step comes to the limits of the machine. Peak and bandwidth are "
+    "measured with the same build and threads, by large float32 matrix products and by copying. "
+    "The work is that of the matrix products of the step, forward and backward. In a roofline "
+    "chart, the line is the upper limit for a kernel, and each dot is a configuration: its "
+    "distance from the line is the possible gain."
 )
 
 
-def efficiency_section(table: pd.DataFrame, ink: Mapping[str, str]) -> Section:
-    """`table` as from `tables.efficiency`. What a probe could not tell is said in words."""
+def efficiency_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Section:
+    """`table` as from `tables.efficiency`. Text explains which shares are unknown, and why."""
     if table.empty:
         return Section(ID, TITLE)
     labelled = with_labels(table)
-    told = labelled[labelled["us_per_timestep"].notna()]
+    known = labelled[labelled["us_per_timestep"].notna()]
     reasons = tuple(_reasons(labelled))
-    if told.empty:
-        return Section(ID, TITLE, reasons, told=True)
-    drawn = tuple(_rooflines(labelled[labelled["roof_gflops"].notna()], ink))
-    return Section(ID, TITLE, (WORDS, *reasons), drawn, (efficiency_view(told),))
+    if known.empty:
+        return Section(ID, TITLE, reasons, text_only=True)
+    drawn = tuple(_rooflines(labelled[labelled["roof_gflops"].notna()], palette))
+    return Section(ID, TITLE, (WORDS, *reasons), drawn, (efficiency_view(known),))
 
 
 def efficiency_view(table: pd.DataFrame) -> TableView:
     parts: list[Part] = [
         ("µs / timestep", lambda r: marked(n.plain(r["us_per_timestep"]), r), False),
-        ("95 %", lambda r: _span(r, "us_per_timestep"), True),
+        ("95 % CI", _timestep_span, True),
         ("GFLOP/s", lambda r: n.plain(r["gflops"]), False),
         ("of peak", lambda r: n.percent(r["peak_share"]), False),
-        ("95 %", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]), True),
+        ("95 % CI", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]), True),
         ("in products", lambda r: n.percent(r["products_share"]), False),
     ]
-    view = by_device("efficiency", "Per timestep, and of the measured peak", table, parts)
+    title = "Time per timestep, and share of the measured peak"
     note = (
-        "In products: the time that the step's matrix products take alone, in their own shapes, "
-        "as a share of the step; the rest is everything around them. Above 100 % the step is "
-        "faster than its products one by one: it fuses them, or the machine was busier when it "
-        "was probed."
+        "In products: the time of the step's matrix products, measured separately in their own "
+        "shapes, as a share of the time of the step. Above 100 %, the step is faster than its "
+        "separate products: it fuses them, or the machine was busier during the probe."
     )
-    return TableView(view.id, view.title, view.corner, view.columns, view.rows, (note,))
+    return replace(by_device("efficiency", title, table, parts), notes=(note,))
 
 
-def _span(row: Any, name: str) -> str:
-    return n.span(row[f"{name}_low"], row[f"{name}_high"], row[name])
+def _timestep_span(row: Any) -> str:
+    return n.span(row["us_per_timestep_low"], row["us_per_timestep_high"], row["us_per_timestep"])
 
 
 def _reasons(table: pd.DataFrame) -> Iterator[str]:
-    """Which cells have no share of the peak, and why."""
-    for why, cells in table[table["why"] != ""].groupby("why", sort=False):
+    """The configurations without a share of the peak, and why they have none."""
+    for why, rows in table[table["why"] != ""].groupby("why", sort=False):
         names = list(
             dict.fromkeys(
                 f"`{row['model']}` on {row['column_name']}, {row['build']}"
-                for row in cells.to_dict("records")
+                for row in rows.to_dict("records")
             )
         )
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         yield f"No share of the peak: {why} ({'; '.join(names[:NAMED])}{more})."
 
 
-def _rooflines(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
-    """One per device, machine and build; points of all models."""
+def _rooflines(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
+    """One per device, machine and build, with the points of all models."""
     several = {name: table[name].nunique() > 1 for name in ("build", "model", "cell", "variant")}
-    inside = [name for name in ("model", "cell", "variant") if several[name]]
-    for place, ((build, where), cells) in enumerate(
+    varied = [name for name in ("model", "cell", "variant") if several[name]]
+    for number, ((build, device), rows) in enumerate(
         table.groupby(["build", "column_name"], sort=False)
     ):
-        if place >= DRAWN:
+        if number >= DRAWN:
             return
-        named = cells.assign(
-            series=cells["implementation"].replace("", "model"),
-            label=[_label(row, inside) for row in cells.to_dict("records")],
+        named = rows.assign(
+            series=rows["implementation"].replace("", "model"),
+            label=[_label(row, varied) for row in rows.to_dict("records")],
         )
-        title = f"Roofline of {where}" + (f", {build}" if several["build"] else "")
-        yield figure("roofline", "", f"{build}-{where}", title,
-                     roofline(named, of_these(ink, named["series"])))  # fmt: skip
+        title = f"Roofline of {device}" + (f", {build}" if several["build"] else "")
+        yield figure("roofline", "", f"{build}-{device}", title,
+                     roofline(named, of_these(palette, named["series"])))  # fmt: skip
 
 
-def _label(row: Mapping[Any, Any], inside: Sequence[str]) -> str:
-    parts = (row["shown"], *(row[name] for name in inside))
+def _label(row: Mapping[Any, Any], varied: Sequence[str]) -> str:
+    parts = (row["shown"], *(row[name] for name in varied))
     return " ".join([*filter(None, map(str, parts)), n.percent(row["peak_share"])])

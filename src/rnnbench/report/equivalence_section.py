@@ -1,4 +1,4 @@
-"""The section "What ran, and how equal": kernels, certificates, portability."""
+"""The section "Kernels and equivalence": kernels, certificates, portability of weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.tables.certificates import WHERE, Certificates, certified, pairs, portability
 from rnnbench.tables.kernels import kernels
 
@@ -15,32 +15,33 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_CERTIFICATE = (
-    "No certificate: it was not shown that these implementations compute the same function, so "
-    "take every speed-up as a comparison of times only."
+    "There is no certificate that these implementations compute the same function, so every "
+    "speed-up compares times only."
 )
 
 PORTABILITY = (
-    "Can weights that one implementation has trained be used by another? After a few steps those "
-    "of the row were given to the column: its accuracy on held-out samples, and the largest "
-    "difference from the outputs of the row's own. Equal accuracies and differences of rounding "
-    "(1e-07 or so) say yes."
+    "Whether an implementation can use weights that another has trained. After a few training "
+    "steps, the weights of the row's implementation were loaded into the column's: its accuracy on "
+    "held-out samples, and the largest difference from the outputs of the row's implementation. "
+    "Weights are portable if accuracies are equal and differences are rounding errors (about "
+    "1e-07)."
 )
 
 
-def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
-    """What was attested in the traced step, and what the certificates say."""
+def equivalence_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
+    """The kernels found in the traced training step, and the contents of the certificates."""
     every = certificates.every
-    words = ["What ran is attested by the worker from the traced training step, not by the label."]
+    words = ["The worker finds the kernels in the traced training step; it does not rely on names."]
     if not every:
         words.append(NO_CERTIFICATE)
     else:
         words.append(
             "Certified: from the same weights and batch, outputs and gradients agree with a "
-            "float64 NumPy reference within the tolerance, and training steps apply the gradient "
-            "that they compute, with the threads of each device. A pair that is not equal gets no "
-            "speed-up anywhere on this page: the ratio of its times is marked ≠, stands beside "
-            "what is different, and is in no headline. No run is clean of a cell that does not "
-            "learn what it computes."
+            "float64 NumPy reference within the tolerance, and training steps apply the gradients "
+            "that they compute, with the thread count of each device. A pair that is not equal has "
+            "no speed-up on this page: the ratio of its times is marked ≠, is shown with the "
+            "difference, and is not part of the answer. If an implementation does not learn what "
+            "it computes, none of its runs is clean."
         )
     views = (
         kernels_view(kernels(frame)),
@@ -49,12 +50,12 @@ def equal_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
         portability_view(portability(every)),
     )
     filled = tuple(view for view in views if view.rows)
-    return Section("ran", "What ran, and how equal", tuple(words), (), filled, "words")
+    return Section("ran", "Kernels and equivalence", tuple(words), (), filled, "words")
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:
     by = ["cell", "build", "variant", "implementation", "kernel", "why_not_cudnn"]
-    table = table.assign(variant=_telling(table))
+    table = table.assign(variant=_distinguishing_variants(table))
     counted = (
         table.groupby(by, sort=False)
         .agg(device=("device", lambda names: ", ".join(dict.fromkeys(names))), runs=("runs", "sum"))
@@ -75,19 +76,19 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         Column("why not cuDNN", number=False, quiet=True),
         Column("runs", quiet=True),
     )
-    return TableView("kernels", "Kernels", "implementation", columns, _grouped(rows))
+    return TableView("kernels", "Kernels", "implementation", columns, sorted_by_group(rows))
 
 
-def _telling(table: pd.DataFrame) -> list[str]:
-    """The variant of each row where one implementation ran otherwise, or for other reasons, in
-    another variant, else ``""``."""
-    found: dict[tuple[Any, ...], set[tuple[str, str]]] = {}
+def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
+    """The variant of each row whose implementation has another kernel, or another reason, in
+    another variant; otherwise ``""``."""
+    kernels_of: dict[tuple[Any, ...], set[tuple[str, str]]] = {}
     keys = list(zip(table["cell"], table["build"], table["implementation"], strict=True))
-    ran = zip(table["kernel"], table["why_not_cudnn"], strict=True)
-    for key, what in zip(keys, ran, strict=True):
-        found.setdefault(key, set()).add(what)
+    kernels_found = zip(table["kernel"], table["why_not_cudnn"], strict=True)
+    for key, kernel in zip(keys, kernels_found, strict=True):
+        kernels_of.setdefault(key, set()).add(kernel)
     return [
-        variant if len(found[key]) > 1 else ""
+        variant if len(kernels_of[key]) > 1 else ""
         for key, variant in zip(keys, table["variant"], strict=True)
     ]
 
@@ -111,10 +112,10 @@ def certificates_view(table: pd.DataFrame) -> TableView:
         Column("status", number=False),
         Column("outputs (allowed)", "relative error against float64"),
         Column("gradients (allowed)", "relative error against float64"),
-        Column("weights survive a round trip", number=False),
-        Column("steps that apply another gradient", "on each device (worst)", number=False),
+        Column("weights unchanged by round trip", number=False),
+        Column("steps that apply another gradient", "by device (worst)", number=False),
     )
-    return TableView("certified", "Certificates", "implementation", columns, _grouped(rows))
+    return TableView("certified", "Certificates", "implementation", columns, sorted_by_group(rows))
 
 
 def pairs_view(table: pd.DataFrame) -> TableView:
@@ -122,7 +123,7 @@ def pairs_view(table: pd.DataFrame) -> TableView:
         Row(
             f"{row['a']} and {row['b']}",
             (
-                "yes" if row["equal"] else "no: no speed-up, its ratio of times is marked ≠",
+                "yes" if row["equal"] else "no: no speed-up; the ratio of times is marked ≠",
                 *(n.small(row[name]) for name in ("outputs", "gradients", "loss_curve")),
             ),
             _where(row),
@@ -135,27 +136,28 @@ def pairs_view(table: pd.DataFrame) -> TableView:
         Column("gradients", "largest difference"),
         Column("loss curve", "largest difference"),
     )
-    return TableView("pairs", "Pairs", "pair", columns, _grouped(rows))
+    return TableView("pairs", "Pairs", "pair", columns, sorted_by_group(rows))
 
 
 def portability_view(table: pd.DataFrame) -> TableView:
-    """Weights trained by the row, served by the column: accuracy and difference of outputs."""
+    """Weights trained by the row's implementation and used by the column's: accuracy, and
+    difference of outputs."""
     served = list(dict.fromkeys(table["served"]))
     rows = []
     for key, group in table.groupby(WHERE, sort=False):
         where = _group(*map(str, key))
-        for trained, found in group.groupby("trained", sort=False):
-            there = {row["served"]: row for row in found.to_dict("records")}
+        for trained, results in group.groupby("trained", sort=False):
+            by_user = {row["served"]: row for row in results.to_dict("records")}
             texts = [
-                f"{n.share(there[name]['accuracy'])} ({n.small(there[name]['difference'])})"
-                if name in there
+                f"{n.share(by_user[name]['accuracy'])} ({n.small(by_user[name]['difference'])})"
+                if name in by_user
                 else n.NOTHING
                 for name in served
             ]
             rows.append(Row(str(trained), tuple(texts), where))
-    columns = tuple(Column(name, "served by: accuracy (difference of outputs)") for name in served)
+    columns = tuple(Column(name, "used by: accuracy (difference of outputs)") for name in served)
     return TableView("portability", "Portability of weights", "trained by", columns,
-                 _grouped(tuple(rows)), (PORTABILITY,))  # fmt: skip
+                     sorted_by_group(rows), (PORTABILITY,))  # fmt: skip
 
 
 def _against(error: float | None, allowed: float | None) -> str:
@@ -170,9 +172,3 @@ def _group(*parts: str) -> str:
 
 def _where(row: Mapping[Any, Any]) -> str:
     return _group(row["model"], row["cell"], row["build"], row["variant"])
-
-
-def _grouped(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """Rows of one group next to each other, in the order in which groups first appear."""
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))

@@ -1,4 +1,4 @@
-"""A chart as it stands in a page."""
+"""A chart as part of a page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """`id` is unique in a report and the name of its file; `kind`: ``time``, ``speedup``,
-    ``curve``, ``order``, …; `title` says what is shown; `svg` stands in a page as it is; `wide`
-    gives it the whole width."""
+    """`id`: unique in a report, and the name of its file; `kind`: ``time``, ``speedup``,
+    ``curve``, ``order``, …; `svg`: the element to insert into a page; `wide`: over the whole width
+    of the page."""
 
     id: str
     kind: str
@@ -29,6 +29,6 @@ class Figure:
 def figure(
     kind: str, group: str, which: str, title: str, chart: alt.TopLevelMixin, wide: bool = False
 ) -> Figure:
-    """The chart under its title, drawn."""
+    """Renders `chart` under its title."""
     id = re.sub(r"[^A-Za-z0-9_]+", "-", f"{kind}-{group}-{which}").strip("-")
     return Figure(id, kind, group, title, render(chart, id, title), wide)

@@ -1,4 +1,4 @@
-"""The figures of time, learning and order, as SVG text."""
+"""The figures of time, speed-up, learning and order of measurement."""
 
 from __future__ import annotations
 
@@ -27,33 +27,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
-SQUEEZED = 2  # times as long as a device's own axis of ratios: the common one would hide them
-PANELS = 12  # of a kind: what a person scrolls through; the tables hold every cell
+SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor
+PANELS = 12  # figures of one kind; the tables have every configuration
 
 
 def figures(
-    frame: pd.DataFrame, table: pd.DataFrame, moved: Callable[[pd.DataFrame], pd.DataFrame]
+    frame: pd.DataFrame, table: pd.DataFrame, regroup: Callable[[pd.DataFrame], pd.DataFrame]
 ) -> list[Figure]:
-    """Figures of time, speed-up, learning and order that `frame` has data for, of the first
-    `PANELS` places (group and device). `table` is the time table of `frame`, `moved` what
-    `side_by_side` makes of such tables."""
+    """The figures that `frame` has data for, of the first `PANELS` places (group and device).
+    `table`: the time table of `frame`; `regroup`: from `regrouping`."""
     if table.empty:
         return []
-    labelled = with_labels(moved(table))
-    ink = colours(labelled["implementation"])
+    labelled = with_labels(regroup(table))
+    palette = colours(labelled["implementation"])
     return [
-        *_speed(first_places(labelled), with_labels(moved(run_values(frame))), ink),
+        *_speed(first_places(labelled), with_labels(regroup(run_values(frame))), palette),
         *(
-            one
+            drawn
             for measure in CURVES
-            for one in _learning(moved(curves(frame, measure)), measure, ink)
+            for drawn in _learning(regroup(curves(frame, measure)), measure, palette)
         ),
         *_orders(binned(order(frame)), colours(table["implementation"])),
     ]
 
 
 def places(table: pd.DataFrame) -> int:
-    """How many pairs of group and device `table` has."""
+    """The number of pairs of group and device in `table`."""
     return int(table.groupby([*GROUP, *COLUMN]).ngroups)
 
 
@@ -63,38 +62,38 @@ def first_places(table: pd.DataFrame) -> pd.DataFrame:
     return table[place < PANELS]
 
 
-def _speed(table: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
-    for group, cells in table.groupby("group_name", sort=False):
+def _speed(table: pd.DataFrame, runs: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
+    for group, group_rows in table.groupby("group_name", sort=False):
         of_group = runs[runs["group_name"] == group]
-        times, ratios = time_limits(cells, of_group), speedup_limits(cells)
-        compared = cells["words"].isin(COMPARED).any()
-        for device, here in cells.groupby("column_name", sort=False):
+        times, ratios = time_limits(group_rows, of_group), speedup_limits(group_rows)
+        compared = group_rows["words"].isin(COMPARED).any()
+        for device, rows in group_rows.groupby("column_name", sort=False):
             dots = of_group[of_group["column_name"] == device]
-            # One axis for all devices, unless it would hide what differs inside one of them.
-            apart = times[0] > 0 and times[1] > LOG_FROM * times[0]
-            limits = time_limits(here, dots) if apart else times
+            # One axis for all devices, unless it would hide the differences on one of them.
+            own_axis = times[0] > 0 and times[1] > LOG_FROM * times[0]
+            limits = time_limits(rows, dots) if own_axis else times
             title = f"Seconds per epoch on {device}"
-            if len(here) > 1 or len(dots) > 1:  # one dot is no picture of anything
+            if len(rows) > 1 or len(dots) > 1:  # a single dot shows nothing
                 yield figure("time", str(group), str(device), title,
-                             time_panel(here, dots, ink, limits))  # fmt: skip
-            if compared and here["speedup"].notna().any():
+                             time_panel(rows, dots, palette, limits))  # fmt: skip
+            if compared and rows["speedup"].notna().any():
                 title = f"Speed-up on {device}"
-                own = speedup_limits(here)
+                own = speedup_limits(rows)
                 squeezed = math.log(ratios[1] / ratios[0]) > SQUEEZED * math.log(own[1] / own[0])
                 yield figure("speedup", str(group), str(device), title,
-                             speedup_panel(here, ink, own if squeezed else ratios))  # fmt: skip
+                             speedup_panel(rows, palette, own if squeezed else ratios))  # fmt: skip
 
 
-def _learning(table: pd.DataFrame, measure: str, ink: Mapping[str, str]) -> Iterator[Figure]:
+def _learning(table: pd.DataFrame, measure: str, palette: Mapping[str, str]) -> Iterator[Figure]:
     table = first_places(with_labels(table))
-    for (group, device), here in table.groupby(["group_name", "column_name"], sort=False):
+    for (group, device), rows in table.groupby(["group_name", "column_name"], sort=False):
         title = f"{CURVES[measure].capitalize()} on {device}"
-        panel = curve_panel(here, measure, ink)
+        panel = curve_panel(rows, measure, palette)
         yield figure("curve", str(group), f"{device}-{measure}", title, panel)
 
 
-def _orders(table: pd.DataFrame, ink: Mapping[str, str]) -> Iterator[Figure]:
-    for machine, here in table.groupby("machine", sort=False):
-        title = "Epoch time of each run against the mean of its cell"
+def _orders(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
+    for machine, rows in table.groupby("machine", sort=False):
+        title = "Epoch time of each run relative to the mean of its configuration"
         title += f", {machine}" if table["machine"].nunique() > 1 else ""
-        yield figure("order", "", str(machine), title, order_panel(here, ink), wide=True)
+        yield figure("order", "", str(machine), title, order_panel(rows, palette), wide=True)

@@ -1,4 +1,4 @@
-"""The section on ``evaluate()`` and ``predict()``: latency, throughput, and their own speed-ups."""
+"""The section on ``evaluate()`` and ``predict()``: latency, throughput and speed-ups."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WORDS = (
-    "Seconds of one call with all of its samples, the median of a run's later calls. Where a call "
-    "has one batch, its milliseconds per batch are the latency. Each has a speed-up of its own: "
-    "what trains fast need not predict fast."
+    "Seconds of one call with all of its samples: the median of a run's calls after the first. If "
+    "a call has a single batch, its milliseconds per batch are the latency. The speed-ups are "
+    "separate, because an implementation that trains fast may not predict fast."
 )
 
 
-def calls_section(table: pd.DataFrame) -> Section:
+def inference_section(table: pd.DataFrame) -> Section:
     """`table` as from `tables.calls`."""
     if table.empty:
         return Section("calls", "evaluate() and predict()")
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     labelled = labelled.sort_values("call", kind="stable")
-    rows = tuple(
+    rows = sorted_by_group(
         Row(
             row["shown"].removesuffix(f" {n.DAGGER}"),
             (
@@ -45,7 +45,7 @@ def calls_section(table: pd.DataFrame) -> Section:
             row["group_name"] if several else "",
             ("", "", *[row["anchor"]] * 8),
         )
-        for row in _grouped(labelled.to_dict("records"))
+        for row in labelled.to_dict("records")
     )
     columns = (
         Column("device", number=False),
@@ -53,19 +53,14 @@ def calls_section(table: pd.DataFrame) -> Section:
         Column("samples"),
         Column("batch"),
         Column("s"),
-        Column("95 %", quiet=True),
+        Column("95 % CI", quiet=True),
         Column("ms / batch"),
         Column("samples / s"),
         Column("speed-up"),
-        Column("95 %", quiet=True),
+        Column("95 % CI", quiet=True),
     )
-    view = TableView("calls-table", "Calls", "implementation", columns, rows)
+    view = TableView("calls-table", "Time per call", "implementation", columns, rows)
     return Section("calls", "evaluate() and predict()", (WORDS,), (), (view,))
-
-
-def _grouped(rows: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
-    groups = list(dict.fromkeys(row["group_name"] for row in rows))
-    return sorted(rows, key=lambda row: groups.index(row["group_name"]))
 
 
 def _speedup(row: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a report needs beside the records."""
+"""The inputs of a report other than the records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rnnbench.tables.certificates import Certificates
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """`certificates` and `probes` of the experiment; `prices`, the list in use (None: no cost is
-    shown); `published` rows that may stand beside measured ones; `deadline` in seconds per training
-    and `budget` in USD per training, for the recommendation (None: none is given); `mlflow`: record
-    key → MLflow's run id, of the runs that are tracked."""
+    """`certificates` and `probes` of the experiment; `prices`: the price list in use (None: no cost
+    is shown); `published`: rows to show next to measured ones; `deadline` in seconds and `budget`
+    in USD, both per training, for the recommendation (None: no recommendation); `mlflow`: record
+    key → MLflow run id, of tracked runs."""
 
     certificates: Certificates = field(default_factory=Certificates)
     probes: tuple[Mapping[str, Any], ...] = ()

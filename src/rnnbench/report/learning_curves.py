@@ -1,4 +1,4 @@
-"""Learning curves by epoch, and runs in the order of measuring."""
+"""Learning curves by epoch, and runs in the order of measurement."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ DASH = 9
 
 def curves_section(drawn: Sequence[Figure]) -> Section:
     words = (
-        "Mean over runs; the shade reaches from the least run to the greatest. Where curves "
-        "coincide, their colours alternate.",
+        "Mean over runs; the band is the range of the runs. Where curves coincide, their colours "
+        "alternate.",
     )
     chosen = tuple(figure for figure in drawn if figure.kind == "curve")
     return Section("curves", "Learning curves", words, chosen)
 
 
 def curve_panel(
-    curves: pd.DataFrame, measure: str, ink: Mapping[str, str]
+    curves: pd.DataFrame, measure: str, palette: Mapping[str, str]
 ) -> alt.LayerChart | alt.FacetChart:
-    """`measure` by epoch, one line per implementation (mean over runs), least to greatest run
-    as a band, labelled at its end. Each line is drawn whole and then again as its share of
-    dashes, so that curves which coincide alternate their colours. `curves`:
-    `implementation`, `epoch`, `shown`, `mean`, `low`, `high`, of one device."""
+    """`measure` by epoch: a line per implementation (mean over runs), labelled at its end, with the
+    range of the runs as a band. Each line is drawn solid, then again dashed with its own offset, so
+    that the colours of coincident curves alternate. `curves`: `implementation`, `epoch`, `shown`,
+    `mean`, `low`, `high`, of one device."""
     import altair as alt
     import pandas as pd
 
@@ -52,15 +52,17 @@ def curve_panel(
     if (curves["high"] - curves["low"] > edge / 100).any():
         bottom = alt.Y("low:Q", axis=axis, scale=scale)
         band = alt.Chart(curves).mark_area(opacity=0.12)
-        layers.append(band.encode(x=x, y=bottom, y2="high:Q", color=colour_of(ink)))
-    layers.append(alt.Chart(curves).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(ink)))
+        layers.append(band.encode(x=x, y=bottom, y2="high:Q", color=colour_of(palette)))
+    layers.append(
+        alt.Chart(curves).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(palette))
+    )
     if len(names) > 1:
         lines = [alt.Chart(curves[curves["implementation"] == name]) for name in names]
         layers += [
             line.mark_line(
                 strokeWidth=2, strokeCap="butt",
                 strokeDash=[DASH, DASH * (len(names) - 1)], strokeDashOffset=-DASH * place,
-            ).encode(x=x, y=y, color=colour_of(ink))
+            ).encode(x=x, y=y, color=colour_of(palette))
             for place, line in enumerate(lines)
         ]  # fmt: skip
     ends = curves[curves["epoch"] == last].drop_duplicates("implementation")
@@ -68,17 +70,16 @@ def curve_panel(
     places = apart([(high + edge - value) / per_pixel for value in ends["mean"]], HEIGHT)
     labels = pd.DataFrame({name: list(ends[name]) for name in ("implementation", "shown")})
     labels["mean"] = [high + edge - place * per_pixel for place in places]
-    beside = alt.Chart(labels).encode(y=y, color=colour_of(ink))
-    text = alt.Chart(labels).mark_text(align="left")
-    layers.append(
-        beside.mark_point(filled=True, size=50, opacity=1).encode(x=alt.value(WIDTH + 11))
-    )
+    base = alt.Chart(labels)
+    marker = base.mark_point(filled=True, size=50, opacity=1)
+    layers.append(marker.encode(x=alt.value(WIDTH + 11), y=y, color=colour_of(palette)))
+    text = base.mark_text(align="left")
     layers.append(text.encode(x=alt.value(WIDTH + 20), y=y, text="shown:N"))
     return alt.layer(*layers, width=WIDTH, height=HEIGHT)
 
 
 def apart(wanted: list[float], height: float) -> list[float]:
-    """Places for labels as near to `wanted` as a distance of one label and `height` allow."""
+    """Positions for labels, close to `wanted`, one label height apart and within `height`."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     places = [0.0] * len(wanted)
     lowest = -float("inf")
@@ -88,17 +89,17 @@ def apart(wanted: list[float], height: float) -> list[float]:
     return [place - excess for place in places]
 
 
-def order_panel(order: pd.DataFrame, ink: Mapping[str, str]) -> alt.LayerChart | alt.FacetChart:
-    """Each run's epoch time relative to the mean of its cell, in the order of measuring:
-    drift of the machine would show as a slope. `order`: rows of one machine."""
+def order_panel(order: pd.DataFrame, palette: Mapping[str, str]) -> alt.LayerChart | alt.FacetChart:
+    """Each run's epoch time relative to the mean of its configuration, in the order of measurement:
+    a drift of the machine would appear as a slope. `order`: rows of one machine."""
     import altair as alt
 
-    colour = colour_of(ink, alt.Legend(orient="top", title=None, symbolOpacity=1))
+    colour = colour_of(palette, alt.Legend(orient="top", title=None, symbolOpacity=1))
     order = order[["place", "implementation", "suspect"]].assign(
         percent=100 * (order["relative"] - 1)
     )
     reach = max(1.0, 1.1 * float(order["percent"].abs().max()))
-    x = alt.X("place:Q", axis=alt.Axis(title="run, in the order of measuring", tickMinStep=1,
+    x = alt.X("place:Q", axis=alt.Axis(title="run, in order of measurement", tickMinStep=1,
                                        grid=False))  # fmt: skip
     y = alt.Y("percent:Q", scale=alt.Scale(domain=[-reach, reach]),
               axis=alt.Axis(title=None, tickCount=5, grid=True, labelExpr="datum.label + ' %'"),

@@ -1,4 +1,4 @@
-"""Sheets that list things: runs, skipped cells, provenance."""
+"""Tables that list runs, skipped configurations, and provenance."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def runs_view(table: pd.DataFrame, many: int) -> TableView:
-    """Every run; of more than `many`, those that are not clean (the first `many`)."""
-    title = "Every run, in the order of measuring"
+    """All runs; if there are more than `many`, the first `many` of those that are not clean."""
+    title = "All runs, in order of measurement"
     if len(table) > many:
-        title = f"Runs that are not clean (all {len(table):,} are in tables/runs.csv)"
+        title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
         table = table[table["verdict"] != "clean"].head(many)
     rows = [
         Row(
@@ -55,9 +55,9 @@ def runs_view(table: pd.DataFrame, many: int) -> TableView:
 
 
 def skipped_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(Row(cell["name"], (cell["why"],)) for _, cell in table.iterrows())
+    rows = tuple(Row(skipped["name"], (skipped["why"],)) for _, skipped in table.iterrows())
     columns = (Column("why it cannot exist", number=False),)
-    return TableView("skipped", "Skipped cells", "cell", columns, rows)
+    return TableView("skipped", "Skipped configurations", "configuration", columns, rows)
 
 
 def provenance_view(table: pd.DataFrame) -> TableView:

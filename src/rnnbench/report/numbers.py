@@ -1,4 +1,4 @@
-"""Numbers as people read them. Every number of the report passes through here."""
+"""Numbers as text. All numbers of a report are formatted here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rnnbench.tables.unequal_ratio import MARK, Unequal
 NOTHING = "–"
 DAGGER = "†"
 TIMES = "×"
-FINEST = 5  # decimals of a bound beside 1: beyond, it is as good as 1
+FINEST = 5  # decimals of a bound close to 1; a bound that is closer reads as 1
 
 
 def is_number(value: Any) -> bool:
@@ -18,7 +18,7 @@ def is_number(value: Any) -> bool:
 
 
 def plain(value: Any, digits: int = 3) -> str:
-    """`value` with `digits` significant digits, no exponent; a dash where there is none."""
+    """`value` with `digits` significant digits, without exponent; a dash if it is not a number."""
     if not is_number(value):
         return NOTHING
     if value == 0:
@@ -28,7 +28,8 @@ def plain(value: Any, digits: int = 3) -> str:
 
 
 def small(value: Any) -> str:
-    """A tiny difference: ``0``, ``2e-06``, ``0.003``; 0 below what adding up float64 gives."""
+    """A small difference: ``0``, ``2e-06``, ``0.003``; 0 below the rounding errors of float64
+    sums."""
     if not is_number(value):
         return NOTHING
     return "0" if abs(value) < 1e-12 else f"{value:.1g}"
@@ -55,8 +56,8 @@ def ratio(value: Any) -> str:
 
 
 def ratio_span(low: Any, high: Any, like: Any) -> str:
-    """The interval of a ratio with the decimals of `ratio(like)`, and as many more as it takes to
-    see on which side of 1 a bound lies: ``0.998–2.013``, not ``1.00–2.01``."""
+    """The interval of a ratio with the decimals of `ratio(like)`, or more if needed to show on
+    which side of 1 a bound is: ``0.998–2.013``, not ``1.00–2.01``."""
     if not (is_number(low) and is_number(high)):
         return NOTHING
     decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
@@ -68,7 +69,7 @@ def ratio_span(low: Any, high: Any, like: Any) -> str:
 
 
 def unequal(value: Unequal) -> str:
-    """``≠ 1.21×``: the ratio of times of two functions, never without its mark."""
+    """``≠ 1.21×``: the ratio of the times of two different functions, always with its mark."""
     return f"{MARK} {ratio(value.estimate)}"
 
 

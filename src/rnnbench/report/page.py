@@ -1,4 +1,4 @@
-"""Content → files: one HTML page, one Markdown page, CSV tables, SVG figures."""
+"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-PREVIEW = "preview.png"  # what a link to the page is shown with
-ALWAYS = ("accuracy", "time", "runs")  # declared by the workflow's rule, empty or not
-# What a page shows before the rest is folded: rows of a table, charts side by side, items, cells.
-FOLD = {"rows": 24, "figures": 4, "items": 12, "cells": 24}
+PREVIEW = "preview.png"  # the image in link previews
+ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
+# How many rows of a table, figures, list items and configurations are shown unfolded.
+FOLD = {"rows": 24, "figures": 4, "items": 12, "configurations": 24}
 
 
 def write_report(
@@ -36,40 +36,40 @@ def write_report(
     beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
 ) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
-    ``figures/*.svg`` below `out` and returns their paths, the page first.
+    ``figures/*.svg`` below `out`. Returns their paths, the page first.
 
     **Arguments:**
 
-    - `records`: the runs there are, void ones too.
-    - `experiment`: its name, title, what it is about, and the reference of speed-ups.
-    - `skipped`: ``{"name", "why"}`` of cells that cannot exist.
+    - `records`: all runs, including void ones.
+    - `experiment`: its name, title, description, and the reference of speed-ups.
+    - `skipped`: ``{"name", "why"}`` of configurations that cannot exist.
     - `missing`: names of planned runs without a record.
-    - `faults`: what could not be read, in words.
+    - `faults`: messages about what could not be read.
     - `beside`: certificates, prices, published rows, limits.
     """
     return write_content(content(records, experiment, skipped, missing, faults, beside), out)
 
 
-def write_content(found: Content, out: Path) -> list[Path]:
-    """Writes the files of a report that is already computed."""
+def write_content(report: Content, out: Path) -> list[Path]:
+    """Writes the files of `report`. Returns their paths, the page first."""
     texts: dict[str, str | bytes] = {
-        "report.html": to_page(found),
-        "report.md": to_readme(found),
+        "report.html": to_page(report),
+        "report.md": to_readme(report),
     }
     texts |= {
         f"tables/{name}.csv": table.to_csv(index=False)
-        for name, table in found.csv.items()
+        for name, table in report.csv.items()
         if len(table) or name in ALWAYS
     }
-    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in found.all_figures}
-    if found.lead_figures:
-        texts[PREVIEW] = to_png(found.lead_figures[0].svg)
+    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in report.all_figures}
+    if report.lead_figures:
+        texts[PREVIEW] = to_png(report.lead_figures[0].svg)
     return write_texts(texts, out)
 
 
 def write_texts(texts: Mapping[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:
-    """Writes each text at its path below `out`. With `clean`, figures and tables of an earlier
-    report that are not among them are deleted: a stale figure looks like a fresh one."""
+    """Writes each text to its path below `out`. `clean` deletes other figures and tables: those of
+    an earlier report would look current. Raises `RecordError` if `out` cannot be written."""
     try:
         for folder, ending in (("figures", "svg"), ("tables", "csv")):
             for stale in (out / folder).glob(f"*.{ending}") if clean else ():
@@ -88,31 +88,31 @@ def write_texts(texts: Mapping[str, str | bytes], out: Path, *, clean: bool = Tr
     return [out / name for name in texts]
 
 
-def to_page(found: Content) -> str:
+def to_page(report: Content) -> str:
     """The self-contained HTML page."""
     return (
         environment(html=True)
         .get_template("report.html.j2")
         .render(
-            page=found,
-            title=found.experiment.title,
-            description=found.answers[0].fast.replace("`", ""),
-            picture=PREVIEW if found.lead_figures else "",
+            page=report,
+            title=report.experiment.title,
+            description=report.answers[0].fast.replace("`", ""),
+            picture=PREVIEW if report.lead_figures else "",
         )
     )
 
 
-def to_readme(found: Content) -> str:
-    """The same in GitHub's Markdown, with links to the figures' files."""
-    return environment(html=False).get_template("report.md.j2").render(page=found)
+def to_readme(report: Content) -> str:
+    """The report as GitHub Markdown, with links to the figures' files."""
+    return environment(html=False).get_template("report.md.j2").render(page=report)
 
 
 def environment(*, html: bool) -> Environment:
-    """Templates with the filters that turn views, words and drawings into text."""
+    """The Jinja environment, with filters for tables and text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    made = Environment(
+    result = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
         autoescape=html,
         undefined=StrictUndefined,
@@ -120,14 +120,14 @@ def environment(*, html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    result.filters |= {
         "spans": spans,
         "shortened": shortened,
         "table": to_html if html else to_markdown,
         "markdown": to_markdown,
         "by_spanner": by_spanner,
         "unbroken": unbroken,
-        "drawn": Markup,
+        "markup": Markup,
     }
-    made.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD, "description": "", "picture": ""}
-    return made
+    result.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD, "description": "", "picture": ""}
+    return result

@@ -1,4 +1,4 @@
-"""The page of the published comparisons alone: their tables and charts again, with their flaws."""
+"""The page of published comparisons: their tables and charts, recomputed, with caveats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rnnbench.tables.claims import claims_table
 if TYPE_CHECKING:
     import pandas as pd
 
-TITLES = {CPU_GPU[0]: "CPU against GPU, 2017", CPU_GPU[1]: "CPU against GPU, version 2, 2017"}
+TITLES = {CPU_GPU[0]: "CPU versus GPU, 2017", CPU_GPU[1]: "CPU versus GPU, version 2, 2017"}
 
 
 def write_published(
@@ -39,8 +39,8 @@ def write_published(
     claims: Sequence[Claim] = (),
     ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> list[Path]:
-    """Writes ``published.html`` into `out`; returns its path in a list. `claims`: what is said of
-    the rows; `ours`: what was measured here of each (`measured_claims`)."""
+    """Writes ``published.html`` into `out`. Returns a list with its path. `claims`: quoted claims
+    about the rows; `ours`: claim → what was measured here (`measured_claims`)."""
     sections = published_sections(rows)
     if claims:
         sections = [claims_section(claims_table(claims, rows), ours), *sections]
@@ -49,21 +49,21 @@ def write_published(
         sections=sections,
         count=n.counted(len(rows), "published row"),
         title="Published comparisons",
-        description="What is quoted of cuDNN, GPUs and CPUs, from its sources' own numbers.",
+        description="Quoted comparisons of cuDNN, GPUs and CPUs, from their sources' own numbers.",
     )
     return write_texts({"published.html": text}, out, clean=False)
 
 
 def published_sections(rows: Sequence[PublishedRow]) -> list[Section]:
-    """The three comparisons, each from its own rows; one without rows is left out."""
+    """The three comparisons, each from its own rows; comparisons without rows are left out."""
     table = published_frame(rows)
     relative = relative_to_k80(table)
-    found = [_cudnn(cudnn_speedups(table)), _steps(step_table(table), user_table(table))]
-    found += [
-        _cpu_gpu(source, relative[relative["source"] == source], place)
-        for place, source in enumerate(CPU_GPU)
+    sections = [_cudnn(cudnn_speedups(table)), _steps(step_table(table), user_table(table))]
+    sections += [
+        _cpu_gpu(source, relative[relative["source"] == source], number)
+        for number, source in enumerate(CPU_GPU)
     ]
-    return [section for section in found if section]
+    return [section for section in sections if section]
 
 
 def _cudnn(table: pd.DataFrame) -> Section:
@@ -90,16 +90,17 @@ def _cudnn(table: pd.DataFrame) -> Section:
         Column("caveat", number=False, quiet=True),
     )
     words = (
-        "An LSTM on MNIST: CuDNNLSTM against LSTM, on a K80 and a P100. The two layers are not "
-        "the same function (their activations differ), so the speed-up is of two networks. The "
-        "seconds are of one fit of 3 epochs in batches of 32 with three validations and the start "
-        "of training in them; losses and accuracies are those of the third epoch.",
+        "An LSTM on MNIST: CuDNNLSTM versus LSTM, on a K80 and a P100. The two layers are not "
+        "the same function (their activations differ), so the speed-up compares two different "
+        "networks. The seconds are those of one fit of 3 epochs with batches of 32, including "
+        "three validations and the start of training; losses and accuracies are those of the "
+        "third epoch.",
     )
     view = TableView("k80-p100", "K80 and P100", "layer", columns, rows)
-    return Section("cudnn", "LSTM against CuDNNLSTM", words, (), (view,), "words")
+    return Section("cudnn", "LSTM versus CuDNNLSTM", words, (), (view,), "words")
 
 
-def _steps(table: pd.DataFrame, told: pd.DataFrame) -> Section:
+def _steps(table: pd.DataFrame, second_answer: pd.DataFrame) -> Section:
     rows = tuple(
         Row(
             row["device"],
@@ -123,15 +124,18 @@ def _steps(table: pd.DataFrame, told: pd.DataFrame) -> Section:
         Column("caveat", number=False, quiet=True),
     )
     words = (
-        "One epoch over 612,235 samples on five machines; one run each. Another answer to the same "
+        "One epoch over 612,235 samples on five machines, one run each. Another answer to the same "
         "question gives two times without hardware or model, one of them as a bound.",
     )
-    views = (TableView("steps", "612,235 samples", "machine", columns, rows), _told(told))
+    views = (
+        TableView("steps", "612,235 samples", "machine", columns, rows),
+        _second_answer(second_answer),
+    )
     filled = tuple(view for view in views if view.rows)
     return Section("samples", "The 612,235-sample benchmark", words, (), filled, "words")
 
 
-def _told(table: pd.DataFrame) -> TableView:
+def _second_answer(table: pd.DataFrame) -> TableView:
     rows = tuple(
         Row(
             row["implementation"],
@@ -147,7 +151,7 @@ def _told(table: pd.DataFrame) -> TableView:
     return TableView("told", "Another answer", "layer", columns, rows)
 
 
-def _cpu_gpu(source: str, table: pd.DataFrame, place: int) -> Section:
+def _cpu_gpu(source: str, table: pd.DataFrame, number: int) -> Section:
     rows = tuple(
         Row(
             _label(row),
@@ -176,25 +180,25 @@ def _cpu_gpu(source: str, table: pd.DataFrame, place: int) -> Section:
         "Training time and cost relative to the K80 with TensorFlow (dashed line at 1), from "
         f"`{source}`. Caveat: {caveats}.",
     )
-    view = TableView(f"cpu-gpu-{place}", TITLES[source], "device", columns, rows)
-    return Section(f"cpu-gpu-{place}-section", TITLES[source], words,
-                   tuple(_charts(table, place)), (view,))  # fmt: skip
+    view = TableView(f"cpu-gpu-{number}", TITLES[source], "device", columns, rows)
+    return Section(f"cpu-gpu-{number}-section", TITLES[source], words,
+                   tuple(_charts(table, number)), (view,))  # fmt: skip
 
 
-def _charts(table: pd.DataFrame, place: int) -> Iterator[Figure]:
+def _charts(table: pd.DataFrame, number: int) -> Iterator[Figure]:
     table = table.assign(
         label=[_label(row) for row in table.to_dict("records")],
         series=table["framework"].str.partition(" ")[0] + ", " + table["build"],
         low=None,
         high=None,
     )
-    ink = colours(table["series"])
+    palette = colours(table["series"])
     for workload, rows in table.groupby("workload", sort=False):
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows.assign(value=rows[measure], text=rows[measure].map(n.ratio))
             title = f"Relative {kind}, {workload}"
-            chart = relative_panel(drawn, ink, f"{kind} relative to the K80")
-            yield figure(f"published-{kind}", "", f"{place}-{workload}", title, chart)
+            chart = relative_panel(drawn, palette, f"{kind} relative to the K80")
+            yield figure(f"published-{kind}", "", f"{number}-{workload}", title, chart)
 
 
 def _label(row: dict[Any, Any]) -> str:

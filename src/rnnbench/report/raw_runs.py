@@ -1,4 +1,4 @@
-"""Each cell down to its runs and their raw epochs: where the links of the tables lead."""
+"""Each configuration with its runs and their raw epochs: the targets of the links in tables."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from types import MappingProxyType
 from rnnbench.grid.point import cell_of
 from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor, run_anchor
+from rnnbench.report.anchors import configuration_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
 from rnnbench.tables.reference_options import move
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
-MANY = 300  # runs: beyond, raw epochs are in tables/epochs.csv and the page has a line per run
-UNTOLD = "not recorded"
+MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
+NOT_RECORDED = "not recorded"
 Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class RawRun:
-    """One run as text: `anchor`, its id on the page; `short`, seed and repeat; `seconds` of its
-    median epoch; `facts` of this run alone; `rerun`, the command that measures it again; `epochs`
-    as `EPOCH_HEADS`; `line`, all of it in one."""
+    """One run as text: `anchor`, its id on the page; `short`, its seed and repeat; `seconds` of its
+    median epoch; `facts` that differ from those of its configuration; `rerun`, the command that
+    measures it again; `epochs`, with the columns `EPOCH_HEADS`; `line`, a summary."""
 
     anchor: str
     name: str
@@ -39,9 +39,9 @@ class RawRun:
 
 
 @dataclass(frozen=True)
-class RawCell:
-    """The runs of one cell on one machine, as they were started. `facts`: what they share, the
-    bytes, the build and the code they used."""
+class RawConfiguration:
+    """The runs of one configuration on one machine, by start time. `facts`: what they have in
+    common, such as the dataset, the build and the code."""
 
     anchor: str
     name: str
@@ -51,18 +51,13 @@ class RawCell:
 
     @property
     def seconds(self) -> str:
-        """The median epoch of each run that counts."""
+        """The median epoch of each run that is not void."""
         return ", ".join(run.seconds for run in self.runs if run.verdict != "void")
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """As they were started."""
+def _by_start(records: Iterable[Record]) -> list[Record]:
+    """The records by start time."""
     return sorted(records, key=lambda record: (record.started, record.key))
-
-
-def raw_runs(records: Sequence[Record], mlflow: Mapping[str, str]) -> list[RawRun]:
-    """All runs as they were started, without epochs. `mlflow`: record key → run id."""
-    return [_run(record, mlflow.get(record.key, ""), (), False) for record in in_order(records)]
 
 
 def raw_cells(
@@ -70,64 +65,66 @@ def raw_cells(
     mlflow: Mapping[str, str],
     whole: bool = True,
     reference: Mapping[str, str] = MappingProxyType({}),
-) -> list[RawCell]:
-    """All runs by cell, cells as they were first started. `mlflow`: record key → run id. Without
-    `whole` runs come without their epochs: very many would be text that nobody sees. `reference`:
-    the experiment's, which decides what a cell is called."""
-    cells: dict[tuple[str, str], list[Record]] = {}
-    for record in in_order(records):
-        cells.setdefault((cell_of(record.name), record.machine), []).append(record)
+) -> list[RawConfiguration]:
+    """All runs by configuration, in the order of their first starts. `mlflow`: record key → run id.
+    `whole`: with epochs. `reference`: the experiment's, which determines the anchors."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in _by_start(records):
+        groups.setdefault((cell_of(record.name), record.machine), []).append(record)
     return [
-        _cell(name, machine, runs, mlflow, whole, reference)
-        for (name, machine), runs in cells.items()
+        _configuration(name, machine, runs, mlflow, whole, reference)
+        for (name, machine), runs in groups.items()
     ]
 
 
-def doubted(runs: Sequence[RawRun]) -> list[RawRun]:
-    """The runs that are not clean, void ones first."""
-    return sorted(
-        (run for run in runs if run.verdict != "clean"), key=lambda r: r.verdict != "void"
-    )
+def not_clean(records: Iterable[Record], mlflow: Mapping[str, str]) -> list[RawRun]:
+    """The runs that are not clean, without epochs; void runs first, then by start time."""
+    runs = [
+        _run(record, mlflow.get(record.key, ""), (), False)
+        for record in _by_start(records)
+        if record.verdict.status != "clean"
+    ]
+    return sorted(runs, key=lambda run: run.verdict != "void")
 
 
-def _cell(
+def _configuration(
     name: str,
     machine: str,
     records: Sequence[Record],
     mlflow: Mapping[str, str],
     whole: bool,
     reference: Mapping[str, str],
-) -> RawCell:
-    every = [_facts(record) for record in records]
+) -> RawConfiguration:
+    all_facts = [_facts(record) for record in records]
     shared = {
-        fact: value
-        for fact, value in every[0].items()
-        if all(other.get(fact) == value for other in every)
+        name: value
+        for name, value in all_facts[0].items()
+        if all(facts.get(name) == value for facts in all_facts)
     }
     runs = tuple(
         _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
-        for record, facts in zip(records, every, strict=True)
+        for record, facts in zip(records, all_facts, strict=True)
     )
-    anchor = cell_anchor(move(run_facts(records[0]), reference))
-    return RawCell(anchor, name, machine, tuple(shared.items()), runs)
+    anchor = configuration_anchor(move(run_facts(records[0]), reference))
+    return RawConfiguration(anchor, name, machine, tuple(shared.items()), runs)
 
 
-def _run(record: Record, run_id: str, own: Facts, whole: bool) -> RawRun:
+def _run(record: Record, run_id: str, different: Facts, whole: bool) -> RawRun:
     times = [epoch.seconds for epoch in record.epochs]
     seconds = n.seconds(run_value(times)) if times else n.NOTHING
     tracked = run_id or f'not tracked yet; filter: tags.`rnnbench.record` = "{record.key}"'
     facts = {
-        **dict(own),
+        **dict(different),
         "record": f"records/{record.key}.json",
         "MLflow run": tracked,
         "digest": record.digest,
     }
-    end = f"s{record.seed}-r{record.repeat}"
-    words = (f"{end:8}", f"{record.verdict.status:8}", f"{seconds:>8} s ", record.started, run_id)
+    short = f"s{record.seed}-r{record.repeat}"
+    line = (f"{short:8}", f"{record.verdict.status:8}", f"{seconds:>8} s ", record.started, run_id)
     return RawRun(
         run_anchor(record.name, record.machine),
         record.name,
-        end,
+        short,
         record.verdict.status,
         record.verdict.reasons,
         n.moment(record.started),
@@ -135,12 +132,12 @@ def _run(record: Record, run_id: str, own: Facts, whole: bool) -> RawRun:
         tuple(facts.items()),
         f"rnnbench retry {record.experiment} {record.name}",
         tuple(map(_epoch, record.epochs)) if whole else (),
-        " ".join(words).rstrip(),
+        " ".join(line).rstrip(),
     )
 
 
 def _facts(record: Record) -> dict[str, str]:
-    """Which machine, build, bytes and code a run used."""
+    """The machine, build, dataset and code of a run, and its use of the GPU."""
     identity = record.identity
     facts = {
         "machine": record.machine,
@@ -148,8 +145,8 @@ def _facts(record: Record) -> dict[str, str]:
         "build lock": identity.get("build_lock"),
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
-        "code revision": record.measured.get("revision") or UNTOLD,
-        "card": (record.measured.get("card") or {}).get("name"),
+        "code revision": record.measured.get("revision") or NOT_RECORDED,
+        "GPU": (record.measured.get("card") or {}).get("name"),
         "energy": _energy(record),
     }
     return {name: str(value) for name, value in facts.items() if value}

@@ -1,4 +1,4 @@
-"""Charts of what a training takes relative to a reference, and of time against cost."""
+"""Charts of time and cost relative to a reference, and of time against cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.report.speed_panels import beside, ratio_ticks
+from rnnbench.report.speed_panels import colour_of, ratio_ticks, text_column
 
 if TYPE_CHECKING:
     import altair as alt
@@ -15,23 +15,22 @@ if TYPE_CHECKING:
 WIDTH, ROW = 215, 30
 
 
-def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> alt.TopLevelMixin:
-    """One row per place on a logarithmic axis with a dashed line at 1. `rows`: `label`, `value`,
-    `low`, `high` (missing: no interval), `text`, `series` (a key of `ink`), in their order."""
+def relative_panel(rows: pd.DataFrame, palette: Mapping[str, str], title: str) -> alt.TopLevelMixin:
+    """One line per row on a logarithmic axis, with a dashed line at 1. `rows`: `label`, `value`,
+    `low`, `high` (missing: no interval), `text`, `series` (a key of `palette`)."""
     import altair as alt
 
     rows = rows[["label", "value", "low", "high", "text", "series"]].rename(
         columns={"label": "place", "text": "label"}
     )
-    known = rows[["value", "low", "high"]].astype(float)
-    low, high = min(1.0, known.min().min()) / 1.05, max(1.0, known.max().max()) * 1.05
+    values = rows[["value", "low", "high"]].astype(float)
+    low, high = min(1.0, values.min().min()) / 1.05, max(1.0, values.max().max()) * 1.05
     axis = alt.Axis(title=title, values=ratio_ticks(low, high), format="~g")
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     x: dict[str, Any] = {"axis": axis, "scale": scale}
     order = list(dict.fromkeys(rows["place"]))
     y = alt.Y("place:N", sort=order, axis=alt.Axis(title=None, labelLimit=150))
-    colour = alt.Color("series:N", legend=None,
-                       scale=alt.Scale(domain=list(ink), range=list(ink.values())))  # fmt: skip
+    colour = colour_of(palette, field="series")
     base = alt.Chart(rows)
     one = alt.Chart(alt.Data(values=[{"one": 1}])).mark_rule(strokeDash=[4, 3], opacity=0.6)
     return alt.layer(
@@ -42,23 +41,23 @@ def relative_panel(rows: pd.DataFrame, ink: Mapping[str, str], title: str) -> al
         base.mark_point(size=70, filled=True, opacity=1).encode(
             x=alt.X("value:Q", **x), y=y, color=colour
         ),
-        beside(base, y, WIDTH),
+        text_column(base, y, WIDTH),
         width=WIDTH,
         height=ROW * len(order),
     )
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Powers of ten inside an axis; also their triples where there are few."""
+    """The powers of ten inside an axis, on a short axis also their triples."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     few = math.log10(high / low) < 2.5
     steps = [m * 10.0**power for power in powers for m in ((1, 3) if few else (1,))]
     return [float(f"{step:.1g}") for step in steps if low <= step <= high]
 
 
-def front_panel(rows: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Seconds against USD of one training, both logarithmic; the front is named and joined.
-    `rows`: `label`, `seconds`, `usd`, `on_front`, `series`."""
+def front_panel(rows: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Seconds against USD of one training, both logarithmic; points on the Pareto front are
+    labelled and connected. `rows`: `label`, `seconds`, `usd`, `on_front`, `series`."""
     import altair as alt
 
     rows = rows[["label", "seconds", "usd", "on_front", "series"]]
@@ -70,15 +69,13 @@ def front_panel(rows: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin
     y = alt.Y("usd:Q", scale=alt.Scale(type="log", domain=[bottom, top], nice=False),
               axis=alt.Axis(title="USD", format="~g", grid=True,
                             values=decades(bottom, top)))  # fmt: skip
-    colour = alt.Color("series:N", legend=None,
-                       scale=alt.Scale(domain=list(ink), range=list(ink.values())))  # fmt: skip
+    colour = colour_of(palette, field="series")
     base = alt.Chart(rows)
-    named = alt.Chart(rows[rows["on_front"].astype(bool)])
     front = alt.Chart(rows[rows["on_front"].astype(bool)].sort_values("seconds"))
     return alt.layer(
         front.mark_line(strokeDash=[2, 3], opacity=0.7, color="#5d7f95").encode(x=x, y=y),
         base.mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour),
-        named.mark_text(align="left", dx=9).encode(x=x, y=y, text="label:N"),
+        front.mark_text(align="left", dx=9).encode(x=x, y=y, text="label:N"),
         width=WIDTH,
         height=180,
     )

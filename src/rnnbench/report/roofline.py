@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
 from rnnbench.report.relative_charts import decades
+from rnnbench.report.speed_panels import colour_of
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
 WIDTH, HEIGHT = 250, 200
-LINE = 13  # pixels from a label to the next
-LABELS = 9  # of points: more would only be a list
+LINE = 13  # pixels between labels
+LABELS = 9  # labelled points
 GREY = "#7d8790"
 
 
-def roofline(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
-    """GFLOP/s reached against FLOP per byte, both logarithmic, below the line min(peak,
-    intensity × bandwidth). `cells`: `label`, `series` (a key of `ink`), `intensity`, `gflops`,
+def roofline(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
+    """GFLOP/s against FLOP per byte, both logarithmic, with the line min(peak, intensity ×
+    bandwidth). `cells`: `label`, `series` (a key of `palette`), `intensity`, `gflops`,
     `gflops_low`, `gflops_high`, `peak_gflops`, `peak_gb_per_s` (the same in all rows)."""
     import altair as alt
     import pandas as pd
@@ -41,8 +42,8 @@ def roofline(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
     for name in ("gflops_low", "gflops_high"):
         cells[name] = cells[name].astype(float).fillna(cells["gflops"])
     step = math.log(top / bottom) * LINE / HEIGHT
-    some = cells.head(LABELS)
-    some = some.assign(place=apart(some["gflops"].tolist(), step))
+    named = cells.head(LABELS)
+    named = named.assign(place=apart(named["gflops"].tolist(), step))
     roof = pd.DataFrame(
         {"intensity": [left, ridge, right], "gflops": [left * bandwidth, peak, peak]}
     )
@@ -50,8 +51,7 @@ def roofline(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
     slope = pd.DataFrame(
         [{"intensity": left, "gflops": left * bandwidth, "text": f"{n.plain(bandwidth)} GB/s"}]
     )
-    colour = alt.Color("series:N", legend=None,
-                       scale=alt.Scale(domain=list(ink), range=list(ink.values())))  # fmt: skip
+    colour = colour_of(palette, field="series")
     base = alt.Chart(cells)
     return alt.layer(
         alt.Chart(roof).mark_line(strokeWidth=2, color=GREY).encode(x=x, y=y("gflops")),
@@ -61,26 +61,26 @@ def roofline(cells: pd.DataFrame, ink: Mapping[str, str]) -> alt.TopLevelMixin:
         base.mark_rule(strokeWidth=2).encode(
             x=x, y=y("gflops_low"), y2="gflops_high:Q", color=colour),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y("gflops"), color=colour),
-        alt.Chart(some).mark_text(align="left", dx=10).encode(x=x, y=y("place"), text="label:N"),
+        alt.Chart(named).mark_text(align="left", dx=10).encode(x=x, y=y("place"), text="label:N"),
         width=WIDTH,
         height=HEIGHT,
     )  # fmt: skip
 
 
 def apart(values: Sequence[float], step: float) -> list[float]:
-    """Falling positive `values` moved so that the logarithms of neighbours are `step` or more
-    apart: labels on a logarithmic axis that do not cover each other. The middle stays."""
+    """Positions for labels on a logarithmic axis: the decreasing positive `values`, moved so that
+    the logarithms of neighbours differ by `step` or more. The geometric mean is unchanged."""
     if not values:
         return []
     placed = [math.log(values[0])]
     for value in values[1:]:
         placed.append(min(math.log(value), placed[-1] - step))
-    moved = sum(math.log(value) - place for value, place in zip(values, placed, strict=True))
-    return [math.exp(place + moved / len(values)) for place in placed]
+    shift = sum(math.log(value) - place for value, place in zip(values, placed, strict=True))
+    return [math.exp(place + shift / len(values)) for place in placed]
 
 
 def _on(scale: alt.Scale, ticks: list[float]) -> Any:
-    """Column → the axis of GFLOP/s."""
+    """A function from a column to its encoding on the axis of GFLOP/s."""
     import altair as alt
 
     axis = alt.Axis(title="GFLOP/s", format="~g", grid=True, values=ticks)

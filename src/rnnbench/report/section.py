@@ -1,4 +1,4 @@
-"""A part of the page between the answer and the trust section."""
+"""A section of the page, between those on accuracy and reliability."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from rnnbench.report.figure import Figure
 from rnnbench.report.table_view import TableView
 
 HINTS = {
-    "money": "relative to one place; prices where a list has them",
-    "calls": "inference: seconds of a call, and speed-ups of its own",
-    "builds": "versions side by side",
+    "money": "relative to the reference device; costs if prices are known",
+    "calls": "inference: time per call, and speed-ups",
+    "builds": "comparison of framework builds",
     "threads": "scaling with the number of threads",
-    "efficiency": "share of the measured peak of this machine",
-    "ran": "kernels found, certificates, pairs that compute the same",
+    "efficiency": "share of the measured peak of the machine",
+    "ran": "kernels, certificates, pairs that compute the same function",
     "curves": "loss and accuracy by epoch",
-    "target": "seconds until a validation accuracy is reached",
-    "beside": "other people's numbers for the same models",
+    "target": "seconds to reach a validation accuracy",
+    "beside": "results of others for the same models",
 }
 
 
 @dataclass(frozen=True)
 class Section:
-    """`id` is unique on the page; `title` heads it and names it in the navigation; `words` are
-    paragraphs above the figures (names in backticks); `views` stand below them. `kind` is a
-    class of the views: ``words`` lets their text wrap. `told`: there are words alone, and they are
-    to be read."""
+    """`id`: unique on the page; `title`: heading and entry of the navigation; `words`: paragraphs
+    above the figures (names in backticks); `views`: tables below the figures; `kind`: CSS class of
+    the tables (``words``: their text wraps); `text_only`: the section is shown without figures and
+    tables."""
 
     id: str
     title: str
@@ -33,11 +33,11 @@ class Section:
     figures: tuple[Figure, ...] = ()
     views: tuple[TableView, ...] = ()
     kind: str = ""
-    told: bool = False
+    text_only: bool = False
 
     @property
     def hint(self) -> str:
         return HINTS.get(self.id, "")
 
     def __bool__(self) -> bool:
-        return bool(self.told or self.figures or any(view.rows for view in self.views))
+        return bool(self.text_only or self.figures or any(view.rows for view in self.views))

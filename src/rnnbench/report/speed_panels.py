@@ -1,4 +1,4 @@
-"""Figures of speed: one small panel per group and device, drawn for 390 pixels and up."""
+"""Figures of speed: one panel per group and device, legible from 390 pixels of width."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH, ROW = 215, 36
-LOG_FROM = 8  # beyond this many times the smallest value, a linear axis hides the small ones
-FROM_ZERO_BELOW = 0.5  # closer values than this are told apart only on an axis not from 0
+LOG_FROM = 8  # largest / smallest value from which the axis is logarithmic
+FROM_ZERO_BELOW = 0.5  # smallest / largest value below which a linear axis starts at 0
 SHOWN = ["implementation", "shown"]
 SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
 SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
 
 
 def time_panel(
-    cells: pd.DataFrame, runs: pd.DataFrame, ink: Mapping[str, str], limits: tuple[float, float]
+    cells: pd.DataFrame, runs: pd.DataFrame, palette: Mapping[str, str], limits: tuple[float, float]
 ) -> alt.LayerChart | alt.FacetChart:
-    """Seconds per epoch: each run a dot (open where suspect), the mean a bar, its 95 %
-    interval a line above the dots. `cells` are rows of the time table, `runs` of
-    `run_values`, both of one group and device; `limits` are the ends of the axis."""
+    """Seconds per epoch: a dot per run (open if suspect), a bar at the mean, and a line for its
+    95 % confidence interval above the dots. `cells`: rows of the time table, `runs`: rows of
+    `run_values`, both of one group and device; `limits`: the ends of the axis."""
     import altair as alt
 
-    cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, _rows_of(cells))))
+    cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, cells.to_dict("records"))))
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
     x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~r"), "scale": scale}
     y = _rows(cells)
     base = alt.Chart(cells)
-    colour = colour_of(ink)
+    colour = colour_of(palette)
     interval = base.mark_rule(strokeWidth=2).encode(
         x=alt.X("epoch_low:Q", **x), x2="epoch_high:Q", y=y, color=colour
     )
@@ -51,27 +51,27 @@ def time_panel(
         for filled, chosen in ((True, runs[~runs["suspect"]]), (False, runs[runs["suspect"]]))
         if len(chosen)
     ]
-    return alt.layer(interval, *dots, mean, beside(base, y), **_size(cells))
+    return alt.layer(interval, *dots, mean, text_column(base, y), **_size(cells))
 
 
 def speedup_panel(
-    cells: pd.DataFrame, ink: Mapping[str, str], limits: tuple[float, float]
+    cells: pd.DataFrame, palette: Mapping[str, str], limits: tuple[float, float]
 ) -> alt.LayerChart | alt.FacetChart:
-    """Speed-up against the reference with its 95 % interval, on a logarithmic axis, a dashed
-    line at 1. `cells` are rows of the time table of one group and device."""
+    """Speed-up over the reference with its 95 % confidence interval, on a logarithmic axis with a
+    dashed line at 1. `cells`: rows of the time table of one group and device."""
     import altair as alt
 
     cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
-        label=list(map(_speedup_label, _rows_of(cells)))
+        label=list(map(_speedup_label, cells.to_dict("records")))
     )
     low, high = limits
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     ticks = alt.Axis(
-        title="times as fast as the reference", format="~g", values=ratio_ticks(low, high)
+        title="speed-up over the reference", format="~g", values=ratio_ticks(low, high)
     )
     x: dict[str, Any] = {"axis": ticks, "scale": scale}
     y = _rows(cells)
-    base, colour = alt.Chart(cells), colour_of(ink)
+    base, colour = alt.Chart(cells), colour_of(palette)
     one = (
         alt.Chart(alt.Data(values=[{"one": 1}]))
         .mark_rule(strokeDash=[4, 3], opacity=0.6)
@@ -83,12 +83,12 @@ def speedup_panel(
     point = base.mark_point(size=70, filled=True, opacity=1).encode(
         x=alt.X("speedup:Q", **x), y=y, color=colour
     )
-    return alt.layer(one, interval, point, beside(base, y), **_size(cells))
+    return alt.layer(one, interval, point, text_column(base, y), **_size(cells))
 
 
-def beside(base: alt.Chart, y: alt.Y, width: int = WIDTH) -> alt.Chart:
-    """The text of each row, from its `label`, in a column to the right of a plot of this `width`:
-    no gridline runs through it, and the axis is as long as the data need."""
+def text_column(base: alt.Chart, y: alt.Y, width: int = WIDTH) -> alt.Chart:
+    """The `label` of each row, in a column to the right of a plot of this `width`, clear of
+    gridlines and of the data."""
     import altair as alt
 
     return base.mark_text(align="left").encode(x=alt.value(width + 12), y=y, text="label:N")
@@ -119,8 +119,8 @@ def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
     domain = [low, high]
     if low > 0 and high > LOG_FROM * low:
         return alt.Scale(type="log", domain=domain, nice=False), "seconds per epoch, log scale"
-    words = " (axis not from 0)" if low > 0 else ""
-    return alt.Scale(domain=domain, nice=False, zero=False), f"seconds per epoch{words}"
+    note = " (axis does not start at 0)" if low > 0 else ""
+    return alt.Scale(domain=domain, nice=False, zero=False), f"seconds per epoch{note}"
 
 
 def _time_label(row: Any) -> str:
@@ -128,13 +128,9 @@ def _time_label(row: Any) -> str:
     return f"{n.seconds(row['epoch_seconds'])} s{dagger}"
 
 
-def _rows_of(cells: pd.DataFrame) -> list[dict[Any, Any]]:
-    return cells.to_dict("records")
-
-
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """At most some six round ratios inside an axis: 1, 2, 5, 10 where it is long, else steps of
-    one width, with 1 among them."""
+    """About six round ratios inside an axis: 1, 2, 5, 10 on a long axis, otherwise equidistant and
+    including 1."""
     if high / low > 4:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         decades = math.log10(high / low)
@@ -159,7 +155,7 @@ def _rows(cells: pd.DataFrame) -> alt.Y:
     import altair as alt
 
     names = dict(zip(cells["implementation"], cells["shown"], strict=True))
-    # A label per implementation, with its dagger, though the axis sorts by bare names.
+    # The axis sorts by the names without daggers, and shows labels with daggers.
     expression = "datum.label"
     for name, shown in names.items():
         if name != shown:
@@ -168,13 +164,16 @@ def _rows(cells: pd.DataFrame) -> alt.Y:
     return alt.Y("implementation:N", sort=list(names), axis=axis)
 
 
-def colour_of(ink: Mapping[str, str], legend: alt.Legend | None = None) -> alt.Color:
+def colour_of(
+    palette: Mapping[str, str], legend: alt.Legend | None = None, field: str = "implementation"
+) -> alt.Color:
+    """The colour of the values of `field` by `palette`."""
     import altair as alt
 
-    scale = alt.Scale(domain=list(ink), range=list(ink.values()))
-    return alt.Color("implementation:N", scale=scale, legend=legend)
+    scale = alt.Scale(domain=list(palette), range=list(palette.values()))
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
 def _size(cells: pd.DataFrame) -> dict[str, int]:
-    """For `alt.layer`: `properties` would copy the chart with all its layers."""
+    """Arguments for `alt.layer`; `properties` would copy the chart with all its layers."""
     return {"width": WIDTH, "height": ROW * cells["implementation"].nunique()}

@@ -1,4 +1,4 @@
-"""The answer to many questions at once: a headline and a table with a line for each."""
+"""The answer for many models: a headline, and a table with one row per model and device."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.records.labels import reference_words
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import cell_anchor
-from rnnbench.report.answer import Answer, apart_sentence
+from rnnbench.report.anchors import configuration_anchor
+from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
 from rnnbench.report.labels import short_group
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
@@ -18,15 +18,15 @@ from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERE
 if TYPE_CHECKING:
     import pandas as pd
 
-MANY = 6  # sentences that a person still reads; beyond, one headline and a table
-WINNERS = 3  # named in the headline
+MANY = 6  # answers on a page; if there are more, a headline and a table take their place
+WINNERS = 3  # implementations named in the headline, or one more if it is the last
 LAST = ["val_acc", "val_loss"]  # at the last epoch
 HEADS = (
     Column("fastest", number=False),
-    Column("against the reference"),
-    Column("95 %", quiet=True),
-    Column("next", number=False, quiet=True),
-    Column("times its time", quiet=True),
+    Column("speed-up over the reference"),
+    Column("95 % CI", quiet=True),
+    Column("runner-up", number=False, quiet=True),
+    Column("runner-up / fastest", quiet=True),
     Column("differences in accuracy shown", number=False),
 )
 
@@ -39,7 +39,7 @@ REACHED = (
 
 
 def is_long(fastest: pd.DataFrame, reference: Mapping[str, str]) -> bool:
-    """Whether one sentence per group of comparable cells would be too many."""
+    """Whether one answer per group of comparable configurations would be too many."""
     return not fastest.empty and len(fastest[_groups(reference)].drop_duplicates()) > MANY
 
 
@@ -49,51 +49,57 @@ def headline(
     alike: pd.DataFrame,
     reference: Mapping[str, str],
 ) -> Answer:
-    """Who has the shortest epochs how often, and what is not shown; then accuracy. From the tables
-    of these names."""
+    """How often each implementation has the shortest epochs, and in how many comparisons no
+    difference is shown; then accuracy. From the tables of these names."""
     base = f"`{reference_words(reference)}`"
     contests = fastest[fastest["contestants"] > 1]
     if not fastest["contestants"].any():
-        return Answer("No run gave a number that can be compared.", _gone(fastest))
+        return Answer("No run has a comparable result.", _excluded(fastest))
     if contests.empty:
         return Answer(
-            "Each network has been run with one implementation, so there is nothing to compare; "
-            "the table says how far each got.",
-            f"{_gone(fastest)} {apart_sentence(alike)}".strip(),
+            "Each network has been run with only one implementation, so there is nothing to "
+            "compare; the table shows the result of each.",
+            f"{_excluded(fastest)} {outlier_sentence(alike)}".strip(),
         )
-    won = sorted(contests.groupby("name", sort=False), key=lambda found: -len(found[1]))
-    clauses = [f"in {len(cells)} `{name}`{_range(cells, base)}" for name, cells in won[:WINNERS]]
-    if len(won) > WINNERS:
-        clauses.append(f"in the rest {n.counted(len(won) - WINNERS, 'other')}")
-    said = f"Shortest epochs, of {n.counted(len(contests), 'comparison')}: {', '.join(clauses)}."
-    unsure = int(contests["words"].eq(NO_DIFFERENCE).sum())
-    tied = int(_is_tie(contests).sum())
-    notes = [f"in {unsure} no difference from {base} is shown"] if unsure else []
-    notes += [f"in {tied} none from the next"] if tied else []
-    single = int((contests["lead_low"].isna() & contests["lead"].notna()).sum())
-    notes += [f"in {single} there is one run each, which shows nothing yet"] if single else []
+    wins = sorted(contests.groupby("name", sort=False), key=lambda item: -len(item[1]))
+    named = len(wins) if len(wins) <= WINNERS + 1 else WINNERS
+    clauses = [f"`{name}` in {len(won)}{_range(won, base)}" for name, won in wins[:named]]
+    if others := wins[named:]:
+        clauses.append(f"{len(others)} others in {sum(len(won) for _, won in others)}")
+    comparisons = n.counted(len(contests), "comparison")
+    fast = f"Shortest epochs in {comparisons}: {', '.join(clauses)}."
+    single = contests["lead_low"].isna() & contests["lead"].notna()
+    limits = (
+        (contests["words"].eq(NO_DIFFERENCE).sum(), f"no difference from {base} is shown"),
+        (_is_tie(contests).sum(), "no difference from the runner-up is shown"),
+        (single.sum(), "a single run cannot show a difference yet"),
+    )
+    caveats = _sentence([f"in {n.counted(c, 'comparison')}, {text}" for c, text in limits if c])
     suspect = contests[["suspect", "reference_suspect", "runner_up_suspect"]].to_numpy().any()
-    dagger = f"{n.DAGGER} in the table: a suspect run." if suspect else ""
-    doubts = f"But {' and '.join(notes)}." if notes else ""
-    parts = (doubts, _gone(fastest), dagger, _learnt(learning), apart_sentence(alike))
-    return Answer(said, " ".join(filter(None, parts)))
+    dagger = f"{n.DAGGER} in the table marks suspect runs." if suspect else ""
+    parts = (caveats, _excluded(fastest), dagger, _accuracy(learning), outlier_sentence(alike))
+    return Answer(fast, " ".join(filter(None, parts)))
 
 
-def _gone(fastest: pd.DataFrame) -> str:
-    """Which cells are in no comparison, and why."""
-    said = []
-    for column, words in (("void", "void, so in no number"), ("left_out", "not compared")):
-        there = fastest[fastest[column] != ""]
-        if len(there):
-            first = there.iloc[0]
-            more = f" and others in {len(there) - 1} more" if len(there) > 1 else ""
-            said.append(f"{words}: {first[column]} for {first['model']} on {first['device']}{more}")
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+def _excluded(fastest: pd.DataFrame) -> str:
+    """The configurations that are in no comparison, and why."""
+    clauses = []
+    for column, label in (("void", ALL_VOID), ("left_out", "not compared")):
+        rows = fastest[fastest[column] != ""]
+        if len(rows):
+            first = rows.iloc[0]
+            more = f", and others in {len(rows) - 1} more" if len(rows) > 1 else ""
+            where = f"for {first['model']} on {first['device']}{more}"
+            clauses.append(f"{label}: {first[column]} {where}")
+    return _sentence(clauses)
+
+
+def _sentence(clauses: list[str]) -> str:
+    return capitalized(f"{'; '.join(clauses)}.") if clauses else ""
 
 
 def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
-    """Whether the runner-up may be as fast as the fastest."""
+    """Whether no difference between the fastest and the runner-up is shown."""
     return contests["lead_low"].notna() & ~contests["lead_shown"].eq(True)
 
 
@@ -103,27 +109,24 @@ def answer_view(
     accuracy: pd.DataFrame,
     reference: Mapping[str, str],
 ) -> TableView:
-    """One line per contest, under its model; where there is none, what each cell reached.
-
-    **Arguments:** the tables of these names.
-    """
+    """One row per comparison, under its model; if there is none, the results of each
+    configuration. From the tables of these names."""
     contests = fastest[fastest["contestants"] > 1]
     if contests.empty:
         reached = fastest.merge(accuracy[[*KEY, *LAST]], on=KEY)
         rows = _rows(reached, reached, _reached_texts, (True,) * len(REACHED))
-        return TableView("answer", "How far each got", "network", REACHED, rows)
+        return TableView("answer", "Results of each network", "network", REACHED, rows)
     names = _groups(reference)
-
     learnt = split(learning, names, ["is_reference", "shown_different"])
 
     def texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
-        found = learnt.get(tuple(row[name] for name in names))
-        others = found["shown_different"][~found["is_reference"].astype(bool)] if found else []
+        group = learnt.get(tuple(row[name] for name in names))
+        others = group["shown_different"][~group["is_reference"].astype(bool)] if group else []
         return _texts(row, [bool(shown) for shown in others])
 
     contests = contests.assign(tie=_is_tie(contests))
     rows = _rows(fastest, contests, texts, (False, True, True, False, True, False))
-    return TableView("answer", "The fastest of each", "network", HEADS, rows)
+    return TableView("answer", "Fastest implementation by network", "network", HEADS, rows)
 
 
 def _rows(
@@ -132,8 +135,9 @@ def _rows(
     texts: Callable[[Mapping[Any, Any]], tuple[str, ...]],
     linked: tuple[bool, ...],
 ) -> tuple[Row, ...]:
-    """A row for each of `shown`, under its model with what tells it from `every` other, or by its
-    model where each has one row; `linked` marks the cells that lead to its runs."""
+    """A row for each of `shown`, under its model, with the axes that distinguish it among `every`
+    row; if each model has one row, the model is its name. `linked` marks the columns whose numbers
+    link to its runs."""
     varied = [name for name in GROUP if every[name].nunique() > 1]
     places = every.groupby("device")["machine"].nunique()
     several_places = every[["device", "machine"]].drop_duplicates().shape[0] > 1
@@ -141,14 +145,13 @@ def _rows(
     rows = []
     for row in shown.to_dict("records"):
         where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
-        what = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
-        what = what or row["model"]
-        head = f"{what} on {where}" if several_places else what
-        target = cell_anchor(row)
+        name = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
+        name = name or row["model"]
+        head = f"{name} on {where}" if several_places else name
+        target = configuration_anchor(row)
         links = tuple(target if mark else "" for mark in linked)
         rows.append(Row(head, texts(row), "" if one_each else row["model"], links))
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+    return sorted_by_group(rows)
 
 
 def _groups(reference: Mapping[str, str]) -> list[str]:
@@ -179,7 +182,7 @@ def _reached_texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def _range(won: pd.DataFrame, base: str) -> str:
-    """How much faster than the reference, over the contests where that is shown."""
+    """The range of speed-ups over the reference, of the comparisons that show one."""
     shown = won.loc[won["words"] == FASTER, "speedup"].astype(float)
     if won["words"].eq(IS_REFERENCE).all():
         return " (the reference)"
@@ -189,7 +192,7 @@ def _range(won: pd.DataFrame, base: str) -> str:
     return f" ({low if low == high else f'{low} to {high}'} as fast as {base})"
 
 
-def _learnt(learning: pd.DataFrame) -> str:
+def _accuracy(learning: pd.DataFrame) -> str:
     others = learning[~learning["is_reference"].astype(bool)]
     if others.empty:
         return ""
@@ -201,4 +204,4 @@ def _learnt(learning: pd.DataFrame) -> str:
         return f"No difference in accuracy is shown in {many} with the reference{few}."
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(different["implementation"]))
     share = f"{len(different)} of {len(others)} comparisons"
-    return f"In {share} a difference in accuracy is shown: {names}."
+    return f"A difference in accuracy is shown in {share} with the reference: {names}."

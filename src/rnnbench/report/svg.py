@@ -1,4 +1,4 @@
-"""Altair chart → one SVG that stands in a page or alone, in light and in dark."""
+"""Altair chart → an SVG for a page or a file, in light and dark colour schemes."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Text and lines take the colour of the page around them. Altair's own check of colours does
-# not know currentColor, so this part of the configuration is put into the finished dict.
-INK = "currentColor"
+# Text and lines have the text colour of the page. Altair's validation rejects currentColor, so
+# the configuration is added to the finished dict.
+FOREGROUND = "currentColor"
 AXIS = {
-    "labelColor": INK, "titleColor": INK, "gridColor": INK, "gridOpacity": 0.14,
-    "domain": False, "ticks": False, "labelFontSize": 11.5, "titleFontSize": 11.5,
-    "titleFontWeight": "normal", "titleOpacity": 0.75, "labelOpacity": 0.9, "labelPadding": 6,
-    "titleAnchor": "start", "labelOverlap": "greedy", "labelSeparation": 8,
+    "labelColor": FOREGROUND, "titleColor": FOREGROUND, "gridColor": FOREGROUND,
+    "gridOpacity": 0.14, "domain": False, "ticks": False, "labelFontSize": 11.5,
+    "titleFontSize": 11.5, "titleFontWeight": "normal", "titleOpacity": 0.75,
+    "labelOpacity": 0.9, "labelPadding": 6, "titleAnchor": "start", "labelOverlap": "greedy",
+    "labelSeparation": 8,
 }  # fmt: skip
 CONFIG: dict[str, Any] = {
     "background": None,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
-    # Text is measured with another font than a browser may draw it with.
+    # A browser may use another font than the one the text is measured with.
     "padding": {"left": 5, "top": 5, "right": 20, "bottom": 5},
     "axis": AXIS,
     "axisY": {"grid": False},
     "title": {
-        "color": INK,
+        "color": FOREGROUND,
         "anchor": "start",
         "frame": "group",
         "fontSize": 12.5,
         "fontWeight": 600,
         "offset": 10,
     },
-    "text": {"color": INK, "fontSize": 11.5},
-    "rule": {"color": INK},
-    "legend": {"labelColor": INK, "labelFontSize": 11.5},
+    "text": {"color": FOREGROUND, "fontSize": 11.5},
+    "rule": {"color": FOREGROUND},
+    "legend": {"labelColor": FOREGROUND, "labelFontSize": 11.5},
 }
-ALONE = (
+FILE_STYLE = (
     "<style>svg{color:#1f2328}"
     "@media (prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 )  # fmt: skip
 
 
 def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
-    """`draw`, with Altair not holding each part of a chart against the schema as it is made: for
-    pages of a hundred figures. A chart that is wrong cannot be rendered."""
+    """`draw` without Altair's validation of each part of a chart, which is slow for a hundred
+    figures. Rendering fails for invalid charts."""
 
     @wraps(draw)
     def drawn(*args: P.args, **named: P.kwargs) -> T:
@@ -64,12 +65,13 @@ def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 class Datasets:
-    """Frame → the name of its rows. Altair would write a frame down once for each layer, and
-    refuses more than 5,000 rows, to spare browsers; here the drawing is done now."""
+    """Frame → a reference to its rows, so that layers share them. Altair would copy them into each
+    layer, and rejects more than 5,000 rows for the sake of browsers, which render nothing here."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self._names: dict[int, tuple[str, Any]] = {}  # with the frame, so that its id is its own
+        # id → name, and the frame itself, so that its id stays unique
+        self._names: dict[int, tuple[str, Any]] = {}
 
     def __call__(self, frame: Any) -> dict[str, str]:
         if id(frame) not in self._names:
@@ -81,15 +83,15 @@ class Datasets:
 
 
 def render(chart: alt.TopLevelMixin, id: str, title: str) -> str:
-    """The chart as an SVG element whose ids all begin with `id` and whose title is `title`
-    (read out; everything inside is hidden from it, the tables hold the same numbers)."""
+    """The chart as an SVG element whose ids start with `id`. Screen readers get `title` only; the
+    tables have the same numbers."""
     import altair as alt
     import vl_convert
 
     shared = Datasets()
     alt.data_transformers.register("shared", shared)
     with alt.data_transformers.enable("shared"):
-        # Altair's check against its schema would take most of the time of a report.
+        # Altair's validation would take most of the time of a report.
         spec = chart.to_dict(validate=False)
     spec |= {"config": CONFIG, "title": title}
     spec["datasets"] = {**spec.get("datasets", {}), **shared.values}
@@ -107,16 +109,16 @@ def accessible(svg: str, id: str, title: str) -> str:
 
 
 def to_png(svg: str) -> bytes:
-    """The SVG as a picture on white, twice its size."""
+    """The SVG as a PNG on white, at twice its size."""
     import vl_convert
 
     size = re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)
     assert size is not None
-    paper = '<rect width="{}" height="{}" fill="#fff"/>'.format(*size.groups())
-    drawn = svg.replace("</title>", f"</title>{paper}", 1).replace(INK, "#1f2328")
+    background = '<rect width="{}" height="{}" fill="#fff"/>'.format(*size.groups())
+    drawn = svg.replace("</title>", f"</title>{background}", 1).replace(FOREGROUND, "#1f2328")
     return vl_convert.svg_to_png(drawn, scale=2)
 
 
 def standalone(svg: str) -> str:
-    """The SVG with an ink of its own, for a file that no page surrounds."""
-    return svg.replace("</title>", f"</title>{ALONE}", 1)
+    """The SVG with its own text colours, for a file."""
+    return svg.replace("</title>", f"</title>{FILE_STYLE}", 1)

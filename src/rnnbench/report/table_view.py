@@ -1,8 +1,9 @@
-"""A table as it is shown: text in cells, once as HTML (Great Tables), once as Markdown."""
+"""Tables for display: text cells, rendered as HTML (Great Tables) or Markdown."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
     from great_tables import GT
 
 
-ROWS = 80  # of a table on a page
-NARROW_ROWS = 24  # of a table that a phone gets one device at a time
+ROWS = 80  # shown of a table
+NARROW_ROWS = 24  # a table with more rows is not split by device for phones
 
 
 @dataclass(frozen=True)
 class Column:
-    """`label` under the heading `spanner` (none for ``""``). `quiet` is set back: it belongs
-    to the column before it."""
+    """`label` under the heading `spanner` (none for ``""``). `quiet`: in a lighter colour, because
+    it belongs to the column before it."""
 
     label: str
     spanner: str = ""
@@ -31,9 +32,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """`cells` under the row heading `head`, in the block `group` (none for ``""``). `links` says
-    for each cell where on the page its runs stand (``""``: nowhere; no links at all: none has),
-    `link` for the heading."""
+    """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the ids
+    of the runs behind each cell on the page (``""`` for none; may be empty); `link`: that of the
+    heading."""
 
     head: str
     cells: tuple[str, ...]
@@ -44,9 +45,8 @@ class Row:
 
 @dataclass(frozen=True)
 class TableView:
-    """`id` is unique on the page; `title` is read out and stands above the Markdown table;
-    `corner` heads the row headings; `notes` stand below. `leads`: never folded,
-    however long."""
+    """`id`: unique on the page; `title`: heading of the table; `corner`: label of the column of row
+    headings; `notes`: sentences below the table; `leads`: not folded, even if long."""
 
     id: str
     title: str
@@ -57,9 +57,15 @@ class TableView:
     leads: bool = False
 
 
+def sorted_by_group(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows sorted by group, groups in the order of their first rows."""
+    rows = tuple(rows)
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+
+
 def shortened(view: TableView) -> TableView:
-    """The first `ROWS` rows, with a note where there are more: a page of thousands of rows helps
-    nobody, and the CSV tables hold them all."""
+    """`view` with its first `ROWS` rows, and a note if there are more."""
     if len(view.rows) <= ROWS:
         return view
     note = f"The first {ROWS} of {len(view.rows):,} rows; all are in the CSV tables."
@@ -67,36 +73,36 @@ def shortened(view: TableView) -> TableView:
 
 
 def by_spanner(view: TableView) -> list[TableView]:
-    """One view for the columns of each spanner, for a screen that has room for one; [] where
-    there are fewer than two, or more rows than a page shows unfolded."""
+    """One view for the columns of each spanner, for narrow screens; [] if there are fewer than two
+    spanners, columns without one, or more than `NARROW_ROWS` rows."""
     spanners = list(dict.fromkeys(column.spanner for column in view.columns))
     if len(spanners) < 2 or not all(spanners) or len(view.rows) > NARROW_ROWS:
         return []
-    return [_under(view, spanner, place) for place, spanner in enumerate(spanners)]
+    return [_under(view, spanner, number) for number, spanner in enumerate(spanners)]
 
 
 def _under(view: TableView, spanner: str, number: int) -> TableView:
-    places = [at for at, column in enumerate(view.columns) if column.spanner == spanner]
+    chosen = [index for index, column in enumerate(view.columns) if column.spanner == spanner]
 
-    def kept(row: Row) -> Row:
-        links = tuple(row.links[at] for at in places) if row.links else ()
-        return replace(row, cells=tuple(row.cells[at] for at in places), links=links)
+    def narrow(row: Row) -> Row:
+        links = tuple(row.links[index] for index in chosen) if row.links else ()
+        return replace(row, cells=tuple(row.cells[index] for index in chosen), links=links)
 
-    rows = [row for row in map(kept, view.rows) if any(cell != NOTHING for cell in row.cells)]
+    rows = [row for row in map(narrow, view.rows) if any(cell != NOTHING for cell in row.cells)]
     return replace(
         view,
         id=f"{view.id}-{number}",
         title=f"{view.title}: {spanner}",
-        columns=tuple(view.columns[at] for at in places),
+        columns=tuple(view.columns[index] for index in chosen),
         rows=tuple(rows),
     )
 
 
 def to_html(view: TableView) -> Markup:
-    """The table element alone: its looks are the page's, in light and dark."""
+    """The table element without styles: those of the page apply."""
     import pandas as pd
 
-    # Great Tables fills cell by cell, which is slow where Arrow stores them.
+    # Great Tables writes cell by cell, which is slow with Arrow strings.
     with pd.option_context("mode.string_storage", "python"):
         return _to_html(shortened(view))
 
@@ -116,37 +122,36 @@ def _to_html(view: TableView) -> Markup:
         .tab_stubhead(view.corner)
         .cols_label({name: c.label for name, c in zip(names, view.columns, strict=True)})
         .cols_align("left")
-        .fmt(str, columns=["head", *names])  # or Great Tables would escape what is escaped here
+        .fmt(str, columns=["head", *names])  # already escaped: see `_linked`
     )
     numbers = [n for n, column in zip(names, view.columns, strict=True) if column.number]
     if numbers:
         table = table.cols_align("right", columns=numbers)
-    for place, spanner in enumerate(dict.fromkeys(column.spanner for column in view.columns)):
+    for number, spanner in enumerate(dict.fromkeys(column.spanner for column in view.columns)):
         under = [n for n, c in zip(names, view.columns, strict=True) if c.spanner == spanner]
         if spanner:
-            table = table.tab_spanner(spanner, columns=under, id=f"spanner{place}")
+            table = table.tab_spanner(spanner, columns=under, id=f"spanner{number}")
     return Markup(_table_element(_styled(table, names, view).as_raw_html()))
 
 
 def _linked(row: Row) -> list[str]:
-    """The cells as HTML. Of the links of a row to one place the keyboard stops at the first."""
+    """The cells as HTML. Of several links to one target, only the first is in the tab order."""
     targets = row.links or ("",) * len(row.cells)
-    before = ("", *targets)
     return [
-        _link(text, target, again=target in before[: place + 1])
-        for place, (text, target) in enumerate(zip(row.cells, targets, strict=True))
+        _link(text, target, repeated=target in targets[:index])
+        for index, (text, target) in enumerate(zip(row.cells, targets, strict=True))
     ]
 
 
-def _link(text: str, target: str, again: bool = False) -> str:
+def _link(text: str, target: str, repeated: bool = False) -> str:
     if not target or text == NOTHING:
         return str(escape(text))
-    stop = Markup(' tabindex="-1"') if again else ""
-    return str(Markup('<a href="#{}"{}>{}</a>').format(target, stop, text))
+    attribute = Markup(' tabindex="-1"') if repeated else ""
+    return str(Markup('<a href="#{}"{}>{}</a>').format(target, attribute, text))
 
 
 def _styled(table: GT, names: list[str], view: TableView) -> GT:
-    """Quiet columns set back, and air between the columns of one spanner and the next."""
+    """`table` with quiet columns in a lighter colour, and space between spanners."""
     from great_tables import loc, style
 
     quiet = [name for name, column in zip(names, view.columns, strict=True) if column.quiet]
@@ -154,24 +159,23 @@ def _styled(table: GT, names: list[str], view: TableView) -> GT:
         table = table.tab_style(style.css("color:var(--quiet)"), loc.body(columns=quiet))
     spanners = [column.spanner for column in view.columns]
     first = [
-        names[place] for place in range(1, len(names)) if spanners[place] != spanners[place - 1]
+        names[index] for index in range(1, len(names)) if spanners[index] != spanners[index - 1]
     ]
     if first:
-        places = [loc.body(columns=first), loc.column_labels(columns=first)]
-        table = table.tab_style(style.css("padding-left:1.75rem"), places)
+        locations = [loc.body(columns=first), loc.column_labels(columns=first)]
+        table = table.tab_style(style.css("padding-left:1.75rem"), locations)
     return table
 
 
 def _table_element(html: str) -> str:
-    """Great Tables wraps its table in a div and a style view, some of whose rules have no
-    id in front and would restyle the page."""
-    found = re.search(r"<table.*</table>", html, re.DOTALL)
-    assert found is not None
-    return found.group(0)
+    """The table element only: some style rules that Great Tables adds would apply to the page."""
+    match = re.search(r"<table.*</table>", html, re.DOTALL)
+    assert match is not None
+    return match.group(0)
 
 
 def to_markdown(view: TableView) -> str:
-    """A GitHub table. Spanners become part of the labels, groups a column of their own."""
+    """A GitHub table. Spanners become part of the labels, groups a separate column."""
     view = shortened(view)
     grouped = any(row.group for row in view.rows)
     heads = [view.corner, *(" ".join(filter(None, (c.spanner, c.label))) for c in view.columns)]

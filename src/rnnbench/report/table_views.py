@@ -1,4 +1,4 @@
-"""Named tables → views: implementations as rows, devices as columns."""
+"""Named tables → views with implementations as rows and devices as columns."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rnnbench.tables.unequal_ratio import Unequal
 if TYPE_CHECKING:
     import pandas as pd
 
-LINE = 28  # characters of a cell's words
-# A column under each device: label, how a row of the table fills it, set back or not.
+LINE = 28  # characters per line of a reason
+# A column under each device: its label, the text of a row, whether it is quiet.
 Part = tuple[str, Callable[[Any], str], bool]
 
 
 def time_view(table: pd.DataFrame) -> TableView:
     parts: list[Part] = [
         ("speed-up", speedup_text, False),
-        ("95 %", speedup_words, True),
+        ("95 % CI", speedup_words, True),
         ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
-        ("95 %", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
+        ("95 % CI", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
     ]
     return by_device("time", "Speed-up and seconds per epoch", table, parts)
 
@@ -39,15 +39,15 @@ def step_view(table: pd.DataFrame) -> TableView:
         ("predict, s", lambda r: n.plain(r["predict_seconds"]), False),
         ("runs", lambda r: str(int(r["runs"])), True),
     ]
-    return by_device("step", "Per step and sample; evaluate() and predict()", table, parts)
+    return by_device("step", "Time per step and sample; evaluate() and predict()", table, parts)
 
 
 def accuracy_view(table: pd.DataFrame) -> TableView:
     parts: list[Part] = [
         ("train", lambda r: marked(n.share(r["acc"]), r), False),
-        ("sd", _spread("acc_sd"), True),
+        ("SD", _spread("acc_sd"), True),
         ("validation", _validation, False),
-        ("sd", _spread("val_acc_sd"), True),
+        ("SD", _spread("val_acc_sd"), True),
     ]
     return by_device("accuracy", "Accuracy at the last epoch", table, parts)
 
@@ -55,7 +55,7 @@ def accuracy_view(table: pd.DataFrame) -> TableView:
 def learning_view(table: pd.DataFrame) -> TableView:
     parts: list[Part] = [
         ("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r), False),
-        ("95 %", _difference_words, True),
+        ("95 % CI", _difference_interval, True),
         ("val acc, largest", lambda r: n.small(r["val_acc_largest"]), False),
         ("loss, largest", lambda r: n.small(r["loss_largest"]), False),
     ]
@@ -63,25 +63,25 @@ def learning_view(table: pd.DataFrame) -> TableView:
 
 
 def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -> TableView:
-    """`parts` under each device; an empty cell where an implementation did not run there."""
+    """`parts` under each device, with a dash if an implementation did not run on it."""
     table = with_labels(table)
     devices = list(dict.fromkeys(table["column_name"]))
     groups = list(dict.fromkeys(table["group_name"]))
     lines: dict[tuple[str, str], dict[str, dict[Any, Any]]] = {}
-    for cell in table.to_dict("records"):
-        line = lines.setdefault((cell["group_name"], cell["implementation"]), {})
-        line[cell["column_name"]] = cell
+    for row in table.to_dict("records"):
+        line = lines.setdefault((row["group_name"], row["implementation"]), {})
+        line[row["column_name"]] = row
     rows = []
-    for (group, _), there in lines.items():
+    for (group, _), line in lines.items():
         texts = [
-            fill(there[device]) if device in there else n.NOTHING
+            fill(line[device]) if device in line else n.NOTHING
             for device in devices
             for _, fill, _ in parts
         ]
         links = [
-            there[device]["anchor"] if device in there else "" for device in devices for _ in parts
+            line[device]["anchor"] if device in line else "" for device in devices for _ in parts
         ]
-        head = next(iter(there.values()))["shown"].removesuffix(f" {n.DAGGER}")
+        head = next(iter(line.values()))["shown"].removesuffix(f" {n.DAGGER}")
         block = group if len(groups) > 1 else ""
         rows.append(Row(head, tuple(texts), block, tuple(links)))
     columns = tuple(
@@ -120,7 +120,7 @@ def speedup_words(row: Any) -> str:
     return f"{span},\n{NO_DIFFERENCE}" if row["words"] == NO_DIFFERENCE else span
 
 
-def _difference_words(row: Any) -> str:
+def _difference_interval(row: Any) -> str:
     if row["is_reference"]:
         return IS_REFERENCE
     if not n.is_number(row["val_acc_low"]):

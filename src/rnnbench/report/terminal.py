@@ -1,4 +1,4 @@
-"""The same words and numbers in a terminal."""
+"""Comparisons and runs as terminal output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 
 def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
-    """One line per pair; below, how many ratios were looked at."""
+    """Prints one row per pair and notes on how to read the ratios. `faults`: the number of
+    unreadable pointers."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(box=SIMPLE_HEAD, title=f"{a} against {b}", title_justify="left")
+    shown = Table(box=SIMPLE_HEAD, title=f"{a} versus {b}", title_justify="left")
     several = table["same"].ne("").any()
-    for label in [*([""] if several else []), "A", "B", "A is faster by (95 %)", "runs"]:
+    for label in [*([""] if several else []), "A", "B", "speed-up of A (95 % CI)", "runs"]:
         shown.add_column(label)
     for row in table.to_dict("records"):
         dagger = f" {n.DAGGER}" if row["suspect"] else ""
@@ -41,29 +42,31 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
     console = Console()
     console.print(shown)
     if table["suspect"].any():
-        console.print(f"{n.DAGGER} a suspect run is part of it: rnnbench show RUN says why.")
-    for verdict, words in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
+        console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
+    for verdict, label in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
         for why in dict.fromkeys(table.loc[table["equal"] == verdict, "equal_why"]):
-            console.print(f"{words}: {why}.", markup=False, highlight=False)
-    marked = [one for one in table["unequal"] if isinstance(one, Unequal)]
-    if marked:
-        console.print(f"{MARK} compares the times of two functions: it is no speed-up.")
-    ratios = int(table["low"].notna().sum()) + sum(one.low is not None for one in marked)
+            console.print(f"{label}: {why}.", markup=False, highlight=False)
+    unequal = [ratio for ratio in table["unequal"] if isinstance(ratio, Unequal)]
+    if unequal:
+        console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
+    ratios = int(table["low"].notna().sum()) + sum(ratio.low is not None for ratio in unequal)
     if ratios > 1:
-        console.print(f"{ratios} ratios: about {0.05 * ratios:.2g} would look different "
-                      "by chance if nothing differed.")  # fmt: skip
+        console.print(f"{ratios} ratios: even if nothing differed, about {0.05 * ratios:.2g} would "
+                      "appear to differ from 1 by chance.")  # fmt: skip
     if faults:
         console.print(f"{n.counted(faults, 'pointer')} could not be read.")
 
 
 def print_run(record: Record, place: str) -> None:
-    """One run: verdict with reasons, phases, epochs, where it comes from."""
+    """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    status = record.verdict.status + (", in no number" if record.verdict.status == "void" else "")
+    status = record.verdict.status + (
+        ", excluded from all results" if record.verdict.status == "void" else ""
+    )
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
         console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
