@@ -66,7 +66,7 @@ def test_nothing_is_taken_away_while_somebody_is_at_work(folder: Path) -> None:
     results = folder.parents[1]
     lock, _ = take(results / ".lock", "process 7")
     assert lock is not None
-    with pytest.raises(RunError, match="somebody is at work here \\(process 7\\)"):
+    with pytest.raises(RunError, match="is in use \\(process 7\\)"):
         main([folder.name, "--site", "here", "--results", str(results)])
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     os.close(lock)

@@ -49,7 +49,7 @@ def test_an_error_is_a_line_and_the_others_go_on(here: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nmist", "take one of digits, file, other."),
+        ("nmist", "use one of digits, file, other."),
         ("../dataset/digits", "there is no dataset '../dataset/digits'"),
         ("file", "dataset=file dataset.path=FILE"),
     ],

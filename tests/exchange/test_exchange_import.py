@@ -181,7 +181,7 @@ def test_nothing_is_taken_over_while_somebody_is_at_work(here: Path, tmp_path, c
     before = everything(here)
     assert run("import", str(file)) != 0
     told = capsys.readouterr().err
-    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    assert "is in use (process 7" in told and told.count("\n") == 1
     assert everything(here) == before
     os.close(lock)
     assert run("import", str(file)) == 0

@@ -100,7 +100,7 @@ def test_nothing_is_pulled_while_somebody_is_at_work(here, tmp_path, monkeypatch
     assert lock is not None
     assert cli.main(["pull", "quick"]) != 0
     told = capsys.readouterr().err
-    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    assert "is in use (process 7" in told and told.count("\n") == 1
     assert everything(here / "results") == {}
     os.close(lock)
 

@@ -126,7 +126,7 @@ def test_what_a_person_reads() -> None:
     first, second = summary(one, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: died in native code")
-    remedy = "Fix: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
+    remedy = "Fix: correct /home/me/mine.py or its YAML, as docs/own_kernel.md describes."
     assert second.endswith(f"in phase certify_keras. {remedy}")
     _, second = summary(one, {"keras": {"implementation": "keras"}})
     assert "Fix" not in second

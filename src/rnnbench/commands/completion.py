@@ -1,7 +1,8 @@
-"""``rnnbench completion``: what completes commands and experiments in bash, and in zsh.
+"""Print a script that completes commands and experiments in bash and zsh.
 
-In ``~/.bashrc``: ``source <(rnnbench completion)``; in ``~/.zshrc`` the same after
-``autoload bashcompinit && bashcompinit``.
+For bash, add to ~/.bashrc:  source <(rnnbench completion)
+For zsh, add to ~/.zshrc:    autoload bashcompinit && bashcompinit
+                             source <(rnnbench completion)
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from rnnbench.commands import COMMANDS
 
-OF_EXPERIMENTS = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
+WITH_EXPERIMENT = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
 SCRIPT = """\
 _rnnbench() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}"
@@ -34,5 +35,5 @@ def main(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.parse_args(list(arguments))
-    print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(OF_EXPERIMENTS)), end="")
+    print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(WITH_EXPERIMENT)), end="")
     return 0

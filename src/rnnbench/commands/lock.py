@@ -1,4 +1,4 @@
-"""``rnnbench lock [NAME…]``: the builds' lock files, resolved anew (``make lock-builds``)."""
+"""Resolve the builds' packages, workflow/envs/*.in, to lock files with hashes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from rnnbench.builds.relock import pythons, relock
 
 
 def main(argv: Sequence[str]) -> int:
-    """Writes ``workflow/envs/NAME.lock`` for each build that has one, or for those named."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench lock", description="Resolves workflow/envs/*.in to lock files with hashes."
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="locks (default: all)")
-    parser.add_argument("--upgrade", action="store_true", help="take newer versions where allowed")
+    """Writes ``workflow/envs/NAME.lock`` for each named build, or for all that have a lock."""
+    parser = argparse.ArgumentParser(prog="rnnbench lock", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a lock's name (default: all)")
+    parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
     options = parser.parse_args(argv)
     root = Path.cwd()
     for name, python in pythons(root / "conf", tuple(options.names)).items():
