@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_one_line(results, capsys):
         compare(["nothing", "keras", "--results", str(results)])
     with pytest.raises(ConfigError, match="no record of"):
         show(["nothing", "--results", str(results)])
-    with pytest.raises(ConfigError, match="fits 23 runs"):
+    with pytest.raises(ConfigError, match="matches 23 runs"):
         show(["*", "--results", str(results)])
 
 

@@ -17,7 +17,6 @@ rule store:
         "RNNBENCH_LOG={log:q} exec python -m rnnbench track --init --output {output:q}"
 
 
-
 rule track:
     input:
         job.batch_rounds,
