@@ -1,4 +1,4 @@
-"""Faults of a cluster: each is reported with the round's name, other rounds continue, nothing hangs,
+"""Faults of a cluster: each is reported with the round's name, other rounds go on, nothing hangs,
 nothing is measured twice, and the same command completes the grid.
 
 The rounds are short, with two runs each. This process holds the attempt lock of a run in two of
