@@ -12,6 +12,7 @@ from rnnbench import cli
 from rnnbench.locks import take
 from rnnbench.records.store import pointer_to, read_json, write_json
 from rnnbench.tracking.track import track
+from tests.exchange.test_exchange_import import everything
 from tests.factory import BEGINNING, make_late, make_record
 
 RECORDS = 3
@@ -31,11 +32,6 @@ def log(root: Path, monkeypatch) -> list:
         logged.append((record, file))
     track(logged, root / "away")
     return logged
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.builds.carried_packages import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.datasets.pins import pinned
@@ -25,7 +25,7 @@ LARGE_BYTES = 64 * 2**20
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the bundle. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench bundle", description=__doc__)
+    parser = command_parser("bundle", __doc__)
     add_experiment(parser)
     parser.add_argument(
         *("-o", "--output"),

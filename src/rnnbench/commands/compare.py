@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
-from rnnbench.commands.path_arguments import add_results
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 from rnnbench.records.store import records_of
@@ -20,11 +20,7 @@ from rnnbench.records.store import records_of
 
 def main(argv: Sequence[str]) -> int:
     """Prints one row per pair of configurations. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("compare", __doc__)
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
     parser.add_argument("b", help="the terms of B, such as keras")
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")

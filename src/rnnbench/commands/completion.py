@@ -7,10 +7,10 @@ For zsh, add to ~/.zshrc:    autoload bashcompinit && bashcompinit
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from rnnbench.commands import COMMANDS
+from rnnbench.commands.arguments import command_parser
 
 WITH_EXPERIMENT = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
 SCRIPT = """\
@@ -29,11 +29,7 @@ complete -F _rnnbench rnnbench
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench completion",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("completion", __doc__)
     parser.parse_args(list(arguments))
     print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(WITH_EXPERIMENT)), end="")
     return 0

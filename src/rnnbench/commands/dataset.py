@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.datasets.pins import pin_of
 from rnnbench.datasets.provide import provide
 from rnnbench.datasets.verify import verify
@@ -17,7 +17,7 @@ from rnnbench.errors import ConfigError, RnnbenchError, say
 def main(argv: list[str]) -> int:
     """Provides or checks each named dataset of the project in the current folder. Continues after
     an error and returns the worst exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench dataset", description=__doc__)
+    parser = command_parser("dataset", __doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help="a choice of conf/dataset")
     parser.add_argument(
         "--check", action="store_true", help="verify the present files; fetch nothing"

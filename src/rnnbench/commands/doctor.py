@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +12,8 @@ from typing import Any
 
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
+from rnnbench.commands.arguments import add_conf, command_parser
 from rnnbench.commands.experiment_arguments import conf_folders
-from rnnbench.commands.path_arguments import add_conf
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import MIRROR
 from rnnbench.errors import RnnbenchError
@@ -31,7 +30,7 @@ LOW_DISK_BYTES = 5e9
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the findings. Returns 0 always: the user judges each finding."""
-    parser = argparse.ArgumentParser(prog="rnnbench doctor", description=__doc__)
+    parser = command_parser("doctor", __doc__)
     add_conf(parser)
     options = parser.parse_args(list(arguments))
     root = Path.cwd()

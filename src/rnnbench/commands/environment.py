@@ -9,6 +9,7 @@ from typing import Any
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import pins
+from rnnbench.commands.arguments import command_parser
 from rnnbench.errors import BuildError, say
 from rnnbench.records.store import write_json
 
@@ -29,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rnnbench environment", description=__doc__)
+    parser = command_parser("environment", __doc__)
     parser.add_argument("lock", type=Path, help="a lock file with hashes")
     parser.add_argument(
         "--python", required=True, metavar="VERSION", help="the Python version, such as 3.7"

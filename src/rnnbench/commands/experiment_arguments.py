@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rnnbench.commands.path_arguments import add_conf
+from rnnbench.commands.arguments import add_conf
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
 

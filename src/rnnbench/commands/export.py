@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from rnnbench.commands.path_arguments import add_results
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
 from rnnbench.exchange import archive, pack
 from rnnbench.records.store import is_record
@@ -14,7 +13,7 @@ from rnnbench.records.store import is_record
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the archive. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench export", description=__doc__)
+    parser = command_parser("export", __doc__)
     parser.add_argument("experiment", help="the experiment's name")
     parser.add_argument(
         *("-o", "--output"),

@@ -7,7 +7,6 @@ that were set aside as corrupt. Records are never removed, not even unreadable o
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -17,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.commands.exclusive import exclusive_access
-from rnnbench.commands.path_arguments import add_root
 from rnnbench.errors import RnnbenchError
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
@@ -26,11 +25,7 @@ ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench gc",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("gc", __doc__)
     parser.add_argument("--yes", action="store_true", help="remove without asking")
     add_root(parser)
     options = parser.parse_args(arguments)

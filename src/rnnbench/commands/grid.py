@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
@@ -50,7 +51,7 @@ def as_json(point: GridPoint) -> dict[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rnnbench grid", description=__doc__)
+    parser = command_parser("grid", __doc__)
     add_experiment(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     return parser

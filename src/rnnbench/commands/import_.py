@@ -5,24 +5,22 @@ All files are checked before anything is written. Existing records are never cha
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.exclusive import exclusive_access
-from rnnbench.commands.path_arguments import add_results
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
-from rnnbench.exchange.pulled import companions_by_round, round_of
+from rnnbench.exchange.pulled import companions_by_round, json_bytes, round_of
 from rnnbench.records.store import pointer_to, read_json
 from rnnbench.running.train import Place, timing_lock
 
 
 def main(arguments: Sequence[str]) -> int:
     """Imports each file or bundle folder. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench import", description=__doc__)
+    parser = command_parser("import", __doc__)
     parser.add_argument(
         "sources",
         nargs="+",
@@ -73,21 +71,21 @@ def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
     companions = companions_by_round(record for record, _ in records)
     for record, folder in records:
         key = f"records/{record.key}"
-        files[f"{key}.json"] = _json({**record.to_json(), "site": record.machine})
+        files[f"{key}.json"] = json_bytes({**record.tojson_bytes(), "site": record.machine})
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
         if not record.is_companion:
             pointer = pointer_to(record, companions.get(round_of(record), ()))
-            files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer)
+            files[f"{record.machine}/{experiment}/{record.name}.json"] = json_bytes(pointer)
         plan = f"{record.machine}/{experiment}/plan.jsonl"
         files[plan] = outcomes.merged_plan(source / "plan.jsonl", results / plan)
-        files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
+        files[f"{record.machine}/{experiment}/experiment.json"] = json_bytes(facts)
     for kind, preflights in (
         ("certificates", outcomes.certificates_in(source)),
         ("probes", outcomes.probes_in(source)),
     ):
         for data in preflights:
-            files[f"{data['machine']}/{experiment}/{kind}/{data['key']}.json"] = _json(data)
+            files[f"{data['machine']}/{experiment}/{kind}/{data['key']}.json"] = json_bytes(data)
     if not files:
         raise RecordError(
             "has no finished run below out/.", where=str(source), remedy="start its run.py."
@@ -103,7 +101,3 @@ def _facts(source: Path) -> dict[str, Any]:
         skipped = [{"name": name, "why": why} for name, why in reasons.items()]
         facts["skipped"] = [*facts.get("skipped", []), *skipped]
     return facts
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

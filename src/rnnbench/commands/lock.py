@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.builds.relock import pythons, relock
+from rnnbench.commands.arguments import command_parser
 
 
 def main(argv: Sequence[str]) -> int:
     """Writes ``workflow/envs/NAME.lock`` for each named build, or for all that have a lock."""
-    parser = argparse.ArgumentParser(prog="rnnbench lock", description=__doc__)
+    parser = command_parser("lock", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a lock's name (default: all)")
     parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
     options = parser.parse_args(argv)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rnnbench.commands.path_arguments import add_root
+from rnnbench.commands.arguments import add_root
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 

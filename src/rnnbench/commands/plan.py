@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import cell_of
@@ -27,7 +27,7 @@ MAX_RECORDS = 400  # each takes about 5 ms to read
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rnnbench plan", description=__doc__)
+    parser = command_parser("plan", __doc__)
     add_experiment(parser)
     parser.add_argument("--site", help="a cluster's name (default: this machine)")
     parser.add_argument(

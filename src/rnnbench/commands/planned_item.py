@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.commands.path_arguments import add_root
+from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running.train import Place, timing_lock
@@ -18,7 +17,7 @@ def requested_preflight(
 ) -> tuple[Mapping[str, Any], Place]:
     """The planned ``certificate`` or ``probe`` (`kind`) that the `arguments` of ``rnnbench``
     `command` request, and the place to make it in."""
-    parser = argparse.ArgumentParser(prog=f"rnnbench {command}", description=description)
+    parser = command_parser(command, description)
     parser.add_argument(
         "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{kind}s/KEY.json"
     )

@@ -6,10 +6,10 @@ together, accuracies as fractions (0.97), prices in USD per hour.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.sources.published import COLUMNS, NEEDED, append_row, parse_row
 
 OWN = Path("reports/published/own.csv")
@@ -37,11 +37,7 @@ HELP = {
 
 def main(argv: Sequence[str]) -> int:
     """Checks the row, appends it and prints the file's path."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench publish",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("publish", __doc__)
     for name in COLUMNS:
         parser.add_argument(
             f"--{name.replace('_', '-')}",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.path_arguments import add_results
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Writes the page and prints its path."""
-    parser = argparse.ArgumentParser(prog="rnnbench published", description=__doc__)
+    parser = command_parser("published", __doc__)
     parser.add_argument(
         "--rows",
         type=Path,

@@ -5,15 +5,14 @@ They are checked as `rnnbench import` checks them. Existing records are never ch
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.arguments import add_conf, add_results, add_root, command_parser
 from rnnbench.commands.exclusive import exclusive_access
-from rnnbench.commands.path_arguments import add_conf, add_results, add_root
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, unpack
 from rnnbench.exchange.pulled import derived_files
@@ -26,7 +25,7 @@ from rnnbench.tracking.download import fetch
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench pull", description=__doc__)
+    parser = command_parser("pull", __doc__)
     parser.add_argument("experiment", help="the experiment's name")
     add_results(parser)
     add_root(parser)

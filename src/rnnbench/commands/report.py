@@ -1,4 +1,4 @@
-"""Write the report of an experiment, tables, figures and one page, from its records."""
+"""Write the report of an experiment from its records: tables, figures and one page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.path_arguments import add_results
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
@@ -178,7 +178,7 @@ def read_plan(path: Path) -> list[dict[str, Any]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rnnbench report", description=__doc__)
+    parser = command_parser("report", __doc__)
     parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
     add_results(parser)
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")

@@ -5,13 +5,12 @@ Records are kept; the new ones are stored next to them.
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.exclusive import exclusive_access
-from rnnbench.commands.path_arguments import add_results
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import cell_of
 from rnnbench.records import timestamps
@@ -20,7 +19,7 @@ from rnnworker import machine
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rnnbench retry", description=__doc__)
+    parser = command_parser("retry", __doc__)
     parser.add_argument("experiment", help="the experiment's name")
     parser.add_argument(
         "names",

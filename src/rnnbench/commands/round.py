@@ -15,7 +15,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from rnnbench.commands.path_arguments import add_root
+from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.commands.planned_item import still_planned
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
@@ -117,7 +117,7 @@ def _mirror(place: Place) -> Callable | None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="rnnbench round", description=__doc__)
+    parser = command_parser("round", __doc__)
     parser.add_argument(
         "round", type=Path, help="the file to write: results/SITE/EXPERIMENT/rounds/ROUND.json"
     )

@@ -5,13 +5,13 @@ Arguments after -- are passed to Snakemake unchanged, such as -n or --profile NA
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 
 
@@ -24,11 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_of(arguments: Sequence[str]) -> list[str]:
     """The arguments of Snakemake."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("run", __doc__)
     add_experiment(parser)
     parser.add_argument(
         "--cores", default="all", help="the number of CPU cores to use (default: %(default)s)"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
-from rnnbench.commands.path_arguments import add_results
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import read_record, record_files
 
 
 def main(argv: Sequence[str]) -> int:
     """Prints the record; a companion's only if the run has no other. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench show", description=__doc__)
+    parser = command_parser("show", __doc__)
     parser.add_argument(
         "run", help="a run's name, a pattern that matches one run, or a record's path"
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from rnnbench.commands.path_arguments import add_root
+from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rnnbench track", description=__doc__)
+    parser = command_parser("track", __doc__)
     parser.add_argument(
         "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
     )

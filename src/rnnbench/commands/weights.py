@@ -6,16 +6,17 @@ canonical arrays.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+
+from rnnbench.commands.arguments import command_parser
 
 
 def main(arguments: Sequence[str]) -> int:
     from rnnbench.weights.files import LAYOUTS, read_weights, write_weights
     from rnnbench.weights.layers import Cell
 
-    parser = argparse.ArgumentParser(prog="rnnbench weights", description=__doc__)
+    parser = command_parser("weights", __doc__)
     parser.add_argument(
         "source", type=Path, help="a .h5 of Keras 2, a .keras of Keras 3 or a canonical .npz"
     )

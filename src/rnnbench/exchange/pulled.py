@@ -31,10 +31,10 @@ def derived_files(
         runs = [record for (place, _), record in latest.items() if place == site]
         for record in runs:
             pointer = pointer_to(record, companions.get(round_of(record), ()))
-            files[f"{folder}/{record.name}.json"] = _json(pointer)
+            files[f"{folder}/{record.name}.json"] = json_bytes(pointer)
         files[f"{folder}/plan.jsonl"] = _plan(results / folder / "plan.jsonl", runs)
         if not (results / folder / "experiment.json").exists():
-            files[f"{folder}/experiment.json"] = _json(facts)
+            files[f"{folder}/experiment.json"] = json_bytes(facts)
     return files
 
 
@@ -61,5 +61,5 @@ def _plan(path: Path, runs: Iterable[Record]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _json(data: Any) -> bytes:
+def json_bytes(data: Any) -> bytes:
     return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

@@ -1,9 +1,17 @@
-"""The options for folders that many commands share."""
+"""The parser of a command, and the options for folders that many commands share."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+
+def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=f"rnnbench {command}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
