@@ -191,8 +191,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--price",
         metavar="NAME|FILE",
-        help="the price list: a name in the folder of --prices, or a file of your own (default: the "
-        "newest list there that has one of the devices)",
+        help="the price list: a name in the folder of --prices, or a file of your own "
+        "(default: the newest list in that folder that has one of the devices)",
     )
     parser.add_argument(
         "--prices",
