@@ -1,10 +1,10 @@
-"""Seconds of runs in turns against those of runs alone: are they the same?
+"""Compares the seconds per epoch of runs in turns with those of runs on their own.
 
     .venv/bin/python benchmarks/alone.py [--pairs 15]
 
-One experiment: `keras` in turns with `unrolled`, and alone, in batches of 16 and of 64 (two lengths
-of an epoch), interleaved by the plan. A pair is what was measured with the same repeat number.
-Stopped, the same command goes on.
+One experiment measures `keras` in turns with `unrolled` and on its own, in batches of 16 and of 64
+(two lengths of an epoch), interleaved by the plan. A pair has the same repeat number. An
+interrupted benchmark continues with the same command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from benchmarks.experiment import ROOT, measured  # noqa: E402
+from benchmarks.experiment import ROOT, measure_experiment  # noqa: E402
 from rnnbench.records.record import Record, run_value  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 
@@ -37,12 +37,12 @@ def main() -> int:
         f"  - {common} rnn=keras,unrolled measure.turns=true\n"
         f"  - {common} rnn=keras measure.turns=false\nreference: {{rnn: keras}}\n"
     )
-    report(measured("alone", options.folder, text, "*-keras-*"))
+    report(measure_experiment("alone", options.folder, text, "*-keras-*"))
     return 0
 
 
 def report(records: Sequence[Record]) -> None:
-    print("\n| batch | pairs | in turns, s | alone, s | in turns / alone | 95 % |")
+    print("\n| batch | pairs | in turns, s | on its own, s | in turns / on its own | 95 % |")
     print("|--:|--:|--:|--:|--:|:--|")
     for batch in BATCHES:
         sides: dict[bool, dict[int, float]] = {True: {}, False: {}}

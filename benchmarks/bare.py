@@ -1,8 +1,9 @@
-"""What the planning is compared with: Snakefiles of trivial jobs and nothing else.
+"""Snakefiles of trivial jobs, with which `planning.py` compares the workflow.
 
-`trivial`: as many jobs as runs, one output each. `same_graph`: the jobs, inputs and outputs of the
-experiment (``workflow/rules``), as trivial: each round needs a store and a dataset, batches of
-rounds are tracked, a report takes all batches; no parameters, functions, priorities or logs.
+`trivial` has as many jobs as runs, with one output each. `same_graph` has the jobs, inputs and
+outputs of the experiment (``workflow/rules``): each round needs a store and a dataset, batches of
+rounds are tracked, and a report needs all batches. Its jobs have no parameters, functions,
+priorities or logs.
 """
 
 from __future__ import annotations
@@ -72,18 +73,18 @@ rule report:
 
 
 def trivial(folder: Path, count: int) -> list[str]:
-    """Writes the Snakefile; returns the files that its jobs make."""
+    """Writes the Snakefile of `count` jobs. Returns the files that the jobs make."""
     _write(folder, TRIVIAL.format(count=count))
     return [f"out/{number}" for number in range(count)]
 
 
 def same_graph(folder: Path, count: int, batch: int) -> list[str]:
-    """The same with the experiment's graph. `count`: rounds; `batch`: how many of them are
-    tracked together."""
+    """Writes the Snakefile of `count` rounds, `batch` of which are tracked together. Returns the
+    files that the jobs make."""
     _write(folder, SAME_GRAPH.format(count=count, batch=batch))
     batches = -(-count // batch)
-    made = ["prepared/store", "prepared/dataset", *(f"out/{number}" for number in range(count))]
-    return [*made, *(f"tracked/{number}" for number in range(batches)), "report"]
+    files = ["prepared/store", "prepared/dataset", *(f"out/{number}" for number in range(count))]
+    return [*files, *(f"tracked/{number}" for number in range(batches)), "report"]
 
 
 def _write(folder: Path, text: str) -> None:

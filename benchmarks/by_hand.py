@@ -1,6 +1,6 @@
-"""The script one writes by hand: trains, times each epoch, says so. Two of the launchers use it.
+"""A hand-written training script that times each epoch and logs to MLflow; for `launchers.py`.
 
-python by_hand.py UNITS SEED EPOCHS [--mlflow]
+python by_hand.py UNITS SEED EPOCHS
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ def train(units: int, seed: int, epochs: int, data: Path) -> list[dict[str, floa
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    told = []
+    metrics = []
     for _ in range(epochs):
         start = time.monotonic()
         history = model.fit(x, y, batch_size=32, verbose=0).history
         seconds = time.monotonic() - start
-        told.append({"seconds": seconds, "loss": history["loss"][0], "acc": history["accuracy"][0]})
-    return told
+        loss, acc = history["loss"][0], history["accuracy"][0]
+        metrics.append({"seconds": seconds, "loss": loss, "acc": acc})
+    return metrics
 
 
-def log(name: str, params: dict, told: list[dict[str, float]]) -> None:
+def log(name: str, params: dict, epochs: list[dict[str, float]]) -> None:
     import mlflow
 
     mlflow.set_experiment("by_hand")
     with mlflow.start_run(run_name=name):
         mlflow.log_params(params)
-        for step, metrics in enumerate(told, start=1):
+        for step, metrics in enumerate(epochs, start=1):
             mlflow.log_metrics(metrics, step=step)
 
 
 if __name__ == "__main__":
     units, seed, epochs = map(int, sys.argv[1:4])
-    told = train(units, seed, epochs, Path("data/digits.npz"))
-    log(f"lstm-{units}-{seed}", {"units": units, "seed": seed}, told)
-    print(units, seed, *(f"{entry['seconds']:.3f}" for entry in told))
+    results = train(units, seed, epochs, Path("data/digits.npz"))
+    log(f"lstm-{units}-{seed}", {"units": units, "seed": seed}, results)
+    print(units, seed, *(f"{result['seconds']:.3f}" for result in results))

@@ -1,21 +1,21 @@
-"""The worker's training time beside that of a plain script which trains the same.
+"""Compares the worker's training time with that of a plain script that trains the same model.
 
     .venv/bin/python benchmarks/by_script.py [--pairs 15] [--build tf_2_21] [--epochs 70]
 
-For each build, pairs of two fresh processes: the worker, as the workflow starts it, and a script
-of `plain/` as a person would write it: the same layers, data, batch, epochs, seed, threads and
-cores. On a shared machine two runs of one minute differ by more than what is looked for, so the
-two train in turns, an epoch each in random order, the other asleep (`plain/turns.py`); the worker
-gets its turns from a model of the user's own. A pair's ratio is the median of its epochs' ratios,
-from the second on: the first traces and compiles in the script, which has no warm-up. The number
-of pairs is fixed beforehand and all are printed. Interval: Student's t on the pairs' log ratios.
+For each build, it measures pairs of two new processes: the worker, as the workflow starts it, and a
+script of `plain/`, as a user would write it, with the same layers, data, batch, epochs, seed,
+threads and cores. On a shared machine, two runs within one minute differ by more than the effect in
+question. So the two train in turns, one epoch each in random order, while the other sleeps
+(`plain/turns.py`); the worker gets its turns from a user-supplied model. A pair's ratio is the
+median of the ratios of its epochs from the second on: the script has no warm-up, so its first epoch
+includes tracing and compilation. The number of pairs is fixed in advance, and all are included.
+Interval: Student's t on the log ratios of the pairs.
 
-On 2.21 the script feeds ``fit`` as the worker does, with a tf.data pipeline; `arrays` is the same
-with ``fit(x, y)``, which says what that feed costs and nothing of the worker.
+On 2.21 the script feeds ``fit`` as the worker does, with a tf.data pipeline. The row `arrays` uses
+``fit(x, y)`` instead; it shows the cost of that feed, not of the worker.
 
-In the row `tf_1_2 as_published` a second worker stands in the script's place, with
-``build.as_published: true``: the ratio is what it costs to compute all gradients before the first
-update.
+In the row `tf_1_2 as_published` a second worker, with ``build.as_published: true``, replaces the
+script: the ratio is the cost of computing all gradients before the first update.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SCRIPTS: dict[str, tuple[str, str]] = {
 }
 AS_PUBLISHED = "tf_1_2 as_published"
 MARGIN = (0.97, 1.03)
-PATIENCE = 300  # seconds for an epoch or a start
+TIMEOUT_SECONDS = 300  # for an epoch or a start
 
 
 def main() -> int:
@@ -76,32 +76,32 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         runs = planned(rows, options, Path(folder))
         for row in rows:
-            began = time.monotonic()
+            start = time.monotonic()
             stream = random.Random(options.order_seed)
-            measured = runs[row.partition(" ")[0]]
-            others = runs[AS_PUBLISHED] if row == AS_PUBLISHED else [None] * len(measured)
+            row_runs = runs[row.partition(" ")[0]]
+            others = runs[AS_PUBLISHED] if row == AS_PUBLISHED else [None] * len(row_runs)
             pairs = [
-                pair(row, run, other, Path(folder), stream)
-                for run, other in zip(measured, others, strict=True)
+                measure_pair(row, run, other, Path(folder), stream)
+                for run, other in zip(row_runs, others, strict=True)
             ]
-            print(line(row, pairs, time.monotonic() - began), flush=True)
+            print(line(row, pairs, time.monotonic() - start), flush=True)
     return 0
 
 
-def line(row: str, pairs: Sequence[Pair], took: float) -> str:
-    ratio = mean_interval([one.ratio for one in pairs])
+def line(row: str, pairs: Sequence[Pair], duration: float) -> str:
+    ratio = mean_interval([pair.ratio for pair in pairs])
     span = f"{ratio.low:.3f}–{ratio.high:.3f}" if ratio.low and ratio.high else "one pair"
     inside = bool(ratio.low and ratio.high and MARGIN[0] < ratio.low <= ratio.high < MARGIN[1])
     span += f", {'inside' if inside else 'not inside'} {MARGIN[0]}–{MARGIN[1]}"
     means = [statistics.geometric_mean(side) for side in zip(*pairs, strict=True)][:2]
     return (
         f"| {row} | {len(pairs)} | {means[0]:.3f} | {means[1]:.3f} | {ratio.estimate:.3f} | {span} "
-        f"| {took:.0f} s |"
+        f"| {duration:.0f} s |"
     )
 
 
 def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[str, list[Run]]:
-    """Build, or `AS_PUBLISHED` → one planned run of the worker per pair."""
+    """Build or `AS_PUBLISHED` → one planned run of the worker per pair."""
     builds = sorted({row.partition(" ")[0] for row in rows})
     common = (
         f"model={HERE}/plain/digits.yaml cell=lstm rnn=keras device=cpu_1 "
@@ -127,7 +127,7 @@ def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[
 
 
 class Pair(NamedTuple):
-    """Median seconds of an epoch on each side, and the median ratio of the epochs."""
+    """The median seconds of an epoch of each process, and the median ratio of the epochs."""
 
     worker: float
     script: float
@@ -135,7 +135,7 @@ class Pair(NamedTuple):
 
 
 class Training:
-    """One run of the worker, from now on, that takes its turns from the FIFOs `turns`."""
+    """Starts a run of the worker that takes its turns from the FIFOs `turns`."""
 
     def __init__(self, run: Run, place: Place, turns: Path) -> None:
         os.environ["BY_SCRIPT_TURNS"] = str(turns)
@@ -147,8 +147,8 @@ class Training:
         self.thread.start()
 
     def seconds(self) -> list[float]:
-        """Of its epochs from the second on, when it has ended."""
-        self.thread.join(PATIENCE)
+        """Waits for the end of the run. Returns the seconds of its epochs from the second on."""
+        self.thread.join(TIMEOUT_SECONDS)
         if not self.records:
             raise SystemExit(f"{self.name}: no record, see above")
         if self.records[0].verdict.status == "void":
@@ -156,33 +156,35 @@ class Training:
         return [epoch.seconds for epoch in self.records[0].epochs[1:]]
 
 
-def pair(row: str, run: Run, against: Run | None, folder: Path, stream: random.Random) -> Pair:
-    """One worker and one script in turns, from start to end; or two workers, where there is a run
-    that the first is held `against`."""
+def measure_pair(
+    row: str, run: Run, other_run: Run | None, folder: Path, stream: random.Random
+) -> Pair:
+    """Runs a worker in turns with the script, or with a second worker if there is an
+    `other_run`."""
     results = folder / row / "results"
     place = Place(ROOT, results, "here", "by_script", timing_lock())
     # The first worker holds the host's lock while both train.
     second = Place(ROOT, results, "here", "by_script", folder / "second.lock")
     with fifos(folder / "worker") as worker, fifos(folder / "script") as script:
-        mine = Training(run, place, folder / "worker")
-        if against is None:
-            beside = plain(row, run.config, str(folder / "script"))
-            worker.ready()
+        training = Training(run, place, folder / "worker")
+        if other_run is None:
+            process = start_script(row, run.config, str(folder / "script"))
+            worker.wait_until_ready()
         else:
-            # A worker reads where its turns are when it starts: one after the other.
-            worker.ready()
-            theirs = Training(against, second, folder / "script")
-        script.ready()
+            # A worker reads the path of its turns when it starts, so they start one by one.
+            worker.wait_until_ready()
+            other_training = Training(other_run, second, folder / "script")
+        script.wait_until_ready()
         for _ in range(run.config["model"]["epochs"]):
             for side in stream.sample([worker, script], 2):
                 side.go()
-                side.ready()
-        own = mine.seconds()
-        if against is None:
-            out, _ = beside.communicate(timeout=PATIENCE)
+                side.wait_until_ready()
+        own = training.seconds()
+        if other_run is None:
+            out, _ = process.communicate(timeout=TIMEOUT_SECONDS)
             other = json.loads(out.splitlines()[-1])[1:]
         else:
-            other = theirs.seconds()
+            other = other_training.seconds()
     ratios = [a / b for a, b in zip(own, other, strict=True)]
     found = Pair(*map(statistics.median, (own, other, ratios)))
     print(
@@ -195,19 +197,19 @@ def pair(row: str, run: Run, against: Run | None, folder: Path, stream: random.R
 
 
 class Side(NamedTuple):
-    """One process that takes turns: the ends of its FIFOs that are held here."""
+    """This process's ends of the FIFOs of a process that takes turns."""
 
-    told: int
-    tells: int
+    input: int
+    output: int
 
-    def ready(self) -> None:
-        """Returns when it waits for its turn, or has ended."""
-        if not select.select([self.told], [], [], PATIENCE)[0]:
-            raise SystemExit(f"nothing heard for {PATIENCE} s")
-        os.read(self.told, 1)
+    def wait_until_ready(self) -> None:
+        """Returns when the process waits for its turn or has ended."""
+        if not select.select([self.input], [], [], TIMEOUT_SECONDS)[0]:
+            raise SystemExit(f"no turn finished within {TIMEOUT_SECONDS} s")
+        os.read(self.input, 1)
 
     def go(self) -> None:
-        os.write(self.tells, b"g")
+        os.write(self.output, b"g")
 
 
 @contextmanager
@@ -224,8 +226,8 @@ def fifos(place: Path) -> Iterator[Side]:
             os.unlink(path)
 
 
-def plain(row: str, config: Mapping[str, Any], turns: str) -> subprocess.Popen:
-    """The script, on the cores and with the environment that the worker has."""
+def start_script(row: str, config: Mapping[str, Any], turns: str) -> subprocess.Popen:
+    """Starts the script on the cores and with the environment of the worker."""
     script, feed = SCRIPTS[row]
     model = config["model"]
     threads = config["device"]["threads"]

@@ -1,11 +1,10 @@
-"""Workers that were forked from an importer beside workers that were started by themselves: do they
-train as fast, and to the same losses?
+"""Compares the times and losses of workers forked from an importer with those started directly.
 
     .venv/bin/python benchmarks/forked.py [--rounds 15] [--build current] [--threads 1]
 
-In each round two forked and two started members train the same run in turns. A round's ratio is
-that of the two kinds' effects; the spread within a kind is printed beside it: how much two of
-one kind differ.
+In each round, two forked and two started members train the same run in turns. A round's ratio is
+that of the effects of the two kinds. The difference between the two members of each kind is printed
+next to it.
 """
 
 from __future__ import annotations
@@ -42,30 +41,31 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     os.chdir(ROOT)
-    between, forked, started, losses = [], [], [], 0
+    ratios, forked, started, equal_losses = [], [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         run = planned(options, Path(folder))
         for number in range(options.rounds):
-            began = time.monotonic()
-            outcomes = one_round(run, Path(folder) / str(number), number)
-            found = {name: effect for name, (effect, _) in effects_of(outcomes).items()}
-            a, b, c, d = (found[name] for name in KINDS)
-            between.append(math.exp((a + b - c - d) / 2))
+            start = time.monotonic()
+            outcomes = measure_round(run, Path(folder) / str(number), number)
+            effect = {name: effect for name, (effect, _) in effects_of(outcomes).items()}
+            a, b, c, d = (effect[name] for name in KINDS)
+            ratios.append(math.exp((a + b - c - d) / 2))
             forked.append(a - b)
             started.append(c - d)
-            losses += len({json.dumps(losses_of(one)) for one in outcomes.values()}) == 1
+            losses = {json.dumps(losses_of(outcome)) for outcome in outcomes.values()}
+            equal_losses += len(losses) == 1
             print(
-                f"round {number}: forked / started {between[-1]:.4f}, forked apart {a - b:+.4f}, "
-                f"started apart {c - d:+.4f}, {time.monotonic() - began:.1f} s",
+                f"round {number}: forked / started {ratios[-1]:.4f}, within forked {a - b:+.4f}, "
+                f"within started {c - d:+.4f}, {time.monotonic() - start:.1f} s",
                 flush=True,
             )
-    whole = mean_interval(between)
-    span = f"({whole.low:.4f}–{whole.high:.4f})" if whole.low and whole.high else "(one round)"
+    mean = mean_interval(ratios)
+    span = f"({mean.low:.4f}–{mean.high:.4f})" if mean.low and mean.high else "(one round)"
     print(
-        f"{options.build}, {options.threads} threads: forked / started {whole.estimate:.4f} {span}"
-        f", {len(between)} rounds; two forked differ by "
+        f"{options.build}, {options.threads} threads: forked / started {mean.estimate:.4f} {span}"
+        f", {len(ratios)} rounds; two forked differ by "
         f"{rms(forked):.2%}, two started by {rms(started):.2%} (root mean square); the losses of "
-        f"all four were equal in {losses} rounds"
+        f"all four were equal in {equal_losses} rounds"
     )
     return 0
 
@@ -81,28 +81,30 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
     if not rounds.may_fork(run.config):
-        sys.exit(f"build={options.build}: runs of its framework are not forked (rounds.FORKS)")
+        sys.exit(f"build={options.build}: the runs of its framework are not forked")
     provide(run.config["dataset"], ROOT)
     prepare(run.config["build"], ROOT, print)
     return run
 
 
-def one_round(run: Run, folder: Path, seed: int) -> dict[str, Outcome]:
+def measure_round(run: Run, folder: Path, seed: int) -> dict[str, Outcome]:
     folder.mkdir()
     with open(timing_lock(), "a") as lock:
         members = []
         for place, (name, forks) in enumerate(KINDS.items()):
             job = worker.job_of(run.config, ROOT, place=place)
             limits = run.config["limits"]
-            one = worker.member(name, job, ROOT, folder / name, timing=lock.fileno(), limits=limits)
-            one.forks = forks
-            members.append(one)
+            member = worker.member(
+                name, job, ROOT, folder / name, timing=lock.fileno(), limits=limits
+            )
+            member.forks = forks
+            members.append(member)
         return supervise(members, seed)
 
 
 def effects_of(outcomes: dict[str, Outcome]) -> dict:
     return effects.effects(
-        {name: effects.turns(one.events, one.turns) for name, one in outcomes.items()}
+        {name: effects.turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()}
     )
 
 

@@ -1,11 +1,12 @@
-"""The same grid three ways: this workflow, Hydra's multirun with MLflow, a shell loop with MLflow.
+"""Measures one grid with this workflow, with Hydra's multirun and with a shell loop.
 
     .venv/bin/python benchmarks/launchers.py [--repeats 3] [--epochs 5]
 
-Each trains LSTM(32) and LSTM(64) on the digits, one core, and logs each epoch to an MLflow store in
-SQLite. Hydra's multirun stays in one process (TensorFlow is imported once, and every job finds
-what the ones before left); the loop and the workflow start a process for each run. Only the
-workflow repeats nothing when it is started again, keeps the raw record, attests and certifies.
+Each launcher trains LSTM(32) and LSTM(64) on the digits on one core and logs each epoch to an
+MLflow store in SQLite. Hydra's multirun uses one process: TensorFlow is imported once, and each job
+finds the state that earlier jobs left. The loop and the workflow start a process for each run. Only
+the workflow repeats no finished run when it is started again, keeps raw records, attests and
+certifies.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ import by_hand
 
 @hydra.main(version_base=None, config_path=None, config_name="config")
 def main(config):
-    told = by_hand.train(config.units, config.seed, config.epochs, Path({data!r}))
-    by_hand.log(f"lstm-{{config.units}}-{{config.seed}}", dict(config), told)
+    results = by_hand.train(config.units, config.seed, config.epochs, Path({data!r}))
+    by_hand.log(f"lstm-{{config.units}}-{{config.seed}}", dict(config), results)
 
 from hydra.core.config_store import ConfigStore
 ConfigStore.instance().store(name="config", node={{"units": 32, "seed": 0, "epochs": {epochs}}})
@@ -49,12 +50,12 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
-    place = where.told()
+    heading = where.heading()
     count = options.repeats * len(UNITS)
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         prepare(project, options.repeats, options.epochs)
-        print(place)
+        print(heading)
         print("| launcher | runs | s | s per run | the same command again, s |")
         print("|---|--:|--:|--:|--:|")
         for name, command in commands(project, options.repeats, options.epochs).items():
@@ -73,9 +74,9 @@ def prepare(project: Project, repeats: int, epochs: int) -> None:
         f"model.epochs={epochs} seed=range({repeats})"
     )
     (project.conf / "experiment/launched.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
-    done = project.rnnbench("dataset", "digits")
-    if done.returncode:
-        raise SystemExit(done.stderr)
+    result = project.rnnbench("dataset", "digits")
+    if result.returncode:
+        raise SystemExit(result.stderr)
     shutil.copy(HERE / "by_hand.py", project.folder)
     text = HYDRA.format(here=str(HERE), data=str(project.folder / "data/digits.npz"), epochs=epochs)
     (project.folder / "with_hydra.py").write_text(text)
@@ -105,15 +106,15 @@ def commands(project: Project, repeats: int, epochs: int) -> dict[str, list[str]
 def timed(command: list[str], project: Project) -> float:
     store = {} if "snakemake" in command else {"MLFLOW_TRACKING_URI": "sqlite:///by_hand.db"}
     start = time.perf_counter()
-    done = subprocess.run(
+    result = subprocess.run(
         command,
         cwd=project.folder,
         env={**project.environment, **store},
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        raise SystemExit(done.stdout[-1500:] + done.stderr[-1500:])
+    if result.returncode:
+        raise SystemExit(result.stdout[-1500:] + result.stderr[-1500:])
     return time.perf_counter() - start
 
 

@@ -1,13 +1,13 @@
-"""What the workflow adds to short runs: time, the conductor's CPU, its memory.
+"""Measures the overhead of the workflow for short runs: time, and the controllers' CPU and memory.
 
     .venv/bin/python benchmarks/overhead.py [--runs 24] [--epochs 50 180]
 
-A grid of runs that sleep instead of training, in a fresh project for each number of epochs. The
-workflow's wall time (report and tracking included) over the sum of its worker processes' wall
-times, and where the rest went: the making of MLflow's store (once in a project), tracking,
-report, the conductors beside their workers, and what is left, which is Snakemake's. CPU seconds
-and resident memory of the conductors while their worker is timed, read from /proc twenty times a
-second by this process.
+Runs a grid whose runs sleep instead of training, in a new project for each number of epochs. It
+prints the workflow's wall time, including report and tracking, divided by the sum of the wall times
+of its workers, and the parts of the difference: creating MLflow's store (once per project),
+tracking, report, controllers without their workers, and the rest, which is Snakemake. This process
+also reads the CPU seconds and resident memory of the controllers from /proc, twenty times per
+second, while their workers are timed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def main() -> int:
     parser.add_argument("--epoch-seconds", type=float, default=0.1)
     parser.add_argument("--epochs", type=int, nargs="+", default=[50, 180])
     options = parser.parse_args()
-    print(where.told())
+    print(where.heading())
     print(
-        "| runs | s a run | workflow, s | workers, s | ratio | store | tracking | report "
-        "| conductors | Snakemake | conductor's CPU while timed | RSS, MiB |\n" + "|--:" * 12 + "|"
+        "| runs | s per run | workflow, s | workers, s | ratio | store | tracking | report "
+        "| controllers | Snakemake | controller CPU while timed | RSS, MiB |\n" + "|--:" * 12 + "|"
     )
     for epochs in options.epochs:
-        words = measured(options.runs, epochs, options.epoch_seconds)
-        print(f"| {' | '.join(words)} |", flush=True)
+        cells = measure(options.runs, epochs, options.epoch_seconds)
+        print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 
-def measured(runs: int, epochs: int, seconds: float) -> list[str]:
-    """One line of the table."""
+def measure(runs: int, epochs: int, seconds: float) -> list[str]:
+    """The cells of one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         write_grid(project, runs, epochs, seconds)
@@ -75,7 +75,7 @@ def measured(runs: int, epochs: int, seconds: float) -> list[str]:
 
 
 def by_command(project: Project) -> Counter[str]:
-    """Seconds in each of our commands, as they noted them; the making of the store apart."""
+    """Seconds in each command of rnnbench, as they logged them, with a separate entry ``store``."""
     spent: Counter[str] = Counter()
     (notes,) = (project.folder / "results").glob("*/intervals.jsonl")
     for line in map(json.loads, notes.read_text().splitlines()):
@@ -93,7 +93,8 @@ def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None
 
 
 def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
-    """Wall seconds, and samples of the conductors: when (monotonic), pid, CPU seconds, bytes."""
+    """Wall seconds, and samples of the controllers: (monotonic time, pid, CPU seconds, resident
+    bytes)."""
     start = time.monotonic()
     with (project.folder / "out").open("wb") as out:
         project.environment["PYTHONUNBUFFERED"] = "1"
@@ -103,14 +104,14 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
         )  # fmt: skip
     samples = []
     while process.poll() is None:
-        samples += conductors(process.pid)
+        samples += controllers(process.pid)
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit((project.folder / "out").read_text()[-2000:])
     return time.monotonic() - start, samples
 
 
-def conductors(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
+def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
     for pid in descendants(snakemake):
         try:
             if b"\0train\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -123,7 +124,7 @@ def conductors(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
 
 
 def cpu_while_timed(samples, records) -> float:
-    """The growth of each conductor's CPU time from the first to the last sample in a phase."""
+    """The growth of each controller's CPU time from the first to the last sample in a phase."""
     total = 0.0
     for record in records:
         for phase in (phase for phase in record.phases if phase.timed):

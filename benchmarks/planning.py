@@ -1,13 +1,13 @@
-"""What planning costs beside bare Snakemake with the same number of trivial jobs.
+"""Compares the cost of planning with that of bare Snakemake with as many trivial jobs as runs.
 
     .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--members 4]
 
-Three rows: a dry run of a grid nobody has run, `rnnbench grid`, and a real start with nothing to
-do; all print to /dev/null. What is asked for is the ratio to `trivial`, as many jobs of one output
-each and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`).
-A job of ours is a round of `members` runs (`quick` has four).
-The three are measured in turn, `times` rounds: wall seconds and peak memory are medians, ratios
-the median of the rounds' own ratios with the smallest and the largest.
+Three rows: a dry run of a grid without finished runs, `rnnbench grid`, and a start with nothing to
+do; all print to /dev/null. The target is the ratio to `trivial`, whose jobs have one output each
+and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`). A job
+of the experiment is a round of `members` runs (`quick` has four). The three commands are measured
+alternately, `times` times: wall seconds and peak memory are medians; a ratio is the median of the
+single ratios, with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GRID = (
 
 
 class Command(NamedTuple):
-    words: Sequence[str]
+    arguments: Sequence[str]
     folder: Path
 
 
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--members", type=int, choices=(2, 4, 8), default=4)
     options = parser.parse_args()
-    print(where.told())
+    print(where.heading())
     print(
         "| what | runs | rnnbench, s | trivial, s | ratio | same graph, s | ratio | "
         "rnnbench, MiB | trivial, MiB | same graph, MiB |\n|---|" + "--:|" * 9
@@ -65,46 +65,46 @@ def dry(folder: Path, count: int, times: int, members: int) -> None:
     project = grid(folder / "dry", count, members)
     bare.trivial(folder / "trivial", count)
     bare.same_graph(folder / "same", *graph(project))
-    theirs = [*snakemake(), "-n", "--cores", "2"]
-    ours = Command([*project.command("-n", experiment="many")], project.folder)
-    others = [Command(theirs, folder / name) for name in ("trivial", "same")]
-    row("`snakemake -n`", count, [ours, *others], project, times)
-    cells = [sys.executable, "-m", "rnnbench", "grid", "many", "--conf", "own"]
-    row("`rnnbench grid`", count, [Command(cells, project.folder)], project, times)
+    dry_run = [*snakemake(), "-n", "--cores", "2"]
+    experiment = Command([*project.command("-n", experiment="many")], project.folder)
+    bare_ones = [Command(dry_run, folder / name) for name in ("trivial", "same")]
+    row("`snakemake -n`", count, [experiment, *bare_ones], project, times)
+    command = [sys.executable, "-m", "rnnbench", "grid", "many", "--conf", "own"]
+    row("`rnnbench grid`", count, [Command(command, project.folder)], project, times)
 
 
 def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:
-    """Records, pointers, tables and marks of `count` finished runs, made by hand, then
-    Snakemake's own marks with --touch; of the bare one the files as it leaves them."""
+    """Writes the records, pointers and other outputs of `count` finished runs and the outputs of
+    the bare Snakefiles, then Snakemake's metadata with --touch, and measures a start."""
     project = grid(folder / "done", count, members)
     finish(project)
-    made = {
+    outputs = {
         "trivial_done": bare.trivial(folder / "trivial_done", count),
         "same_done": bare.same_graph(folder / "same_done", *graph(project)),
     }
-    for name, files in made.items():
+    for name, files in outputs.items():
         for path in (folder / name / file for file in files):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     commands = [
         Command(project.command(experiment="many"), project.folder),
-        *(Command([*snakemake(), "--cores", "2"], folder / name) for name in made),
+        *(Command([*snakemake(), "--cores", "2"], folder / name) for name in outputs),
     ]
     for command in commands:
-        start([*command.words, "--touch"], command, project, check=True)
-        done = start(command.words, command, project, check=True)
-        assert "Nothing to be done" in done.stdout + done.stderr, done.stderr[-2000:]
+        start([*command.arguments, "--touch"], command, project)
+        result = start(command.arguments, command, project)
+        assert "Nothing to be done" in result.stdout + result.stderr, result.stderr[-2000:]
     row("nothing to do", count, commands, project, times)
 
 
-def start(words, command: Command, project: Project, **options) -> subprocess.CompletedProcess:
+def start(arguments, command: Command, project: Project) -> subprocess.CompletedProcess:
     return subprocess.run(
-        words,
+        arguments,
         cwd=command.folder,
         env=project.environment,
         capture_output=True,
         text=True,
-        **options,
+        check=True,
     )
 
 
@@ -121,7 +121,7 @@ def planned(project: Project) -> Plan:
 
 
 def graph(project: Project) -> tuple[int, int]:
-    """How many rounds there are, and how many are tracked together."""
+    """The number of rounds, and the number of rounds that are tracked together."""
     plan = planned(project)
     return len(plan.rounds), len(plan.batches()[0])
 
@@ -144,8 +144,8 @@ def finish(project: Project) -> None:
         "report.md",
         *(f"tables/{t}.csv" for t in ("accuracy", "time", "runs")),
     ]
-    made = [job.store, *job.tracked, *job.certificates, *job.probes, "data/digits.npz"]
-    for path in [*made, *(f"{job.report_folder}/{name}" for name in reports)]:
+    outputs = [job.store, *job.tracked, *job.certificates, *job.probes, "data/digits.npz"]
+    for path in [*outputs, *(f"{job.report_folder}/{name}" for name in reports)]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
 
@@ -155,27 +155,28 @@ def snakemake() -> Sequence[str]:
 
 
 def row(what: str, count: int, commands: Sequence[Command], project: Project, times: int) -> None:
-    """Measures ours and the bare ones in turn and prints a line of the table."""
+    """Measures the commands alternately and prints a row of the table. The first command is that of
+    the experiment."""
     rounds = [[timed(command, project) for command in commands] for _ in range(times)]
-    seconds = [statistics.median(one[i][0] for one in rounds) for i in range(len(commands))]
-    memory = [statistics.median(one[i][1] for one in rounds) for i in range(len(commands))]
-    words = [f"{seconds[0]:.2f}"]
+    seconds = [statistics.median(each[i][0] for each in rounds) for i in range(len(commands))]
+    memory = [statistics.median(each[i][1] for each in rounds) for i in range(len(commands))]
+    cells = [f"{seconds[0]:.2f}"]
     for i in (1, 2):
         if i < len(commands):
-            ratios = sorted(one[0][0] / one[i][0] for one in rounds)
+            ratios = sorted(each[0][0] / each[i][0] for each in rounds)
             middle = statistics.median(ratios)
-            words += [f"{seconds[i]:.2f}", f"{middle:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"]
+            cells += [f"{seconds[i]:.2f}", f"{middle:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"]
         else:
-            words += ["–", "–"]
-    words += [f"{memory[i] / 2**20:.0f}" if i < len(commands) else "–" for i in range(3)]
-    print(f"| {what} | {count:,} | {' | '.join(words)} |", flush=True)
+            cells += ["–", "–"]
+    cells += [f"{memory[i] / 2**20:.0f}" if i < len(commands) else "–" for i in range(3)]
+    print(f"| {what} | {count:,} | {' | '.join(cells)} |", flush=True)
 
 
 def timed(command: Command, project: Project) -> tuple[float, float]:
     """Wall seconds and peak bytes of a command."""
     start = time.perf_counter()
     process = subprocess.Popen(
-        command.words,
+        command.arguments,
         cwd=command.folder,
         env=project.environment,
         stdout=subprocess.DEVNULL,
@@ -185,7 +186,7 @@ def timed(command: Command, project: Project) -> tuple[float, float]:
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise SystemExit(f"exit code {process.returncode}: {' '.join(command.words)}")
+        raise SystemExit(f"exit code {process.returncode}: {' '.join(command.arguments)}")
     return seconds, used.ru_maxrss * 1024
 
 

@@ -1,10 +1,10 @@
-"""How the report grows: seconds, memory and page size for 100, 1,000 and 10,000 records.
+"""Measures the report's seconds, memory and page size for 100, 1,000 and 10,000 records.
 
     .venv/bin/python benchmarks/report_scale.py [RECORDS …]
 
-Records are made up (``tests/factory.py``): five implementations, five batch sizes, four numbers
-of units and two cells on as many devices as it takes, ten repeats of ten epochs. Each size runs
-in a process of its own, so that its peak memory is its own.
+The records are synthetic (``tests/factory.py``): five implementations, five batch sizes, four
+numbers of units and two cells on as many devices as needed, ten repeats of ten epochs. Each size
+runs in a separate process, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -31,45 +31,46 @@ from tests.factory import BEGINNING, make_record  # noqa: E402
 IMPLEMENTATIONS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47, "auto": 0.51}
 REPEATS = 10
 SIZES = (100, 1_000, 10_000)
-EXPERIMENT = Experiment("scale", "Made-up records", "", {"rnn": "keras"})
+EXPERIMENT = Experiment("scale", "Synthetic records", "", {"rnn": "keras"})
 
 
 def records(count: int) -> list[Record]:
-    """`count` records in blocks of repeats; about one in a hundred is suspect, one void."""
-    generator, made = random.Random(0), []
-    cells = itertools.product(
+    """`count` records in blocks of repeats; about 1 % are suspect and 1 % void."""
+    generator, synthetic = random.Random(0), []
+    configurations = itertools.product(
         [f"cpu_{2**power}" for power in range(5)], ("lstm", "gru"),
         (32, 64, 128, 256), (16, 32, 64, 128, 256), IMPLEMENTATIONS.items(),
     )  # fmt: skip
-    cells = list(itertools.islice(cells, max(1, count // REPEATS)))
-    for repeat, (device, kind, units, batch, (rnn, level)) in itertools.product(
-        range(REPEATS), cells
+    configurations = list(itertools.islice(configurations, max(1, count // REPEATS)))
+    for repeat, (device, cell, units, batch, (rnn, level)) in itertools.product(
+        range(REPEATS), configurations
     ):
         level *= generator.gauss(1, 0.015) * units / 64 / int(device.rpartition("_")[2]) ** 0.5
         chance = generator.random()
         record = make_record(
-            rnn=rnn, device=device, repeat=repeat, order=len(made),
+            rnn=rnn, device=device, repeat=repeat, order=len(synthetic),
             overrides={"model.units": units, "model.batch": batch},
             epoch_seconds=[level * generator.gauss(1, 0.008) for _ in range(10)],
             verdict="void" if chance < 0.01 else "suspect" if chance < 0.02 else "clean",
-            started=BEGINNING + timedelta(seconds=9 * len(made)),
+            started=BEGINNING + timedelta(seconds=9 * len(synthetic)),
         )  # fmt: skip
-        made.append(dataclasses.replace(record, choices={**record.choices, "cell": kind},
-                                        name=record.name.replace("lstm", kind)))  # fmt: skip
-    return made
+        synthetic.append(dataclasses.replace(record, choices={**record.choices, "cell": cell},
+                                             name=record.name.replace("lstm", cell)))  # fmt: skip
+    return synthetic
 
 
 def measure(count: int) -> str:
-    """A row of the table: records, seconds, CPU seconds of this process (the better figure where
-    others use the cores), MiB at the peak, MB of the page, files."""
-    made = records(count)
+    """A row of the table: records, wall seconds, CPU seconds of this process (more reliable if the
+    machine is busy), peak MiB, MB of the page, number of files."""
+    synthetic = records(count)
     with tempfile.TemporaryDirectory() as folder:
         start, cpu = time.perf_counter(), time.process_time()
-        paths = write_report(made, Path(folder), experiment=EXPERIMENT)
+        paths = write_report(synthetic, Path(folder), experiment=EXPERIMENT)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         page = paths[0].stat().st_size / 1e6
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    return f"| {len(made):,} | {seconds:.1f} | {cpu:.1f} | {peak:.0f} | {page:.2f} | {len(paths)} |"
+    row = (f"{len(synthetic):,}", f"{seconds:.1f}", f"{cpu:.1f}", f"{peak:.0f}", f"{page:.2f}")
+    return f"| {' | '.join(row)} | {len(paths)} |"
 
 
 def main() -> int:

@@ -1,11 +1,12 @@
-"""What rounds show: A against A, and steps that take 2 and 10 % more, through the workflow.
+"""Tests which differences rounds detect: none (A/A), and steps that take 2 and 10 % longer.
 
     .venv/bin/python benchmarks/rounds.py [--rounds 50] [--epochs 20]
 
-One experiment with four implementations that are the same layer: `a` and `b` train as they are, in
-`slow2` and `slow10` each step spends 2 and 10 % of its own time in a loop. Each three (and five)
-consecutive rounds are what an experiment of three (five) repeats is; they are compared by the
-report's own table. Stopped, the same command goes on.
+One experiment, measured by the workflow, has four implementations that are the same layer: `a` and
+`b` train unchanged; in `slow2` and `slow10` each step takes 2 and 10 % longer, spent in a loop. A
+series of three (or five) consecutive rounds corresponds to an experiment with three (or five)
+repeats; the report's time table compares its runs. An interrupted benchmark continues with the same
+command.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from benchmarks.experiment import ROOT, measured  # noqa: E402
+from benchmarks.experiment import ROOT, measure_experiment  # noqa: E402
 from rnnbench.records.record import Record, run_value  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
@@ -42,7 +43,7 @@ def main() -> int:
         f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
-    report(measured("rounds", options.folder, text))
+    report(measure_experiment("rounds", options.folder, text))
     return 0
 
 
@@ -88,12 +89,12 @@ def row_of(records: Sequence[Record], rnn: str) -> dict:
 
 
 def series(records: Sequence[Record], size: int) -> list[tuple[int, list[Record]]]:
-    """The records of each `size` consecutive rounds, of whole series only."""
-    found: dict[int, list[Record]] = {}
+    """The number and the records of each complete series of `size` consecutive rounds."""
+    members: dict[int, list[Record]] = {}
     for record in records:
-        found.setdefault(record.repeat // size, []).append(record)
-    whole = size * len(SLOWER)
-    return [(number, found[number]) for number in sorted(found) if len(found[number]) == whole]
+        members.setdefault(record.repeat // size, []).append(record)
+    complete = size * len(SLOWER)
+    return [pair for pair in sorted(members.items()) if len(pair[1]) == complete]
 
 
 if __name__ == "__main__":

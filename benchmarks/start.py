@@ -1,10 +1,10 @@
-"""Where the seconds of a worker's start go, from the command to its first training step.
+"""Measures the parts of a worker's start, from the command to the first training step.
 
     .venv/bin/python benchmarks/start.py [--runs 5] [GRID …]
 
-The default grid is the digits' LSTM in the environment that runs this. `interpreter, exit` is from
-the record's start to the worker's first line, and from its last to the record's end; the others
-are its phases; `handshakes` is what is between them. Medians.
+The default grid is the digits' LSTM in the environment that runs this script. `interpreter, exit`
+is the time from the record's start to the worker's first event plus that from its last event to the
+record's end; `handshakes` is the time between phases; the others are phases. Prints medians.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def main() -> int:
     parser.add_argument("grid", nargs="*", default=GRID)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    place = where.told()
+    heading = where.heading()
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
         (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
-        done = project.snakemake("--until", "round", experiment="start")
-        if done.returncode:
-            raise SystemExit(done.stdout[-1500:] + done.stderr[-1500:])
+        result = project.snakemake("--until", "round", experiment="start")
+        if result.returncode:
+            raise SystemExit(result.stdout[-1500:] + result.stderr[-1500:])
         rows = [parts(path) for path in project.records()]
     names = list(rows[0])
     values = {name: statistics.median(row[name] for row in rows) for name in names}
-    print(place)
+    print(heading)
     print("| runs | " + " | ".join(names) + " | all, s |")
     print("|--:|" + "--:|" * (len(names) + 1))
     cells = " | ".join(f"{value:.2f}" for value in values.values())
@@ -52,17 +52,16 @@ def main() -> int:
 
 
 def parts(path: Path) -> dict[str, float]:
-    """Seconds by part, until training begins."""
+    """Part → seconds, until training begins."""
     record = read_record(path)
     lines = path.with_suffix(".events.jsonl").read_text().splitlines()
     hello = next(event for event in map(json.loads, lines) if event["event"] == "hello")
     phases = {name: record.phase(name).seconds for name in PHASES}
     train = record.phase("train")
-    # Monotonic time of the record's start: its wall clock's distance from its end.
-    whole = (timestamps.read(record.finished) - timestamps.read(record.started)).total_seconds()
+    total = (timestamps.read(record.finished) - timestamps.read(record.started)).total_seconds()
     inside = record.measured["wall_seconds"]
     between = train.start - hello["begin"] - sum(phases.values())
-    return {"interpreter, exit": max(0.0, whole - inside), **phases, "handshakes": between}
+    return {"interpreter, exit": max(0.0, total - inside), **phases, "handshakes": between}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The line above a table: when, on what, beside how much other work."""
+"""The heading of a benchmark's table: date, machine and load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rnnworker import machine
 
 
-def told() -> str:
+def heading() -> str:
     """``2026-11-21, AMD EPYC, 2 cores, load average 0.3 at the start, Python 3.11.7:``"""
     cores = len(os.sched_getaffinity(0))
     return (

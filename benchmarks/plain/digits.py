@@ -1,4 +1,4 @@
-"""``model=benchmarks/plain/digits.yaml``: digits_rnn on a part of its data, training in turns."""
+"""``model=benchmarks/plain/digits.yaml``: digits_rnn on part of its data, trained in turns."""
 
 import os
 
@@ -22,7 +22,7 @@ def build(keras, recurrent, config):
     fit = model.fit
 
     def in_turns(*feed, **settings):
-        """The training; the warm-up, of one epoch, and the lead-in wait for nobody."""
+        """Trains in turns, except during the warm-up, which is one epoch, and the lead-in."""
         if settings["epochs"] > 1:
             lead_in = settings["epochs"] - config["model"]["epochs"]
             callback = function(TURNS)(keras, os.environ["BY_SCRIPT_TURNS"], lead_in)

@@ -1,8 +1,8 @@
-"""A training as one writes it by hand in Keras 3, with the seconds of each epoch.
+"""A hand-written training script for Keras 3 that prints the seconds of each epoch.
 
 python keras3.py data/digits.npz SAMPLES UNITS BATCH EPOCHS SEED THREADS TURNS FEED
 
-FEED is ``pipeline`` (tf.data, as the worker's) or ``arrays`` (what ``fit`` makes of arrays).
+FEED is ``pipeline`` (tf.data, as in the worker) or ``arrays`` (``fit(x, y)``).
 """
 
 import json
@@ -24,7 +24,7 @@ class Seconds(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.seconds.append(time.monotonic() - self.start)
-        # The worker validates here too, and what that leaves in the caches is not its doing.
+        # The worker validates here as well, which changes the caches in the same way.
         self.model.evaluate(*few, batch_size=16, verbose=0)
 
 

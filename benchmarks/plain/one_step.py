@@ -1,12 +1,12 @@
-"""Does a training step of this Keras apply the gradient that it computed? Some models, counted.
+"""Counts the training steps in which this Keras does not apply the gradient that it computed.
 
 python one_step.py data/digits.npz [--steps 100] [--threads 1 1] [--ordered] [--only mnist_mlp]
 
-SGD with learning rate 1, so that what a step changed is its gradient. Each step starts from the
-same weights with another batch; before it the gradients are fetched alone. It differs where what it
-added to some weights is off by more than a hundredth of the largest gradient there, beyond what the
-rounding of the weights explains. The models: a
-layer on the digits, the layers of Keras's `mnist_mlp.py` (noise for images) and those of its
+Uses SGD with learning rate 1, so that the change of the weights in a step is its gradient. Each
+step starts from the same weights with another batch; the gradients are computed separately before
+it. A step differs if, for some weight array, the change deviates from the gradient by more than a
+hundredth of the largest gradient, beyond the rounding of the weights. The models are a recurrent
+layer on the digits, the layers of Keras's `mnist_mlp.py` (noise as images) and those of its
 `lstm_text_generation.py` (random characters), all without dropout. `--ordered` computes all
 gradients before the first update, as the worker does in this build. Prints JSON.
 """
@@ -22,7 +22,7 @@ try:
 except ImportError:  # before TensorFlow 1.4 Keras was a package of its own
     import keras
 
-FAR = 1e-2
+TOLERANCE = 1e-2
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--ordered", action="store_true")
     parser.add_argument("--only", action="append", metavar="MODEL")
     options = parser.parse_args()
-    found = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, **vars(options)}
+    results = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, **vars(options)}
     settings = tensorflow.ConfigProto(
         intra_op_parallelism_threads=options.threads[0],
         inter_op_parallelism_threads=options.threads[1],
@@ -43,8 +43,8 @@ def main():
         compute_before_updating()
     for name, (inputs, outputs, x, y, batch) in models(options.data):
         if name in (options.only or [name]):
-            found[name] = differing(inputs, outputs, x, y, batch, options.steps)
-    print(json.dumps(found))
+            results[name] = differing(inputs, outputs, x, y, batch, options.steps)
+    print(json.dumps(results))
 
 
 def compute_before_updating():
@@ -53,13 +53,13 @@ def compute_before_updating():
     def ordered(self, loss, params):
         gradients = get_gradients(self, loss, params)
         with tensorflow.control_dependencies(gradients):
-            return [tensorflow.identity(one) for one in gradients]
+            return [tensorflow.identity(gradient) for gradient in gradients]
 
     keras.optimizers.Optimizer.get_gradients = ordered
 
 
 def models(path):
-    """(name, (inputs, outputs, x, y, batch)), each made when it is asked for."""
+    """Yields (name, (inputs, outputs, x, y, batch)) of each model."""
     layers, stream = keras.layers, numpy.random.RandomState(0)
     data = numpy.load(path)
     x, y = data["x_train"], data["y_train"].reshape(-1, 1)
@@ -91,7 +91,7 @@ def seeded():
 
 
 def differing(inputs, outputs, x, y, batch, steps):
-    """How many of `steps` steps applied something else, and the largest difference."""
+    """The number of `steps` steps that differ, and the largest relative difference."""
     model = keras.models.Model(inputs, outputs)
     model.compile(keras.optimizers.SGD(lr=1.0), "sparse_categorical_crossentropy")
     weights = model.trainable_weights
@@ -108,15 +108,15 @@ def differing(inputs, outputs, x, y, batch, steps):
         for weight in model._feed_sample_weights:
             feed[weight] = numpy.ones(batch, "float32")
         model.set_weights(before)
-        wanted = session.run(gradients, feed_dict=feed)
+        expected = session.run(gradients, feed_dict=feed)
         model.train_on_batch(x[chosen], y[chosen])
-        off = 0.0
-        for old, gradient, new in zip(before, wanted, model.get_weights()):  # noqa: B905 (Python 3.6)
+        error = 0.0
+        for old, gradient, new in zip(before, expected, model.get_weights()):  # noqa: B905 (Python 3.6)
             size = max(numpy.abs(gradient).max(), 1e-6)
             rounding = numpy.finfo("float32").eps * max(numpy.abs(old).max(), numpy.abs(new).max())
             gap = numpy.abs(old - new - gradient).max() - rounding
-            off = max(off, float(gap / size))
-        worst, count = max(worst, off), count + int(off > FAR)
+            error = max(error, float(gap / size))
+        worst, count = max(worst, error), count + int(error > TOLERANCE)
     return {"differ": count, "worst": round(worst, 4)}
 
 

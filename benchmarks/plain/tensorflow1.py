@@ -1,8 +1,8 @@
-"""A training as one wrote it by hand for TensorFlow 1, with the seconds of each epoch.
+"""A hand-written training script for TensorFlow 1 that prints the seconds of each epoch.
 
 python tensorflow1.py data/digits.npz SAMPLES UNITS BATCH EPOCHS SEED THREADS TURNS FEED
 
-FEED is ``arrays``, which is what everybody gave ``fit`` then.
+FEED is ``arrays`` (``fit(x, y)``), as was usual then.
 """
 
 import json
@@ -28,7 +28,7 @@ class Seconds(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.seconds.append(time.time() - self.start)
-        # The worker validates here too, and what that leaves in the caches is not its doing.
+        # The worker validates here as well, which changes the caches in the same way.
         self.model.evaluate(*few, batch_size=16, verbose=0)
 
 
@@ -42,7 +42,7 @@ settings = tensorflow.ConfigProto(
 )
 keras.backend.set_session(tensorflow.Session(config=settings))
 model = keras.models.Sequential()
-# The default here is hard_sigmoid, which is another network, and a slower one.
+# The default in this version is hard_sigmoid, which is another network, and slower.
 model.add(keras.layers.LSTM(units, recurrent_activation="sigmoid", input_shape=(8, 8)))
 model.add(keras.layers.Dense(10, activation="softmax"))
 model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])

@@ -1,14 +1,14 @@
-"""Two processes that train in turns, an epoch each, so that both meet the same minute of a shared
+"""Lets two processes train in turns, one epoch each, so that both see the same state of a shared
 machine. For Python 3.6 and later."""
 
 import os
 
 
 def turns(keras, place, lead_in=0):
-    """A callback that says "ready" before each epoch from number `lead_in` on and after the last,
-    and waits for "go".
+    """A callback that reports "ready" and waits for "go" before each epoch from number `lead_in`
+    on, and reports "ready" after the last one.
 
-    `place`: what the names of two FIFOs begin with, `.ready` (written here) and `.go` (read).
+    `place`: the common prefix of two FIFOs, `.ready` (written by the callback) and `.go` (read).
     """
 
     class Turns(keras.callbacks.Callback):
@@ -21,7 +21,7 @@ def turns(keras, place, lead_in=0):
                 return
             os.write(self.ready, b"r")
             if os.read(self.go, 1) != b"g":
-                raise RuntimeError("who gives the turns is gone")
+                raise RuntimeError("the process that gives the turns has ended")
 
         def on_train_end(self, logs=None):
             os.write(self.ready, b"r")

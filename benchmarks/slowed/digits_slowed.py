@@ -1,4 +1,4 @@
-"""digits_rnn whose training step takes `rnn.slower` (a share) more than it would."""
+"""digits_rnn whose training step takes longer by the fraction `rnn.slower`."""
 
 import time
 
@@ -7,29 +7,29 @@ from rnnworker.models import digits_rnn
 
 def build(keras, recurrent, config):
     model = digits_rnn.build(keras, recurrent, config)
-    make, share = model.make_train_function, config["rnn"]["slower"]
+    make, fraction = model.make_train_function, config["rnn"]["slower"]
 
-    def made(force=False):
-        fresh = force or model.train_function is None
+    def make_slowed(force=False):
+        is_new = force or model.train_function is None
         make(force)
-        if fresh:  # else it is this one, or what the worker has put around it
-            model.train_function = slowed(model.train_function, share)
+        if is_new:  # otherwise it is slowed already, perhaps wrapped by the worker
+            model.train_function = slowed(model.train_function, fraction)
         return model.train_function
 
-    model.make_train_function = made
+    model.make_train_function = make_slowed
     return model
 
 
-def slowed(step, share):
-    """`step`, then `share` of the time that it took spent in a loop."""
+def slowed(step, fraction):
+    """`step` followed by a loop that takes `fraction` of the step's time."""
 
-    def longer(*values):
+    def slowed_step(*values):
         begin = time.perf_counter()
         result = step(*values)
         now = time.perf_counter()
-        end = now + share * (now - begin)
+        end = now + fraction * (now - begin)
         while now < end:
             now = time.perf_counter()
         return result
 
-    return longer
+    return slowed_step

@@ -1,4 +1,4 @@
-"""A two-node Slurm of our own, and a project that uses it."""
+"""A private two-node Slurm, and a project that uses it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import slurm as pretend
+from tests.cluster import slurm as private_slurm
 from tests.cluster.slurm import Slurm
 from tests.conftest import ROOT, Project, make_project
 
 HERE = Path(__file__).parent
-SECONDS = 240  # nothing may hang
+SECONDS = 240  # time limit of a Snakemake command, in case it hangs
 
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
-    if why := pretend.missing():
+    if why := private_slurm.missing():
         pytest.skip(why)
-    # Not below pytest's folders, which are closed to others: munge refuses such a place.
+    # Not below pytest's folders: munge refuses folders that other users cannot enter.
     folder = Path(tempfile.mkdtemp(prefix="rnnbench-slurm-"))
     folder.chmod(0o755)
     cluster = Slurm(folder)
@@ -50,12 +50,12 @@ class ClusterProject(Project):
 
 def cluster_project(folder: Path, slurm: Slurm, devices: Path = HERE / "devices.yaml"):
     folder.mkdir(parents=True, exist_ok=True)
-    made = make_project(folder)
+    project = make_project(folder)
     environment = {
-        **made.environment,
+        **project.environment,
         **{name: slurm.environment[name] for name in ("PATH", "SLURM_CONF")},
         "RNNBENCH_DEVICES": str(devices),
-        # Two pretend hosts on one: each node has the lock that a host would have.
+        # The two nodes share one host, but each has a separate timing lock.
         "RNNBENCH_TIMING_LOCK": f"{folder}/timing-$SLURMD_NODENAME.lock",
     }
-    return ClusterProject(made.folder, environment, made.conf)
+    return ClusterProject(project.folder, environment, project.conf)

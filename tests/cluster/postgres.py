@@ -1,9 +1,10 @@
-"""A PostgreSQL of our own on a Unix socket, and an MLflow server in front of it.
+"""A private PostgreSQL on a Unix socket, and an MLflow server that uses it.
 
     python -m tests.cluster.postgres up DIR
     python -m tests.cluster.postgres down DIR
 
-The database's processes belong to the user postgres where root starts it (it refuses root).
+If root starts the database, its processes belong to the user postgres, because PostgreSQL refuses
+to run as root.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from pathlib import Path
 
 
 def missing() -> str | None:
-    """Why there can be no PostgreSQL here, or None."""
+    """Why PostgreSQL cannot run on this machine, or None."""
     if _program("initdb") is None:
         return "no PostgreSQL: apt-get install postgresql"
-    return None if os.geteuid() or _user() else "PostgreSQL needs a user postgres beside root"
+    return None if os.geteuid() or _user() else "as root, PostgreSQL needs a user postgres"
 
 
 class Postgres:
-    """`folder` must be open to the database's user; its socket is in ``socket/``."""
+    """A database in `folder`, which its user must be able to enter; its socket is in
+    ``socket/``."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -43,10 +45,10 @@ class Postgres:
 
     def up(self) -> None:
         for name in ("data", "socket"):
-            place = self.folder / name
-            place.mkdir(mode=0o700)
+            folder = self.folder / name
+            folder.mkdir(mode=0o700)
             if self.owner:
-                shutil.chown(place, self.owner)
+                shutil.chown(folder, self.owner)
         self._call("initdb", "--auth=trust", "--no-sync", f"--pgdata={self.folder}/data")
         settings = f"-c listen_addresses='' -c unix_socket_directories={self.folder}/socket"
         log = f"--log={self.folder}/data/log"
@@ -72,7 +74,7 @@ class Postgres:
 
 
 class MlflowServer:
-    """``mlflow server`` on a loopback port, which may be killed and started again."""
+    """``mlflow server`` on a loopback port, which can be killed and started again."""
 
     def __init__(self, folder: Path, store: str, *options: str, **environment: str):
         self.folder, self.store, self.options, self.extra = folder, store, options, environment
@@ -114,7 +116,7 @@ class MlflowServer:
         raise TimeoutError(f"mlflow server did not start: {self.folder}/server.log")
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """The server and its workers: the session that was started for it alone."""
+        """Sends the signal to the server and its workers, which share a session."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
@@ -123,10 +125,10 @@ class MlflowServer:
 
 
 def _program(name: str) -> Path | None:
-    """Debian keeps them out of PATH, by version."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    there = shutil.which(name)
-    return found[-1] if found else Path(there) if there else None
+    """The program in Debian's newest version folder, which is not in PATH, or the one in PATH."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    installed = shutil.which(name)
+    return versions[-1] if versions else Path(installed) if installed else None
 
 
 def _user() -> str | None:
@@ -136,8 +138,8 @@ def _user() -> str | None:
 
 
 if __name__ == "__main__":
-    command, place = sys.argv[1], Path(sys.argv[2]).resolve()
-    postgres = Postgres(place)
+    command, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    postgres = Postgres(folder)
     if command == "up":
         postgres.up()
         print(postgres.uri)

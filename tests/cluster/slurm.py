@@ -1,10 +1,11 @@
-"""A Slurm of our own on loopback: munged, slurmctld and pretend nodes n1, n2, … of this host.
+"""A private Slurm on loopback: munged, slurmctld and nodes n1, n2, …, all on this host.
 
     python -m tests.cluster.slurm up DIR
     python -m tests.cluster.slurm down DIR
 
-Everything lies in DIR and is stopped by the process ids that its daemons wrote there. For root, as
-the nodes start jobs; packages munge, slurmctld, slurmd, slurm-client.
+All its files are in DIR, including the process ids of its daemons, by which they are stopped. Must
+be started by root, because the nodes start jobs; needs the packages munge, slurmctld, slurmd and
+slurm-client.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SlurmdLogFile={folder}/log/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
-# Cores, not memory: a job that names no memory would take all of a node's.
+# Cores, not memory: a job without a memory option would get all memory of a node.
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=bf_interval=2,sched_min_interval=200000
@@ -47,8 +48,7 @@ JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 MinJobAge=3600
 KillWait=2
-# A node that cannot tell for so long that a job has ended is drained, also when it was slurmctld
-# that was away.
+# A node that cannot report the end of a job for this long is drained, even if slurmctld was down.
 UnkillableStepTimeout=600
 OverTimeLimit=0
 SlurmctldTimeout=30
@@ -62,11 +62,11 @@ PartitionName=gpu Nodes=n1 MaxTime=INFINITE
 
 
 def missing() -> str | None:
-    """Why there can be no Slurm here, or None."""
+    """Why Slurm cannot run on this machine, or None."""
     lacking = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
     if lacking:
         return f"no {', '.join(lacking)}: apt-get install munge slurmctld slurmd slurm-client"
-    return None if os.geteuid() == 0 else "Slurm's nodes start jobs as root only"
+    return None if os.geteuid() == 0 else "Slurm's nodes can start jobs only as root"
 
 
 class Slurm:
@@ -126,7 +126,7 @@ class Slurm:
         raise TimeoutError(f"Slurm's nodes are not idle: see {self.folder}/log")
 
     def call(self, *command: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             env=self.environment,
             check=True,
@@ -135,10 +135,10 @@ class Slurm:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        return done.stdout
+        return result.stdout
 
     def kill(self, daemon: str, number: int = signal.SIGTERM) -> None:
-        """Ends ``slurmctld``, ``slurmd.n1`` or ``munged`` by the process id it wrote down."""
+        """Sends a signal to ``slurmctld``, ``slurmd.n1`` or ``munged`` and waits for its end."""
         file = self.folder / "run" / f"{daemon}.pid"
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
             process = int(file.read_text())
@@ -149,16 +149,16 @@ class Slurm:
                 time.sleep(0.1)
 
     def jobs(self, *options: str) -> list[list[str]]:
-        """Id, state and comment of each job, over or not."""
-        told = self.call("squeue", "-h", "-t", "all", "-o", "%i|%T|%k", *options)
-        return [line.split("|") for line in told.splitlines()]
+        """Id, state and comment of each job, including ended ones."""
+        output = self.call("squeue", "-h", "-t", "all", "-o", "%i|%T|%k", *options)
+        return [line.split("|") for line in output.splitlines()]
 
     def facts(self, job: str) -> dict[str, str]:
-        told = self.call("scontrol", "-o", "show", "job", job)
-        return dict(word.split("=", 1) for word in told.split() if "=" in word)
+        output = self.call("scontrol", "-o", "show", "job", job)
+        return dict(word.split("=", 1) for word in output.split() if "=" in word)
 
     def down(self) -> None:
-        """Cancels every job, then stops the daemons this folder knows."""
+        """Cancels all jobs, then stops the daemons that have a pid file in the folder."""
         with suppress(subprocess.SubprocessError):
             self.call("scancel", "--user=root")
             time.sleep(1)
@@ -172,7 +172,7 @@ def _path() -> str:
 
 
 def _free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that nobody listens on."""
+    """The first of `count` consecutive free ports."""
     for first in range(16830, 19000, count):
         with suppress(OSError):
             for port in range(first, first + count):
@@ -183,10 +183,10 @@ def _free_ports(count: int) -> int:
 
 
 if __name__ == "__main__":
-    command, place = sys.argv[1], Path(sys.argv[2]).resolve()
-    slurm = Slurm(place)
+    command, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    slurm = Slurm(folder)
     if command == "up":
         slurm.up()
-        print(f"export SLURM_CONF={place}/etc/slurm.conf")
+        print(f"export SLURM_CONF={folder}/etc/slurm.conf")
     else:
         slurm.down()

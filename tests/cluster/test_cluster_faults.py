@@ -1,9 +1,9 @@
-"""What goes wrong on a cluster: reported by name, others go on, nothing hangs, nothing is measured
-twice, and the same command completes the grid.
+"""Faults of a cluster: each is reported with the round's name, other rounds go on, nothing hangs,
+nothing is measured twice, and the same command completes the grid.
 
-The rounds are short, of two runs each. Two are kept from beginning by an attempt at one of their
-runs that this process pretends to make: one until its job is over its time limit, one until its
-node is lost.
+The rounds are short, with two runs each. This process holds the attempt lock of a run in two of
+them, so that they cannot start: one until its job exceeds its time limit, one until its node is
+lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.cluster.conftest import SECONDS, ClusterProject, cluster_project
 from tests.cluster.slurm import Slurm
 from tests.conftest import kill_everything, wait_until
 
-AWAY = 60
+OUTAGE_SECONDS = 60
 FOLDER = "results/slurm/cluster_faults"
 ROUND = "fake-lstm-{}-fake-s0-r{}"
 CANCELLED, UNHARMED, LOST = (ROUND.format("cpu_1", repeat) for repeat in range(3))
@@ -32,18 +32,18 @@ ALL = {CANCELLED, UNHARMED, LOST, LIMITED}
 
 
 def runs(*rounds: str) -> set[str]:
-    found = set()
+    names = set()
     for name in rounds:
         start, end = name.replace("lstm-", "lstm-{}-").split("-s0")
         for rnn in ("fake_fast", "fake_middle"):
-            found.add(f"{start.format(rnn)}-epoch_seconds1.0-s0{end}")
-    return found
+            names.add(f"{start.format(rnn)}-epoch_seconds1.0-s0{end}")
+    return names
 
 
 def running(slurm: Slurm) -> dict[str, tuple[str, str]]:
-    """Round → job and node, of the jobs that run now."""
-    told = slurm.call("squeue", "-h", "-t", "RUNNING", "-o", "%k|%i|%N").splitlines()
-    jobs = [line.split("|") for line in told]
+    """Round → job and node of the running jobs."""
+    lines = slurm.call("squeue", "-h", "-t", "RUNNING", "-o", "%k|%i|%N").splitlines()
+    jobs = [line.split("|") for line in lines]
     return {Path(comment).stem: (job, node) for comment, job, node in jobs}
 
 
@@ -61,16 +61,18 @@ def names(project: ClusterProject) -> Counter[str]:
     return Counter(path.parent.name for path in project.records())
 
 
-def test_a_day_on_which_everything_goes_wrong(slurm: Slurm, tmp_path: Path) -> None:
+def test_faults_are_reported_and_the_same_command_completes_the_grid(
+    slurm: Slurm, tmp_path: Path
+) -> None:
     devices = tmp_path / "devices.yaml"
     devices.write_text((Path(__file__).parent / "devices.yaml").read_text())
     project = cluster_project(tmp_path / "project", slurm, devices)
     attempts = project.folder / FOLDER / "attempts"
     with attempt.held(attempts / max(runs(LIMITED))), ExitStack() as until_lost:
         until_lost.enter_context(attempt.held(attempts / max(runs(LOST))))
-        node = first_day(project, slurm)
+        node = start_with_faults(project, slurm)
         assert set(names(project)) == runs(UNHARMED)
-        # The lost round is out of Slurm's sight only, and takes its turn.
+        # The job of the lost round still runs, although Slurm has lost its node.
         until_lost.close()
         wait_until(lambda: runs(LOST) <= set(names(project)), 60, "the lost round's records")
     slurm.start_node(node)
@@ -78,31 +80,31 @@ def test_a_day_on_which_everything_goes_wrong(slurm: Slurm, tmp_path: Path) -> N
     before = {path: path.read_bytes() for path in project.records()}
 
     devices.write_text(devices.read_text().replace("{time: 1}", "{time: 5}"))
-    second_day(project, slurm)
+    kill_and_complete(project, slurm)
     assert names(project) == dict.fromkeys(runs(*ALL), 1)
     assert all(path.read_bytes() == content for path, content in before.items())
-    not_beside_one_another(project)
+    assert_no_overlap_on_a_node(project)
 
 
-def first_day(project: ClusterProject, slurm: Slurm) -> str:
-    """A job is cancelled, slurmctld is away, a job is over its limit, a node is lost. Returns
-    the node."""
+def start_with_faults(project: ClusterProject, slurm: Slurm) -> str:
+    """A job is cancelled, slurmctld is down, a job exceeds its limit, a node is lost. Returns the
+    node."""
     process = project.start(experiment="cluster_faults")
     try:
-        # At once: it is over in seconds.
+        # First, because the round ends within seconds.
         wait_until(lambda: CANCELLED in running(slurm), 90, "the round that is cancelled")
         slurm.call("scancel", running(slurm)[CANCELLED][0])
-        wait_until(lambda: LIMITED in running(slurm), 90, "the round that is over its limit")
+        wait_until(lambda: LIMITED in running(slurm), 90, "the round that exceeds its limit")
         queue = queued(slurm)
         assert queue == planned(project)[: len(queue)], "the queue is in the order of the plan"
         slurm.kill("slurmctld")
-        time.sleep(AWAY)
+        time.sleep(OUTAGE_SECONDS)
         assert process.poll() is None, process.communicate()[0]
         slurm.start_controller()
-        wait_until(lambda: LOST in running(slurm), 120, "the round that is to lose its node")
+        wait_until(lambda: LOST in running(slurm), 120, "the round that loses its node")
         node = running(slurm)[LOST][1]
-        conductor = project.folder / FOLDER / "logs/round" / f"{LOST}.log"
-        wait_until(lambda: conductor.exists() and "waiting" in conductor.read_text(), 60, "waits")
+        log = project.folder / FOLDER / "logs/round" / f"{LOST}.log"
+        wait_until(lambda: log.exists() and "waiting" in log.read_text(), 60, "the round's wait")
         slurm.kill(f"slurmd.{node}", signal.SIGKILL)
         out, _ = process.communicate(timeout=SECONDS)
     finally:
@@ -115,8 +117,8 @@ def first_day(project: ClusterProject, slurm: Slurm) -> str:
     return node
 
 
-def second_day(project: ClusterProject, slurm: Slurm) -> None:
-    """Snakemake is killed with -9; its jobs run on; the same command waits for them."""
+def kill_and_complete(project: ClusterProject, slurm: Slurm) -> None:
+    """Snakemake gets a SIGKILL; its jobs continue, and the same command waits for them."""
     process = project.start(experiment="cluster_faults")
     wait_until(lambda: len(running(slurm)) >= 1, 90, "a job")
     jobs = running(slurm)
@@ -129,9 +131,9 @@ def second_day(project: ClusterProject, slurm: Slurm) -> None:
         end(process)
     assert process.returncode == 0, out
     for job, _ in jobs.values():
-        assert slurm.facts(job)["JobState"] == "COMPLETED", "it went with Snakemake"
-    twice = [Path(comment).stem for job, _, comment in slurm.jobs() if job not in submitted]
-    assert all(count == 1 for count in Counter(twice).values())
+        assert slurm.facts(job)["JobState"] == "COMPLETED", "the job ended with Snakemake"
+    later = [Path(comment).stem for job, _, comment in slurm.jobs() if job not in submitted]
+    assert all(count == 1 for count in Counter(later).values())
 
 
 def end(process: subprocess.Popen) -> None:
@@ -139,7 +141,7 @@ def end(process: subprocess.Popen) -> None:
         kill_everything(process)
 
 
-def not_beside_one_another(project: ClusterProject) -> None:
+def assert_no_overlap_on_a_node(project: ClusterProject) -> None:
     times: dict[tuple[str, str], list[float]] = {}
     for record in map(read_record, project.records()):
         assert record.round and len(record.round["members"]) == 2

@@ -1,4 +1,4 @@
-"""The same experiment through a real Slurm of two nodes and on this machine alone."""
+"""The same experiment on a real two-node Slurm and on this machine without Slurm."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.conftest import Project, make_project
 @pytest.fixture(scope="module")
 def finished(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = cluster_project(tmp_path_factory.mktemp("cluster"), slurm)
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = project.snakemake()
+    assert result.returncode == 0, result.stdout + result.stderr
     return project
 
 
@@ -55,13 +55,11 @@ def round_of(record: Record) -> str:
     return record.round["id"].split("/")[1]
 
 
-def test_every_round_was_a_job_of_slurm_and_its_runs_say_which(
-    slurm: Slurm, finished, records
-) -> None:
+def test_each_round_is_a_slurm_job_that_its_records_name(slurm: Slurm, finished, records) -> None:
     assert Counter(map(round_of, records)) == ROUNDS
     comments = {job: comment for job, _, comment in slurm.jobs()}
-    ours = [one for one in comments.values() if one.startswith("results/slurm/cluster/")]
-    assert sorted(ours) == [f"results/slurm/cluster/rounds/{name}.json" for name in ROUNDS]
+    targets = [text for text in comments.values() if text.startswith("results/slurm/cluster/")]
+    assert sorted(targets) == [f"results/slurm/cluster/rounds/{name}.json" for name in ROUNDS]
     for record in records:
         job = record.measured["job"]
         file = finished.folder / comments[job["id"]]
@@ -73,13 +71,13 @@ def test_every_round_was_a_job_of_slurm_and_its_runs_say_which(
     assert {record.site for record in records} == {"slurm"}
 
 
-def test_rounds_are_never_together_on_a_node_and_runs_of_a_round_take_turns(records) -> None:
+def test_rounds_do_not_overlap_on_a_node_and_runs_of_a_round_take_turns(records) -> None:
     assert {record.measured["job"]["node"] for record in records} == {"n1", "n2"}
     for one, other in combinations(records, 2):
         if round_of(one) == round_of(other):
-            assert overlap(one, other), "they live at the same time"
-            taken = sorted([*turns(one), *turns(other)])
-            assert all(a[1] <= b[0] for a, b in pairwise(taken)), (one.name, other.name)
+            assert overlap(one, other), "members of a round are alive at the same time"
+            both = sorted([*turns(one), *turns(other)])
+            assert all(a[1] <= b[0] for a, b in pairwise(both)), (one.name, other.name)
         elif one.measured["job"]["node"] == other.measured["job"]["node"]:
             assert not overlap(one, other), (one.name, other.name)
 
@@ -95,24 +93,24 @@ def test_jobs_of_one_gpu_follow_one_another(slurm: Slurm, records) -> None:
     assert end <= start
 
 
-def test_the_result_is_that_of_one_machine_but_for_the_times(
+def test_records_equal_those_without_slurm_except_for_times(
     finished: Project, records, tmp_path: Path
 ) -> None:
-    alone = make_project(tmp_path)
-    done = alone.snakemake(experiment="cluster")
-    assert done.returncode == 0, done.stdout + done.stderr
-    here = {record.name: record for record in map(read_record, alone.records())}
-    assert set(here) == {record.name for record in records}
+    project = make_project(tmp_path)
+    result = project.snakemake(experiment="cluster")
+    assert result.returncode == 0, result.stdout + result.stderr
+    local = {record.name: record for record in map(read_record, project.records())}
+    assert set(local) == {record.name for record in records}
     for record in records:
-        assert comparable(record) == comparable(here[record.name])
+        assert comparable(record) == comparable(local[record.name])
     assert (finished.folder / "reports/cluster/report.html").is_file()
     tracked = finished.folder / "results/slurm/cluster/tracked/0.json"
-    assert set(json.loads(tracked.read_text())) == set(here)
+    assert set(json.loads(tracked.read_text())) == set(local)
 
 
 def comparable(record: Record) -> dict:
     data = record.to_json()
-    kept = ("name", "choices", "overrides", "seed", "repeat", "block", "order", "digest", "config")
+    keys = ("name", "choices", "overrides", "seed", "repeat", "block", "order", "digest", "config")
     epochs = [[e.epoch, e.samples, e.steps, e.loss, e.val_acc] for e in record.epochs]
     phases = [[phase.name, phase.timed] for phase in record.phases]
-    return {**{name: data[name] for name in kept}, "epochs": epochs, "phases": phases}
+    return {**{key: data[key] for key in keys}, "epochs": epochs, "phases": phases}

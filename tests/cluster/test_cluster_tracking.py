@@ -1,4 +1,4 @@
-"""Many processes log to an MLflow server on PostgreSQL that is killed meanwhile; passwords."""
+"""Many processes log to an MLflow server on PostgreSQL while it is killed; and passwords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.metrics import metrics
-from tests.cluster import postgres as pretend
+from tests.cluster import postgres as private_postgres
 from tests.cluster.postgres import MlflowServer, Postgres
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, make_record
@@ -29,21 +29,22 @@ TRIES = 12
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Postgres]:
-    if why := pretend.missing():
+    if why := private_postgres.missing():
         pytest.skip(why)
     folder = Path(tempfile.mkdtemp(prefix="rnnbench-postgres-"))
     folder.chmod(0o755)
-    made = Postgres(folder)
+    postgres = Postgres(folder)
     try:
-        made.up()
-        yield made
+        postgres.up()
+        yield postgres
     finally:
-        made.down()
+        postgres.down()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def lay_down(root: Path, count: int) -> list[tuple[Record, Path]]:
-    made = []
+def write_records(root: Path, count: int) -> list[tuple[Record, Path]]:
+    """Writes records and pointers. Returns (record, pointer) of each."""
+    written = []
     for number in range(count):
         moment = BEGINNING + timedelta(minutes=number)
         record = make_record(seed=number, started=moment, epochs=3)
@@ -51,8 +52,8 @@ def lay_down(root: Path, count: int) -> list[tuple[Record, Path]]:
         write_json(file, record.to_json())
         pointer = root / "results/site/quick" / f"{record.name}.json"
         write_json(pointer, pointer_to(record))
-        made.append((record, pointer))
-    return made
+        written.append((record, pointer))
+    return written
 
 
 def environment(server: MlflowServer, **extra: str) -> dict[str, str]:
@@ -81,9 +82,9 @@ def rows(database: Postgres, query: str) -> list[tuple]:
 
     engine = sqlalchemy.create_engine(database.uri)
     with engine.connect() as connection:
-        found = [tuple(row) for row in connection.execute(sqlalchemy.text(query))]
+        result = [tuple(row) for row in connection.execute(sqlalchemy.text(query))]
     engine.dispose()
-    return found
+    return result
 
 
 LOGGED = """
@@ -106,32 +107,32 @@ POINTS = """
 def test_200_records_by_8_processes_while_the_server_is_killed_twice(
     database: Postgres, tmp_path: Path
 ) -> None:
-    made = lay_down(tmp_path, RECORDS)
+    written = write_records(tmp_path, RECORDS)
     server = MlflowServer(tmp_path, database.uri)
     server.up()
     try:
-        failures = log_all(database, server, tmp_path, [pointer for _, pointer in made])
+        failures = log_all(database, server, tmp_path, [pointer for _, pointer in written])
     finally:
         server.kill()
-    assert failures, "the server was never missed"
-    assert dict(rows(database, LOGGED)) == {record.key: 1 for record, _ in made}
+    assert failures, "no process called the server while it was down"
+    assert dict(rows(database, LOGGED)) == {record.key: 1 for record, _ in written}
     assert rows(database, COMPLETE) == [(RECORDS,)]
     logged = sorted((key, name, step, value) for key, name, step, value in rows(database, POINTS))
     assert logged == sorted(
         (record.key, point.key, point.step, point.value)
-        for record, _ in made
+        for record, _ in written
         for point in metrics(record)
     )
 
 
 def log_all(database: Postgres, server: MlflowServer, root: Path, pointers: list[Path]) -> int:
-    """Every process does the same call again until it succeeds; returns how often it did not."""
+    """Each process repeats its command until it succeeds. Returns the number of failures."""
     shares = [pointers[n::PROCESSES] for n in range(PROCESSES)]
     calls = {n: track(root, shares[n], environment(server)) for n in range(PROCESSES)}
     kills = [RECORDS * (n + 1) // (KILLS + 1) for n in range(KILLS)]
     failures, tried, end = 0, dict.fromkeys(calls, 1), time.monotonic() + 300
     while calls:
-        assert time.monotonic() < end, f"{len(calls)} processes do not end"
+        assert time.monotonic() < end, f"{len(calls)} processes have not ended"
         if kills and rows(database, COMPLETE)[0][0] >= kills[0]:
             kills.pop(0)
             server.kill()
@@ -151,7 +152,7 @@ def log_all(database: Postgres, server: MlflowServer, root: Path, pointers: list
     return failures
 
 
-def test_a_server_that_asks_for_a_password(tmp_path: Path) -> None:
+def test_a_server_that_requires_a_password(tmp_path: Path) -> None:
     pytest.importorskip("flask_wtf", reason="MLflow's auth app needs Flask-WTF")
     password = secrets.token_urlsafe(18)
     settings = tmp_path / "auth.ini"
@@ -168,22 +169,22 @@ def test_a_server_that_asks_for_a_password(tmp_path: Path) -> None:
         MLFLOW_FLASK_SERVER_SECRET_KEY=secrets.token_urlsafe(18),
     )
     server.up()
-    ((record, pointer),) = lay_down(tmp_path, 1)
+    ((record, pointer),) = write_records(tmp_path, 1)
+    outputs: list[str] = []
+
+    def exit_code(**credentials: str) -> int:
+        process = track(tmp_path, [pointer], environment(server, **credentials))
+        outputs.extend(process.communicate(timeout=60))
+        return process.returncode
+
     try:
-        stranger = track(tmp_path, [pointer], environment(server))
-        out, refused = stranger.communicate(timeout=60)
-        assert stranger.returncode == 1 and len(refused.splitlines()) == 1, refused
-        known = {"MLFLOW_TRACKING_USERNAME": "lab", "MLFLOW_TRACKING_PASSWORD": password}
-        member = track(tmp_path, [pointer], environment(server, **known))
-        told = member.communicate(timeout=60)
-        assert member.returncode == 0, told
-        wrong = {**known, "MLFLOW_TRACKING_PASSWORD": f"{password}x"}
-        mistaken = track(tmp_path, [pointer], environment(server, **wrong))
-        said = mistaken.communicate(timeout=60)
-        assert mistaken.returncode == 1
+        assert exit_code() == 1 and len(outputs[-1].splitlines()) == 1, outputs
+        valid = {"MLFLOW_TRACKING_USERNAME": "lab", "MLFLOW_TRACKING_PASSWORD": password}
+        assert exit_code(**valid) == 0, outputs
+        assert exit_code(**{**valid, "MLFLOW_TRACKING_PASSWORD": f"{password}x"}) == 1
     finally:
         server.kill()
-    assert password not in "".join([out, refused, *told, *said])
+    assert password not in "".join(outputs)
     for file in (tmp_path / "results").rglob("*"):
         assert not file.is_file() or password not in file.read_text()
     assert record.name

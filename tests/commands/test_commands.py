@@ -1,4 +1,4 @@
-"""One grammar for all commands about an experiment, and the small commands."""
+"""The arguments that commands about an experiment share, and the small commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Project
 from tests.factory import make_record
 
 
-def test_a_name_then_overrides() -> None:
+def test_words_are_a_name_and_overrides() -> None:
     assert parse_words(["mine", "a=1", "~b"]) == ("mine", ("a=1", "~b"))
     assert parse_words(["a=1", "experiment=mine"]) == ("mine", ("a=1",))
     assert parse_words([]) == ("quick", ())
@@ -25,7 +25,7 @@ def test_a_name_then_overrides() -> None:
         parse_words(["one", "two"])
 
 
-def test_run_shows_what_snakemake_is_told(tmp_path: Path) -> None:
+def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
     assert command_of([]) == ["--cores", "all", "--config", "experiment=quick"]
     given = ["mine", "model.epochs=3", "repeat=0", "--conf", str(tmp_path), "--cores", "2"]
     assert command_of([*given, "--", "-n", "--profile", "x"]) == [
@@ -36,66 +36,66 @@ def test_run_shows_what_snakemake_is_told(tmp_path: Path) -> None:
         command_of(["--conf", str(tmp_path / "absent")])
 
 
-def test_run_starts_it(project: Project) -> None:
+def test_run_starts_snakemake(project: Project) -> None:
     (project.folder / "workflow").symlink_to(ROOT / "workflow")
-    done = project.rnnbench("run", "small", "--conf", str(project.conf), "--", "-n", "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("snakemake --cores all -n --quiet --config experiment=small")
+    result = project.rnnbench("run", "small", "--conf", str(project.conf), "--", "-n", "--quiet")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.startswith("snakemake --cores all -n --quiet --config experiment=small")
     assert not list((project.folder / "results").glob("records/*"))
 
 
-def test_the_shell_completes_commands_and_experiments(tmp_path: Path, capsys) -> None:
+def test_completion_of_commands_and_experiments(tmp_path: Path, capsys) -> None:
     completion.main([])
     script = capsys.readouterr().out
     (tmp_path / "conf/experiment").mkdir(parents=True)
     (tmp_path / "conf/experiment/builds.yaml").touch()
-    ask = 'COMP_WORDS=({}); COMP_CWORD={}; _rnnbench; echo "${{COMPREPLY[@]}}"'
-    for words, told in (("rnnbench pla", "plan"), ("rnnbench plan bu", "builds")):
-        done = subprocess.run(
-            ["bash", "-c", script + ask.format(words, len(words.split()) - 1)],
+    complete = 'COMP_WORDS=({}); COMP_CWORD={}; _rnnbench; echo "${{COMPREPLY[@]}}"'
+    for line, completed in (("rnnbench pla", "plan"), ("rnnbench plan bu", "builds")):
+        result = subprocess.run(
+            ["bash", "-c", script + complete.format(line, len(line.split()) - 1)],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             check=True,
         )
-        assert done.stdout.split() == [told]
+        assert result.stdout.split() == [completed]
 
 
-def test_the_doctor_says_what_can_run_and_why_not(project: Project, monkeypatch, capsys) -> None:
+def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     assert doctor.main(["--conf", str(project.conf)]) == 0
-    told = capsys.readouterr().out
-    assert machine.fingerprint()["machine"] in told
-    (able,) = [line for line in told.splitlines() if line.startswith("devices")]
+    output = capsys.readouterr().out
+    assert machine.fingerprint()["machine"] in output
+    (able,) = [line for line in output.splitlines() if line.startswith("devices")]
     assert "cpu_1" in able and "k80" not in able
     if not machine.gpus():
-        (others,) = (line for line in told.splitlines() if "no NVIDIA GPU on this" in line)
-        assert others.startswith("  not ") and " k80," in others
-    assert "fake" in told and "datasets   " in told
-    assert "MLflow: http://127.0.0.1:9: the MLflow server cannot be reached" in told
+        (unavailable,) = (line for line in output.splitlines() if "no NVIDIA GPU on this" in line)
+        assert unavailable.startswith("  not ") and " k80," in unavailable
+    assert "fake" in output and "datasets   " in output
+    assert "MLflow: http://127.0.0.1:9: the MLflow server cannot be reached" in output
 
 
-def test_plan_says_what_changed(project: Project, monkeypatch, capsys) -> None:
+def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
     arguments = ["small", "--conf", str(project.conf), "--why"]
     assert plan.main(arguments) == 0
     assert capsys.readouterr().out == "4 runs without a record\n"
     name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
-    made = plan.make_plan("small", [project.folder / "conf", project.conf], project.folder)
-    identity = made.runs[name].identity
+    planned = plan.make_plan("small", [project.folder / "conf", project.conf], project.folder)
+    identity = planned.runs[name].identity
     config = {**identity["config"], "model": {**identity["config"]["model"], "epochs": 9}}
     record = make_record(
         name=name, machine=machine.fingerprint()["machine"], identity={**identity, "config": config}
     )
     write_json(project.folder / f"results/records/{record.key}.json", record.to_json())
     assert plan.main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "3 runs without a record" in told
-    assert f"1 run, such as {name}:\n  model.epochs: 9 → 5\n" in told
+    output = capsys.readouterr().out
+    assert "3 runs without a record" in output
+    assert f"1 run, such as {name}:\n  model.epochs: 9 → 5\n" in output
 
 
-def test_digests_are_not_spelt_out() -> None:
+def test_changes_leave_out_the_values_of_digests() -> None:
     before = {"worker": "0" * 64, "config": {"a": {"b": 1}}}
     after = {"worker": "1" * 64, "config": {"a": {"b": 2}, "c": None}, "dataset_md5": None}
-    assert plan.changed(before, after) == ["worker is another", "a.b: 1 → 2"]
+    assert plan.changed(before, after) == ["worker changed", "a.b: 1 → 2"]

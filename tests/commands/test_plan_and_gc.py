@@ -20,26 +20,25 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
     monkeypatch.chdir(project.folder)
     arguments = ["small", "--conf", str(project.conf)]
     assert plan.main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "4 runs in 2 rounds, 0 done, 4 to do" in told and "a guess" in told
+    output = capsys.readouterr().out
+    assert "4 runs in 2 rounds, 0 done, 4 to do" in output and "a guess" in output
 
     name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
-    here = machine.fingerprint()["machine"]
+    local = machine.fingerprint()["machine"]
     for repeat, seconds in enumerate((0.5, 0.51)):
-        of = f"{name[:-1]}{repeat}"
-        record = make_record(name=of, machine=here, epoch_seconds=seconds)
+        record = make_record(name=f"{name[:-1]}{repeat}", machine=local, epoch_seconds=seconds)
         path = project.folder / f"results/records/{record.key}.json"
         write_json(path, record.to_json())
-    write_json(project.folder / f"results/{here}/small/{name}.json", pointer_to(record))
+    write_json(project.folder / f"results/{local}/small/{name}.json", pointer_to(record))
     assert plan.main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "4 to do" in told, "a pointer to a run of another identity is no finished run"
-    assert "for 2 runs a guess" in told and "1 degrees of freedom" in told
+    output = capsys.readouterr().out
+    assert "4 to do" in output, "a pointer to a run of another identity is not a finished run"
+    assert "for 2 runs a guess" in output and "1 degrees of freedom" in output
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """A record with all that belongs to it, and what a bad day left."""
+    """A record with its events and log, and the files of killed attempts."""
     results = tmp_path / "results"
     record = make_record()
     write_json(results / f"records/{record.key}.json", record.to_json())
@@ -61,10 +60,10 @@ def results(tmp_path: Path) -> Path:
     return results
 
 
-def test_gc_asks_and_then_takes_what_nothing_refers_to(results: Path, capsys) -> None:
+def test_gc_asks_and_then_removes_unused_files(results: Path, capsys) -> None:
     before = sorted(results.rglob("*"))
     assert gc.main(["--root", str(results.parent)]) == 0
-    assert "say --yes" in capsys.readouterr().out
+    assert "add --yes" in capsys.readouterr().out
     assert [p for p in sorted(results.rglob("*")) if p.name != ".lock"] == before
     assert gc.main(["--root", str(results.parent), "--yes"]) == 0
     left = {path.name for path in results.rglob("*") if path.is_file()}
@@ -79,7 +78,7 @@ def test_gc_asks_and_then_takes_what_nothing_refers_to(results: Path, capsys) ->
     assert "nothing to remove" in capsys.readouterr().out
 
 
-def test_gc_leaves_what_is_young_and_what_a_plan_uses(results: Path, monkeypatch) -> None:
+def test_gc_keeps_young_files_and_used_environments(results: Path, monkeypatch) -> None:
     for path in results.rglob("*"):
         os.utime(path)
 
@@ -94,7 +93,7 @@ def test_gc_leaves_what_is_young_and_what_a_plan_uses(results: Path, monkeypatch
 
 
 def test_gc_keeps_companions(tmp_path: Path) -> None:
-    """Also one that no pointer names: a record is never removed, nor what lies beside it."""
+    """Even those that no pointer names: records, their events and logs are never removed."""
     results = tmp_path / "results"
     for record in make_late():
         file = results / f"records/{record.key}.json"
@@ -107,6 +106,6 @@ def test_gc_keeps_companions(tmp_path: Path) -> None:
     assert list(gc.unused(tmp_path, results)) == []
 
 
-def test_gc_waits_for_nobody(results: Path) -> None:
+def test_gc_fails_at_once_if_the_results_are_locked(results: Path) -> None:
     with locks.locked(results / ".lock", "process 7"), pytest.raises(RunError, match="process 7"):
         gc.main(["--root", str(results.parent), "--yes"])

@@ -24,19 +24,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def retry(folder: Path, *names: str) -> set[str]:
-    """Runs the command; returns the names that will be measured again."""
+    """Runs the command and returns the names of the marked runs."""
     results = folder.parents[1]
     assert main([folder.name, *names, "--site", "here", "--results", str(results)]) == 0
-    left = {path.stem for path in folder.glob("*.json")}
+    remaining = {path.stem for path in folder.glob("*.json")}
     marks = folder / "retry"
     marked = {path.name for path in marks.iterdir()} if marks.exists() else set()
-    assert marked == set(VERDICTS) - left
-    assert "summary" in left
+    assert marked == set(VERDICTS) - remaining
+    assert "summary" in remaining
     return marked
 
 
 @pytest.mark.parametrize(
-    ("names", "again"),
+    ("names", "marked"),
     [
         ([], {"a-block-s0-r0"}),
         (["a-keras-s0-r0"], {"a-keras-s0-r0"}),
@@ -44,34 +44,35 @@ def retry(folder: Path, *names: str) -> set[str]:
         (["*-r0", "a-keras-s0-r0"], {"a-keras-s0-r0", "a-block-s0-r0"}),
     ],
 )
-def test_void_runs_or_the_named_ones(folder: Path, names: list[str], again: set, capsys) -> None:
-    assert retry(folder, *names) == again
-    assert capsys.readouterr().out.startswith(f"{len(again)} of 3 runs will be measured again")
+def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: set, capsys):
+    assert retry(folder, *names) == marked
+    output = capsys.readouterr().out
+    assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
 
 
-def test_the_mark_says_since_when(folder: Path) -> None:
+def test_the_mark_holds_its_time(folder: Path) -> None:
     retry(folder)
     mark = (folder / "retry" / "a-block-s0-r0").read_text()
     assert re.fullmatch(r"\d{8}T\d{6}_\d{6}Z\n", mark)
 
 
 def test_an_unknown_name_changes_nothing(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="no finished run is called 'b-\\*'"):
+    with pytest.raises(ConfigError, match="no finished run is named 'b-\\*'"):
         retry(folder, "a-keras-s0-r0", "b-*")
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     assert not (folder / "retry").exists()
 
 
-def test_nothing_is_taken_away_while_somebody_is_at_work(folder: Path) -> None:
+def test_nothing_is_marked_while_the_results_are_locked(folder: Path) -> None:
     results = folder.parents[1]
     lock, _ = take(results / ".lock", "process 7")
     assert lock is not None
-    with pytest.raises(RunError, match="somebody is at work here \\(process 7\\)"):
+    with pytest.raises(RunError, match="is in use \\(process 7\\)"):
         main([folder.name, "--site", "here", "--results", str(results)])
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     os.close(lock)
 
 
-def test_an_experiment_without_runs_is_told(tmp_path: Path) -> None:
+def test_an_experiment_without_runs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no finished run"):
         main(["absent", "--site", "here", "--results", str(tmp_path)])

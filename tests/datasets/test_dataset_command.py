@@ -50,7 +50,7 @@ def test_an_error_does_not_stop_the_other_datasets(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nmist", "take one of digits, file, other."),
+        ("nmist", "use one of digits, file, other."),
         ("../dataset/digits", "there is no dataset '../dataset/digits'"),
         ("file", "dataset=file dataset.path=FILE"),
     ],

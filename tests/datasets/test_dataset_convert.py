@@ -26,7 +26,7 @@ def pickled(tmp_path: Path) -> Path:
 def test_the_worker_reads_the_converted_lists(pickled: Path, capsys: pytest.CaptureFixture) -> None:
     target = pickled.with_name("plain.npz")
     assert main([str(pickled), str(target), "--i-trust-this-file"]) == 0
-    assert "x_train that had been pickled" in capsys.readouterr().out
+    assert "Formerly pickled arrays: x_train" in capsys.readouterr().out
     arrays = worker_source(str(target))
     offsets, values = arrays["x_train_offsets"], arrays["x_train_values"]
     lists = [values[start:end].tolist() for start, end in pairwise(offsets)]

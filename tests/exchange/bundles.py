@@ -1,4 +1,4 @@
-"""A bundle, made here and started as on another machine."""
+"""Makes bundles and runs them as on another machine."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from tests.conftest import Project
 
 
 def bundle(project: Project, experiment: str, folder: Path, *arguments: str) -> Path:
-    """A bundle of the `experiment` in `folder`."""
+    """Writes a bundle of the `experiment` into `folder`."""
     conf = str(project.conf)
-    made = project.rnnbench("bundle", experiment, "-o", str(folder), "--conf", conf, *arguments)
-    assert made.returncode == 0, made.stderr
+    result = project.rnnbench("bundle", experiment, "-o", str(folder), "--conf", conf, *arguments)
+    assert result.returncode == 0, result.stderr
     return folder
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Starts the bundle with an environment that leads nowhere near this project, and a timing
-    lock of its own: nothing is measured."""
+    """Runs the bundle in an environment without this project, and with a separate timing lock."""
     return subprocess.run(
         [sys.executable, "-I", str(folder / "run.py"), *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A bundle measures with Python alone and what it brings back is judged like any other run."""
+"""A bundle measures with Python alone, and its outcomes are judged like local runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from tests.conftest import Project, make_project
 from tests.exchange.bundles import bundle, run
 
 
-def test_bundle_is_run_resumed_and_imported(bundled: tuple[Project, Path]) -> None:
+def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) -> None:
     project, folder = bundled
     stopped = run(folder, "--limit", "0.001")
     assert stopped.returncode == 1 and "runs are left" in stopped.stdout
-    first = len(list(folder.glob("out/*/*/outcome.json")))
-    assert first < 4
-    done = run(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(folder.glob("out/*/*/outcome.json"))) < 4
+    resumed = run(folder)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert len(list(folder.glob("out/*/*/outcome.json"))) == 4
 
-    taken = project.rnnbench("import", str(folder))
-    assert taken.returncode == 0, taken.stderr
+    imported = project.rnnbench("import", str(folder))
+    assert imported.returncode == 0, imported.stderr
     records = [read_record(path) for path in project.records()]
     assert len(records) == 4
     assert {record.verdict.status for record in records} <= {"clean", "suspect"}
@@ -35,7 +34,7 @@ def test_bundle_is_run_resumed_and_imported(bundled: tuple[Project, Path]) -> No
     by_round: dict[str, list[Record]] = {}
     for record in records:
         by_round.setdefault(record.round["id"], []).append(record)
-    assert len(by_round) == 2, "those of a repeat took turns"
+    assert len(by_round) == 2, "the runs of a repeat took turns"
     for members in by_round.values():
         assert {record.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
         effect = {record.choices["rnn"]: record.round["effect"] for record in members}
@@ -44,14 +43,15 @@ def test_bundle_is_run_resumed_and_imported(bundled: tuple[Project, Path]) -> No
     assert again.returncode == 0 and "0 new files" in again.stdout
 
 
-def test_a_changed_worker_is_not_run(bundled: tuple[Project, Path], tmp_path: Path) -> None:
+def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Path) -> None:
     _, folder = bundled
     target = folder / "rnnworker" / "events.py"
     before = target.read_text()
-    target.write_text(before + "\n# changed on the way\n")
+    target.write_text(before + "\n# changed in transit\n")
     try:
-        done = run(folder)
-        assert done.returncode != 0 and "rnnworker/events.py is not what was packed" in done.stderr
+        refused = run(folder)
+        assert refused.returncode != 0
+        assert "rnnworker/events.py is not what was packed" in refused.stderr
     finally:
         target.write_text(before)
 
@@ -69,7 +69,7 @@ def test_an_outcome_of_another_plan_is_refused(bundled: tuple[Project, Path]) ->
         path.write_text(before)
 
 
-def test_a_run_is_held_to_its_limit_of_memory(tmp_path: Path) -> None:
+def test_the_memory_limit_applies_in_a_bundle(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     grid = "model=fake build=fake rnn=fake_fast device=cpu_1 rnn.fake.fault=eat_native"
     (project.conf / "experiment/eats.yaml").write_text(
@@ -78,8 +78,8 @@ def test_a_run_is_held_to_its_limit_of_memory(tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     bundle(project, "eats", folder)
     assert run(folder).returncode == 0
-    taken = project.rnnbench("import", str(folder))
-    assert taken.returncode == 0, taken.stderr
+    imported = project.rnnbench("import", str(folder))
+    assert imported.returncode == 0, imported.stderr
     (record,) = map(read_record, project.records())
     assert record.verdict.reasons[0].code == "out_of_memory"
 
@@ -97,7 +97,7 @@ def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
     assert names == {path.stem for path in project.pointers("small")} and len(names) == 4
 
 
-def test_the_exit_codes_are_told(bundled: tuple[Project, Path]) -> None:
-    told = run(bundled[1], "--help")
-    assert told.returncode == 0 and "3: the runs of a build were skipped" in told.stdout
+def test_help_lists_the_exit_codes(bundled: tuple[Project, Path]) -> None:
+    result = run(bundled[1], "--help")
+    assert result.returncode == 0 and "3: the runs of a build were skipped" in result.stdout
     assert set(NEEDED) == set(FRAMEWORKS)

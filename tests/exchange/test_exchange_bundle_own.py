@@ -1,4 +1,4 @@
-"""A model and a recurrent implementation of one's own travel in a bundle."""
+"""A bundle carries a user-supplied model and a user-supplied kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def from_canonical(layer, arrays):
 """
 
 
-def test_a_model_and_a_kernel_of_ones_own_travel(tmp_path: Path) -> None:
+def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
     project, folder = make_project(tmp_path / "project"), tmp_path / "bundle"
     for home, yaml, python in (
         ("a", YAML, MODEL),
@@ -52,17 +52,17 @@ def test_a_model_and_a_kernel_of_ones_own_travel(tmp_path: Path) -> None:
     grid = f"model={tmp_path}/a/mine.yaml rnn={tmp_path}/b/mine.yaml device=cpu_1 dataset=digits"
     (project.conf / "experiment/mine.yaml").write_text(f"probe: false\ngrids: ['{grid}']\n")
     bundle(project, "mine", folder)
-    gone = [tmp_path / home / "mine.py" for home in "ab"]
-    for file in gone:
+    originals = [tmp_path / home / "mine.py" for home in "ab"]
+    for file in originals:
         file.rename(file.with_suffix(".gone"))
-    done = run(folder)
-    assert done.returncode == 0 and "in phase" not in done.stdout, done.stdout
-    taken = project.rnnbench("import", str(folder))
-    assert taken.returncode == 0, taken.stderr
+    result = run(folder)
+    assert result.returncode == 0 and "in phase" not in result.stdout, result.stdout
+    imported = project.rnnbench("import", str(folder))
+    assert imported.returncode == 0, imported.stderr
     (record,) = map(read_record, project.records())
     assert record.verdict.status != "void", record.verdict
     assert len(record.epochs) == 2
     config = record.identity["config"]
-    assert config["rnn"]["implementation"] == str(gone[1]), "its identity is what was planned"
+    assert config["rnn"]["implementation"] == str(originals[1]), "the planned identity is kept"
     (path,) = project.folder.glob("results/*/mine/certificates/*.json")
     assert json.loads(path.read_text())["implementations"]["mine"]["status"] == "certified"

@@ -1,4 +1,4 @@
-"""A build whose Python lacks its framework, on the machine where a bundle is started."""
+"""Bundles on a machine where the Python of a build lacks its framework."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.conftest import make_project
 from tests.exchange.bundles import bundle, run
 
 
-def in_two_builds(folder: Path) -> Path:
-    """A bundle of the fake build and of one with torch, in which the tests' Python has no torch."""
+def bundle_of_two_builds(folder: Path) -> Path:
+    """A bundle of the fake build and of a build with torch, which the tests' Python lacks."""
     project = make_project(folder / "home")
     (project.conf / "build/lacking.yaml").write_text(
         "framework: keras3_torch\npython: python3\ncarry: null\nenvironment: {}\n"
@@ -35,33 +35,33 @@ def python_without_torch(folder: Path) -> Path:
     return python
 
 
-def test_a_python_without_the_framework_is_said_once_and_first(tmp_path: Path) -> None:
-    folder = in_two_builds(tmp_path)
+def test_a_python_without_the_framework_is_reported_once_and_first(tmp_path: Path) -> None:
+    folder = bundle_of_two_builds(tmp_path)
     python = python_without_torch(tmp_path)
-    for _ in range(2):  # nothing is settled by having failed once
-        done = run(folder, "--python", f"lacking={python}", "--no-certificates")
-        assert done.returncode == 3, done.stdout + done.stderr
-        first, *others = done.stdout.splitlines()
+    for _ in range(2):  # a failed build is tried again
+        result = run(folder, "--python", f"lacking={python}", "--no-certificates")
+        assert result.returncode == 3, result.stdout + result.stderr
+        first, *others = result.stdout.splitlines()
         assert first.startswith(f"build lacking cannot run: {python} has no torch and no keras;")
         assert "--python lacking=PATH" in first
-        assert not any("lacking" in line for line in others), done.stdout
+        assert not any("lacking" in line for line in others), result.stdout
         assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1
         assert not list(folder.glob("out/*lacking*/*/outcome.json"))
     skipped = json.loads((folder / "out/skipped.json").read_text())
     assert len(skipped) == 2 and "has no torch" in next(iter(skipped.values()))
-    gone = run(folder, "--python", "lacking=/no/such/python", "--no-certificates")
-    assert gone.returncode == 3 and "/no/such/python cannot be started" in gone.stdout
+    absent = run(folder, "--python", "lacking=/no/such/python", "--no-certificates")
+    assert absent.returncode == 3 and "/no/such/python cannot be started" in absent.stdout
 
 
-def test_a_framework_that_cannot_be_imported_ends_its_build_alone(tmp_path: Path) -> None:
-    folder = in_two_builds(tmp_path)
+def test_a_framework_that_cannot_be_imported_ends_only_its_build(tmp_path: Path) -> None:
+    folder = bundle_of_two_builds(tmp_path)
     python = python_without_torch(tmp_path)
     (tmp_path / "site" / "sitecustomize.py").unlink()
     for name in ("torch", "keras"):
         (tmp_path / "site" / f"{name}.py").write_text("raise OSError('libcudart is not here')")
-    done = run(folder, "--python", f"lacking={python}", "--no-certificates")
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert done.stdout.count("build lacking cannot run") == 1
-    assert "in phase import: OSError: libcudart is not here" in done.stdout
+    result = run(folder, "--python", f"lacking={python}", "--no-certificates")
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert result.stdout.count("build lacking cannot run") == 1
+    assert "in phase import: OSError: libcudart is not here" in result.stdout
     assert len(list(folder.glob("out/*lacking*/*/outcome.json"))) == 1
     assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1

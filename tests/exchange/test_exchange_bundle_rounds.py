@@ -1,4 +1,4 @@
-"""A bundle that lost an outcome measures it anew, beside the reference."""
+"""A bundle that lost an outcome measures the run again, in turns with the reference."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.conftest import make_project
 from tests.exchange.bundles import bundle, run
 
 
-def test_what_is_missing_of_a_round_is_measured_beside_the_reference(tmp_path: Path) -> None:
-    """As where a start of the bundle was cut short: its outcome is not there."""
+def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path) -> None:
+    """The outcome is missing as after an interrupted bundle."""
     project = make_project(tmp_path / "home")
     folder = tmp_path / "bundle"
     bundle(project, "small", folder)
@@ -25,10 +25,10 @@ def test_what_is_missing_of_a_round_is_measured_beside_the_reference(tmp_path: P
     assert again.returncode == 0, again.stdout + again.stderr
     assert len(list(folder.glob("out/*/*/outcome.json"))) == 5, "the reference once more"
     assert run(folder).returncode == 0
-    assert len(list(folder.glob("out/*/*/outcome.json"))) == 5, "all is there"
+    assert len(list(folder.glob("out/*/*/outcome.json"))) == 5, "all runs have an outcome"
 
-    taken = project.rnnbench("import", str(folder))
-    assert taken.returncode == 0, taken.stderr
+    imported = project.rnnbench("import", str(folder))
+    assert imported.returncode == 0, imported.stderr
     records = {path: read_record(path) for path in project.records()}
     (companion,) = (path for path, record in records.items() if record.is_companion)
     assert records[companion].choices["rnn"] == "fake_middle"
@@ -39,9 +39,9 @@ def test_what_is_missing_of_a_round_is_measured_beside_the_reference(tmp_path: P
     )
     effects = (records[companion].round["effect"], late.round["effect"])
     assert effects[0] - effects[1] == pytest.approx(math.log(2), abs=0.3)
-    found = (tmp_path / "home/results").glob("*/small/*-r1.json")
-    pointers = [json.loads(path.read_text()) for path in found]
-    named = {Path(one["record"]).parent.name: one.get("companions") for one in pointers}
-    assert len(named) == 2, "the reference has the run of its own"
-    assert named.pop(late.name) == [f"records/{records[companion].key}.json"]
-    assert list(named.values()) == [None]
+    files = (tmp_path / "home/results").glob("*/small/*-r1.json")
+    pointers = [json.loads(path.read_text()) for path in files]
+    companions = {Path(data["record"]).parent.name: data.get("companions") for data in pointers}
+    assert len(companions) == 2, "the pointer of the reference names its first run"
+    assert companions.pop(late.name) == [f"records/{records[companion].key}.json"]
+    assert list(companions.values()) == [None]

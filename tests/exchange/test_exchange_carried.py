@@ -1,5 +1,5 @@
-"""Packages travel in parts with checksums, are joined on the other side, and a whole bundle with a
-carried Keras measures, certifies and skips on a machine without it."""
+"""Carried packages: parts with checksums that are joined on the target machine, and a whole bundle
+with a carried Keras that measures, certifies and skips on a machine without Keras."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ AWAY = {
 
 
 def bare_jax(folder: Path) -> Path:
-    """The Python of a new environment: the locked jax, NumPy and h5py, and no Keras."""
+    """The Python of a new environment with the locked jax, NumPy and h5py, without Keras."""
     lock = (ROOT / "workflow" / "envs" / "keras3_jax.lock").read_text()
     folder.mkdir()
-    wanted = folder / "wanted.txt"
-    wanted.write_text(re.sub(r"(?m)^keras==.*\n(    --hash.*\n)+", "", lock))
+    requirements = folder / "requirements.txt"
+    requirements.write_text(re.sub(r"(?m)^keras==.*\n(    --hash.*\n)+", "", lock))
     python = folder / "venv" / "bin" / "python"
     where = {"where": str(folder), "remedy": "reach the package registry."}
     run_uv(["venv", "--quiet", "--python", sys.executable, str(folder / "venv")], **where)
     install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-    run_uv([*install, "--python", str(python), "-r", str(wanted)], **where)
+    run_uv([*install, "--python", str(python), "-r", str(requirements)], **where)
     return python
 
 
-def run_there(python: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """With an environment that leads nowhere near this project."""
+def run_isolated(python: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs `python` in an environment without this project."""
     variables = {"PATH": "/usr/bin:/bin", "TMPDIR": str(python.parents[2])}
     variables["RNNBENCH_TIMING_LOCK"] = str(python.parents[2] / "timing.lock")
     return subprocess.run(
@@ -68,8 +68,9 @@ def run_there(python: Path, *arguments: str) -> subprocess.CompletedProcess:
     )
 
 
-def packed(folder: Path, bytes_each: int) -> dict:
-    """An archive of two files in parts of `bytes_each`, as ``bundle.json`` tells of it."""
+def packed(folder: Path, part_bytes: int) -> dict:
+    """Writes an archive of two files in parts of `part_bytes`. Returns its entry in
+    ``bundle.json``."""
     site = folder / "site"
     (site / "pack" / "bin").mkdir(parents=True)
     (site / "pack" / "__init__.py").write_text("HERE = 1\n" * 500)
@@ -82,14 +83,14 @@ def packed(folder: Path, bytes_each: int) -> dict:
                 tar.add(path, path.relative_to(site).as_posix())
     data, hashes = archive.read_bytes(), {}
     (folder / "parts" / "tree").mkdir(parents=True)
-    for number, start in enumerate(range(0, len(data), bytes_each)):
-        part = data[start : start + bytes_each]
+    for number, start in enumerate(range(0, len(data), part_bytes)):
+        part = data[start : start + part_bytes]
         (folder / "parts" / "tree" / f"part-{number:02}").write_bytes(part)
         hashes[f"part-{number:02}"] = hashlib.sha256(part).hexdigest()
     return {"name": "tree", "digest": "d" * 64, "parts": hashes}
 
 
-def test_parts_are_joined_once_and_a_bad_one_is_named(
+def test_parts_are_joined_once_and_a_damaged_part_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carried_packages.tempfile, "tempdir", str(tmp_path))
@@ -108,7 +109,7 @@ def test_parts_are_joined_once_and_a_bad_one_is_named(
     assert Path(carried_packages.provide(entry, [parts])) == site
 
 
-def test_a_path_goes_before_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_carried_path_precedes_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/theirs")
     build = {"environment": {"LD_LIBRARY_PATH": "{packages}/lib", "XLA_FLAGS": "-d={packages}"}}
     assert carried_packages.variables(build, "/site") == {
@@ -118,41 +119,41 @@ def test_a_path_goes_before_the_machines_own(monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
-def test_what_is_carried_has_a_lock_and_a_python() -> None:
-    own = carried_of(BUILD, ROOT)
-    assert own is not None and own.name == "keras3_carried"
+def test_carried_packages_need_a_lock_and_a_python() -> None:
+    carried = carried_of(BUILD, ROOT)
+    assert carried is not None and carried.name == "keras3_carried"
     assert carried_of({"name": "plain"}, ROOT) is None
     other = carried_of({**BUILD, "carried_python": "3.11"}, ROOT)
-    assert other is not None and other.digest != own.digest
+    assert other is not None and other.digest != carried.digest
     with pytest.raises(ConfigError, match="carries keras3_carried"):
         carried_of({**BUILD, "carried_python": None}, ROOT)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the locked jax is for Python 3.11")
-def test_a_bundle_with_a_carried_keras_measures_where_keras_is_not(tmp_path: Path) -> None:
-    """jax, NumPy and h5py there, Keras in the bundle; a GPU that is asked for and not there."""
+def test_a_bundle_with_a_carried_keras_measures_without_an_installed_one(tmp_path: Path) -> None:
+    """The machine has jax, NumPy and h5py but lacks Keras and the requested GPU."""
     project = make_project(tmp_path / "home")
     (project.conf / "build" / "carrying.yaml").write_text(yaml.safe_dump({**BUILD, **JAX}))
     (project.conf / "experiment" / "away.yaml").write_text(yaml.safe_dump(AWAY))
     shutil.copytree(ROOT / "workflow" / "envs", project.folder / "workflow" / "envs")
-    bundle, there = tmp_path / "bundle", bare_jax(tmp_path / "there")
-    made = project.rnnbench("bundle", "away", "-o", str(bundle), "--conf", str(project.conf))
-    assert made.returncode == 0, made.stderr
-    assert run_there(there, "-c", "import keras").returncode != 0
-    done = run_there(there, str(bundle / "run.py"), "--pack", str(tmp_path / "back.tar.gz"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    bundle, python = tmp_path / "bundle", bare_jax(tmp_path / "target")
+    result = project.rnnbench("bundle", "away", "-o", str(bundle), "--conf", str(project.conf))
+    assert result.returncode == 0, result.stderr
+    assert run_isolated(python, "-c", "import keras").returncode != 0
+    result = run_isolated(python, str(bundle / "run.py"), "--pack", str(tmp_path / "back.tar.gz"))
+    assert result.returncode == 0, result.stdout + result.stderr
 
     shutil.rmtree(bundle / "out")
     with tarfile.open(tmp_path / "back.tar.gz") as archive:
         archive.extractall(bundle, filter="data")
-    taken = project.rnnbench("import", str(bundle))
-    assert taken.returncode == 0, taken.stderr
+    imported = project.rnnbench("import", str(bundle))
+    assert imported.returncode == 0, imported.stderr
     (record,) = [read_record(path) for path in project.records()]
     assert record.verdict.status in ("clean", "suspect"), record.verdict
     assert record.measured["precision"]["layers"] == ["bfloat16"]
     (site,) = {path.parent for path in project.pointers("away")}
     facts = json.loads((site / "experiment.json").read_text())
-    assert [one["why"] for one in facts["skipped"]] == ["no NVIDIA GPU on this machine"]
+    assert [run["why"] for run in facts["skipped"]] == ["no NVIDIA GPU on this machine"]
     (certificate,) = [json.loads(path.read_text()) for path in site.glob("certificates/*.json")]
     assert certificate["precision"] == "mixed_bfloat16"
     assert certificate["implementations"]["keras"]["status"] == "certified"
@@ -161,7 +162,7 @@ def test_a_bundle_with_a_carried_keras_measures_where_keras_is_not(tmp_path: Pat
     assert probe["peak_gflops"] > 0 and len(probe["models"]) == 1
     report = project.rnnbench("report", "away")
     assert report.returncode == 0, report.stderr
-    written = (project.folder / "reports" / "away" / "report.md").read_text()
-    efficiency = written[written.index("Per timestep, and of the measured peak") :]
+    text = (project.folder / "reports" / "away" / "report.md").read_text()
+    efficiency = text[text.index("Per timestep, and of the measured peak") :]
     assert re.search(r"\d %", efficiency.partition("\n## ")[0]), efficiency[:2000]
-    assert "No share of the peak: the peak is measured in float32" in written
+    assert "No share of the peak: the peak is measured in float32" in text

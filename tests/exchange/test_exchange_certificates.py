@@ -1,4 +1,4 @@
-"""A bundle makes a certificate on each device, and importing puts them together."""
+"""A bundle checks a certificate's steps on each device, and the import combines them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from rnnbench.exchange.outcomes import certificates_in
 from rnnworker import bundle, bundle_session
 
-# Takes the place of the worker: says which device it was asked for, and with how many threads.
+# Replaces the worker: reports the requested device and number of threads.
 WORKER = """
 import json, os, sys
 with open(sys.argv[1]) as file:
     job = json.load(file)
 steps = {"threads": job["threads"], "steps": 30, "off": 0, "worst": 0.0, "why": None}
-found = {"applied": {job["device"]: steps}}
+result = {"applied": {job["device"]: steps}}
 if not job.get("applied_only"):
-    found.update(status="certified", why=None, outputs=1e-7, function=None)
-names = [one["name"] for one in job["implementations"]]
-told = {"precision": "float32", "implementations": {name: found for name in names}}
-event = {"event": "facts", "t": 1.0, "certificate": told}
+    result.update(status="certified", why=None, outputs=1e-7, function=None)
+names = [entry["name"] for entry in job["implementations"]]
+certificate = {"precision": "float32", "implementations": {name: result for name in names}}
+event = {"event": "facts", "t": 1.0, "certificate": certificate}
 os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
 """
 
@@ -62,16 +62,16 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_each_device_that_is_there_has_its_steps(folder: Path, capsys) -> None:
+def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     bundle.main(str(folder), [])
     assert "certificates/m-lstm-b  exit code 0" in capsys.readouterr().out
-    (made,) = certificates_in(folder)
-    block, keras = (made["implementations"][name] for name in ("block", "keras"))
+    (certificate,) = certificates_in(folder)
+    block, keras = (certificate["implementations"][name] for name in ("block", "keras"))
     assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
     assert list(keras["applied"]) == ["cpu_1", "here", "large"]
     assert keras["applied"]["here"]["off"] == 0
     assert keras["applied"]["large"]["off"] is None
     assert keras["applied"]["large"]["why"] == "it was not tried"
-    # Made once, whatever was not there.
+    # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
     assert len(list(certificates_in(folder))) == 1

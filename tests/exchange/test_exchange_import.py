@@ -1,4 +1,4 @@
-"""Records travel between machines: nothing is overwritten, nothing tampered with gets in."""
+"""Export and import between machines: nothing is overwritten, tampered archives are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPERIMENT = "quick"
 
 
 def lay_down(results: Path, *records) -> None:
-    """Records, pointers and plan as a site leaves them."""
+    """Writes records, pointers and plan as a site has them."""
     for record in records:
         site = results / record.machine / EXPERIMENT
         write_json(results / "records" / f"{record.key}.json", record.to_json())
@@ -60,7 +60,7 @@ def here(tmp_path: Path, monkeypatch) -> Path:
     return folder
 
 
-def test_two_machines_side_by_side(here: Path, tmp_path: Path) -> None:
+def test_records_of_two_machines_side_by_side(here: Path, tmp_path: Path) -> None:
     other = make_record(machine="away", experiment=EXPERIMENT)
     assert run("import", str(exported(tmp_path / "away", other))) == 0
     machines = {read_record(p).machine for p in (here / "results/records").glob("*/*/*.json")}
@@ -68,7 +68,7 @@ def test_two_machines_side_by_side(here: Path, tmp_path: Path) -> None:
     assert run("import", str(tmp_path / "away/export.tar.gz")) == 0
 
 
-def test_what_was_exported_comes_back_the_same(here: Path, tmp_path: Path, monkeypatch) -> None:
+def test_an_export_is_imported_unchanged(here: Path, tmp_path: Path, monkeypatch) -> None:
     assert run("export", EXPERIMENT, "-o", str(tmp_path / "x.tar.gz")) == 0
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
@@ -76,7 +76,7 @@ def test_what_was_exported_comes_back_the_same(here: Path, tmp_path: Path, monke
     assert everything(tmp_path / "empty/results") == everything(here / "results")
 
 
-def test_measured_twice_is_kept_twice_and_the_newer_is_pointed_to(here: Path, tmp_path) -> None:
+def test_both_records_of_a_run_are_kept_and_the_pointer_names_the_newer(here, tmp_path) -> None:
     first = make_record(machine="away", experiment=EXPERIMENT)
     second = make_record(machine="away", experiment=EXPERIMENT, started=later(first))
     assert second.started > first.started
@@ -89,13 +89,13 @@ def test_measured_twice_is_kept_twice_and_the_newer_is_pointed_to(here: Path, tm
 
 
 def with_companion(folder: Path) -> tuple[Path, list]:
-    """An export of a reference and a run that names its companion; and their records."""
+    """A project with a reference and a run that names its companion, and their records."""
     first, late, again = make_late(machine="away", experiment=EXPERIMENT)
     results = folder / "results"
     lay_down(results, first, late)
     companion = results / f"records/{again.key}.json"
     write_json(companion, again.to_json())
-    companion.with_suffix(".log").write_text("said\n")
+    companion.with_suffix(".log").write_text("a line\n")
     pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
     write_json(pointer, pointer_to(late, [f"records/{again.key}.json"]))
     return folder, [first, late, again]
@@ -107,11 +107,11 @@ def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, mo
     assert run("export", EXPERIMENT, "-o", str(away / "x.tar.gz")) == 0
     monkeypatch.chdir(here)
     assert run("import", str(away / "x.tar.gz")) == 0
-    there, arrived = everything(away / "results"), everything(here / "results")
-    assert {name: arrived[name] for name in there} == there
+    exported_files, imported_files = everything(away / "results"), everything(here / "results")
+    assert {name: imported_files[name] for name in exported_files} == exported_files
     pointers = sorted((here / "results/away" / EXPERIMENT).glob("*-s*-r*.json"))
-    found, faults = records_of(here / "results", pointers)
-    assert {record.key for record in found} == {record.key for record in records} and not faults
+    imported, faults = records_of(here / "results", pointers)
+    assert {record.key for record in imported} == {record.key for record in records} and not faults
 
 
 def without_file(files: dict[str, bytes], name: str) -> None:
@@ -119,7 +119,7 @@ def without_file(files: dict[str, bytes], name: str) -> None:
 
 
 def outside_of_records(files: dict[str, bytes], name: str) -> None:
-    """The pointer names a file of the archive that is no record in place of its companion."""
+    """Replaces the companion in the pointer by a file of the archive that is not a record."""
     for pointer, content in files.items():
         if pointer.endswith("-s0-r0.json") and b"companions" in content:
             other = f"away/{EXPERIMENT}/experiment.json"
@@ -127,28 +127,28 @@ def outside_of_records(files: dict[str, bytes], name: str) -> None:
 
 
 @pytest.mark.parametrize("change", [without_file, outside_of_records])
-def test_a_companion_that_is_not_there_is_refused(here, tmp_path, change, capsys) -> None:
+def test_a_missing_companion_is_refused(here, tmp_path, change, capsys) -> None:
     away, (*_, again) = with_companion(tmp_path / "away")
     files = pack.files_of(away / "results", EXPERIMENT, ["away"])
     change(files, f"records/{again.key}.json")
     before = everything(here)
     assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 1
-    assert "names a companion whose record is not there" in capsys.readouterr().err
+    assert "names a companion whose record does not exist" in capsys.readouterr().err
     assert everything(here) == before
 
 
-def test_a_pointer_that_lacks_companions_replaces_none_that_has_them(here, tmp_path) -> None:
+def test_a_pointer_without_companions_does_not_replace_one_with_them(here, tmp_path) -> None:
     away, (_, late, _) = with_companion(tmp_path / "away")
-    whole = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    complete = pack.files_of(away / "results", EXPERIMENT, ["away"])
     name = f"away/{EXPERIMENT}/{late.name}.json"
-    poor = {**whole, name: json.dumps(pointer_to(late)).encode()}
-    for files in (poor, whole, poor):
+    without = {**complete, name: json.dumps(pointer_to(late)).encode()}
+    for files in (without, complete, without):
         assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 0
-    assert (here / "results" / name).read_bytes() == whole[name]
+    assert (here / "results" / name).read_bytes() == complete[name]
 
 
-def test_the_plan_that_was_made_here_stays(here: Path, tmp_path: Path, capsys) -> None:
-    """Another checkout on the same machine has the same site, and another plan."""
+def test_a_local_plan_is_kept(here: Path, tmp_path: Path, capsys) -> None:
+    """Another checkout on the same machine has the same site but another plan."""
     site = here / "results/home" / EXPERIMENT
     write_json(site / "certificates.json", {})
     before = everything(site)
@@ -158,10 +158,10 @@ def test_the_plan_that_was_made_here_stays(here: Path, tmp_path: Path, capsys) -
     after = everything(site)
     assert {name: after[name] for name in before} == before
     assert f"{other.name}.json" in after
-    assert "1 newer or planned ones kept" in capsys.readouterr().out
+    assert "1 newer or planned files kept" in capsys.readouterr().out
 
 
-def test_what_no_export_holds_is_refused(here: Path, tmp_path: Path, capsys) -> None:
+def test_a_file_that_exports_do_not_hold_is_refused(here: Path, tmp_path: Path, capsys) -> None:
     away = tmp_path / "away"
     lay_down(away / "results", make_record(machine="away", experiment=EXPERIMENT))
     files = pack.files_of(away / "results", EXPERIMENT, ["away"])
@@ -169,19 +169,19 @@ def test_what_no_export_holds_is_refused(here: Path, tmp_path: Path, capsys) -> 
     archive.write(away / "x.tar.gz", pack.KIND, files, {"experiment": EXPERIMENT})
     before = everything(here)
     assert run("import", str(away / "x.tar.gz")) == 1
-    assert "is nothing that an export holds" in capsys.readouterr().err
+    assert "is not a file of an export" in capsys.readouterr().err
     assert everything(here) == before
 
 
-def test_nothing_is_taken_over_while_somebody_is_at_work(here: Path, tmp_path, capsys) -> None:
+def test_nothing_is_imported_while_the_results_are_locked(here: Path, tmp_path, capsys) -> None:
     other = make_record(machine="away", experiment=EXPERIMENT)
     file = exported(tmp_path / "away", other)
     lock, _ = take(here / "results/.lock", "process 7")
     assert lock is not None
     before = everything(here)
     assert run("import", str(file)) != 0
-    told = capsys.readouterr().err
-    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "is in use (process 7)" in error and error.count("\n") == 1
     assert everything(here) == before
     os.close(lock)
     assert run("import", str(file)) == 0
@@ -196,7 +196,7 @@ def later(record):
 
 
 def repacked(source: Path, target: Path, change) -> Path:
-    """The archive with (name → bytes) changed, its manifest left as it was."""
+    """Writes the archive with its files (name → content) changed and its manifest unchanged."""
     with tarfile.open(source) as old:
         files = {entry.name: old.extractfile(entry).read() for entry in old}
     change(files)
@@ -240,16 +240,16 @@ def test_tampered_archives_change_nothing(here: Path, tmp_path: Path, change, ca
     before = everything(here)
     assert run("import", str(file)) == 1
     assert everything(here) == before
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "nothing was imported" in told and "bad.tar.gz" in told
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "nothing was imported" in error and "bad.tar.gz" in error
 
 
 def test_a_link_is_refused(here: Path, tmp_path: Path) -> None:
     file = tmp_path / "link.tar.gz"
-    with tarfile.open(file, "w:gz") as made:
+    with tarfile.open(file, "w:gz") as packed:
         link = tarfile.TarInfo("records/link.json")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        made.addfile(link)
+        packed.addfile(link)
     assert run("import", str(file)) == 1
 
 
@@ -258,7 +258,7 @@ def packed_by_hand(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def test_a_clash_with_a_record_that_is_here(here: Path, tmp_path: Path) -> None:
+def test_an_existing_record_is_not_replaced(here: Path, tmp_path: Path) -> None:
     mine = make_record(machine="home", experiment=EXPERIMENT)
     theirs = make_record(machine="home", experiment=EXPERIMENT, epoch_seconds=9.0)
     assert mine.key == theirs.key
@@ -267,7 +267,7 @@ def test_a_clash_with_a_record_that_is_here(here: Path, tmp_path: Path) -> None:
     assert everything(here) == before
 
 
-def test_a_record_in_the_place_of_another_machine(here: Path, tmp_path: Path) -> None:
+def test_a_record_in_the_folder_of_another_machine_is_refused(here: Path, tmp_path: Path) -> None:
     record = make_record(machine="away", experiment=EXPERIMENT)
     content = json.dumps(record.to_json()).encode()
     name = f"records/third/{record.name}/{record.started}.json"
@@ -284,7 +284,7 @@ def test_a_newer_record_schema_is_refused(here: Path, tmp_path: Path, capsys) ->
     assert "schema 99" in capsys.readouterr().err
 
 
-def test_one_bad_file_among_two_imports_neither(here: Path, tmp_path: Path) -> None:
+def test_one_damaged_archive_of_two_prevents_both_imports(here: Path, tmp_path: Path) -> None:
     good = exported(tmp_path / "away", make_record(machine="away", experiment=EXPERIMENT))
     bad = tmp_path / "bad.tar.gz"
     bad.write_bytes(good.read_bytes()[:-40])
@@ -293,6 +293,6 @@ def test_one_bad_file_among_two_imports_neither(here: Path, tmp_path: Path) -> N
     assert everything(here) == before
 
 
-def test_exporting_what_is_not_there(here: Path, tmp_path: Path, capsys) -> None:
+def test_an_unknown_experiment_cannot_be_exported(here: Path, tmp_path: Path, capsys) -> None:
     assert run("export", "other", "-o", str(tmp_path / "x.tar.gz")) == 2
     assert "has no runs of other" in capsys.readouterr().err

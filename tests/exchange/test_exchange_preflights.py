@@ -1,5 +1,5 @@
-"""Certificates and probes travel with the runs, are checked on arrival, and replace none of another
-machine."""
+"""Certificates and probes are exported with the runs, checked on import, and do not replace those
+of another machine."""
 
 from __future__ import annotations
 
@@ -39,49 +39,51 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def laid(results: Path, machine: str, **changes: Any) -> tuple[Path, Path]:
-    """A certificate and a probe at a machine's site."""
+def write_preflights(results: Path, machine: str, **changes: Any) -> tuple[Path, Path]:
+    """Writes a certificate and a probe at a machine's site."""
     site = results / machine / EXPERIMENT
-    made = {
+    preflights = {
         "certificates": {**CERTIFICATE, "machine": machine, **changes},
         "probes": {**make_probe(machine=machine), **changes},
     }
-    files = {kind: site / kind / f"{one['key']}.json" for kind, one in made.items()}
+    files = {kind: site / kind / f"{data['key']}.json" for kind, data in preflights.items()}
     for kind, file in files.items():
-        write_json(file, made[kind])
+        write_json(file, preflights[kind])
     return files["certificates"], files["probes"]
 
 
-def test_they_come_with_the_runs_and_a_later_import_replaces_them(
+def test_they_are_imported_with_the_runs_and_replaced_by_a_later_import(
     here: Path, tmp_path: Path
 ) -> None:
     record = make_record(machine="away", experiment=EXPERIMENT)
     for digest in ("first", "second"):
-        laid(tmp_path / "away" / "results", "away", digest=digest)
+        write_preflights(tmp_path / "away" / "results", "away", digest=digest)
         assert run("import", str(exported(tmp_path / "away", record))) == 0
-        files = [here / "results/away" / EXPERIMENT / kind for kind in ("certificates", "probes")]
-        found = [json.loads(path.read_text()) for one in files for path in one.glob("*.json")]
-        assert [one["digest"] for one in found] == [digest, digest]
+        site = here / "results/away" / EXPERIMENT
+        files = [
+            path for kind in ("certificates", "probes") for path in site.glob(f"{kind}/*.json")
+        ]
+        assert [json.loads(path.read_text())["digest"] for path in files] == [digest, digest]
 
 
-def test_what_was_planned_here_stays(here: Path, tmp_path: Path) -> None:
-    mine = laid(here / "results", "home", digest="planned")
-    for file in mine:
+def test_those_planned_locally_are_kept(here: Path, tmp_path: Path) -> None:
+    local = write_preflights(here / "results", "home", digest="planned")
+    for file in local:
         write_json(file.parent.with_suffix(".json"), {file.stem: {"digest": "planned"}})
-    before = [file.read_bytes() for file in mine]
+    before = [file.read_bytes() for file in local]
     record = make_record(machine="home", experiment=EXPERIMENT)
-    laid(tmp_path / "old" / "results", "home", digest="old")
+    write_preflights(tmp_path / "old" / "results", "home", digest="old")
     assert run("import", str(exported(tmp_path / "old", record))) == 0
-    assert [file.read_bytes() for file in mine] == before
+    assert [file.read_bytes() for file in local] == before
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_another_machines_is_not_replaced(here: Path, tmp_path: Path, kind: int, capsys) -> None:
-    mine = laid(here / "results", "home")[kind]
-    theirs = json.dumps({**json.loads(mine.read_text()), "machine": "away"}).encode()
-    name = mine.relative_to(here / "results").as_posix()
+def test_those_of_another_machine_are_not_replaced(here, tmp_path, kind: int, capsys) -> None:
+    local = write_preflights(here / "results", "home")[kind]
+    other = json.dumps({**json.loads(local.read_text()), "machine": "away"}).encode()
+    name = local.relative_to(here / "results").as_posix()
     before = everything(here)
-    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", {name: theirs}))) == 1
+    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", {name: other}))) == 1
     assert everything(here) == before
     assert "of another machine; nothing was imported" in capsys.readouterr().err
 
@@ -100,13 +102,13 @@ def test_another_machines_is_not_replaced(here: Path, tmp_path: Path, kind: int,
         ("certificates/digits_rnn-lstm-current.json", {"pairs": [1]}),
     ],
 )
-def test_a_broken_one_is_refused(
+def test_an_invalid_one_is_refused(
     here: Path, tmp_path: Path, name: str, change: dict, capsys
 ) -> None:
-    made = make_probe() if name.startswith("probes") else CERTIFICATE
-    files = {f"away/{EXPERIMENT}/{name}": json.dumps({**made, **change}).encode()}
+    data = make_probe() if name.startswith("probes") else CERTIFICATE
+    files = {f"away/{EXPERIMENT}/{name}": json.dumps({**data, **change}).encode()}
     before = everything(here)
     assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", files))) == 1
     assert everything(here) == before
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "nothing was imported" in told
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "nothing was imported" in error

@@ -1,4 +1,4 @@
-"""Records come back from MLflow as they were logged; what is not as it was is refused."""
+"""Records are pulled from MLflow exactly as they were logged; changed ones are refused."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from rnnbench import cli
 from rnnbench.locks import take
 from rnnbench.records.store import pointer_to, read_json, write_json
 from rnnbench.tracking.track import track
+from tests.exchange.test_exchange_import import everything
 from tests.factory import BEGINNING, make_late, make_record
 
 RECORDS = 3
 
 
 def log(root: Path, monkeypatch) -> list:
-    """Records at another machine, logged to a store that this one shares."""
+    """Logs records of another machine to a shared store. Returns (record, file) of each."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/shared.db")
-    told = []
+    logged = []
     for number in range(RECORDS):
         moment = BEGINNING + timedelta(hours=number)
         record = make_record(seed=number // 2, started=moment, machine="away", block=0)
@@ -28,14 +29,9 @@ def log(root: Path, monkeypatch) -> list:
         write_json(file, record.to_json())
         file.with_suffix(".log").write_text(f"log {number}\n")
         file.with_suffix(".events.jsonl").write_text("{}\n")
-        told.append((record, file))
-    track(told, root / "away")
-    return told
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+        logged.append((record, file))
+    track(logged, root / "away")
+    return logged
 
 
 @pytest.fixture
@@ -46,14 +42,14 @@ def here(tmp_path: Path, monkeypatch) -> Path:
     return folder
 
 
-def test_records_come_back_with_log_and_events(here: Path, tmp_path, monkeypatch, capsys) -> None:
-    told = log(tmp_path, monkeypatch)
+def test_records_are_pulled_with_log_and_events(here: Path, tmp_path, monkeypatch, capsys) -> None:
+    logged = log(tmp_path, monkeypatch)
     assert cli.main(["pull", "quick"]) == 0
     away = everything(tmp_path / "away/results/records")
     assert everything(here / "results/records") == away and len(away) == 3 * RECORDS
     pointers = sorted((here / "results/away/quick").glob("*-s*-r*.json"))
-    assert [p.stem for p in pointers] == sorted({record.name for record, _ in told})
-    assert told[1][0].started in pointers[0].read_text(), "points to the latest"
+    assert [p.stem for p in pointers] == sorted({record.name for record, _ in logged})
+    assert logged[1][0].started in pointers[0].read_text(), "points to the latest"
     before = everything(here)
     capsys.readouterr()
     assert cli.main(["pull", "quick"]) == 0
@@ -63,15 +59,15 @@ def test_records_come_back_with_log_and_events(here: Path, tmp_path, monkeypatch
 
 
 def test_companions_stay_companions(here: Path, tmp_path: Path, monkeypatch) -> None:
-    """The reference's companion is later than its own run and takes no pointer."""
+    """The reference's companion is later than the reference's run but has no pointer."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
     first, late, again = make_late(machine="away")
-    told = []
+    logged = []
     for record in (first, late, again):
         file = tmp_path / "away/results/records" / f"{record.key}.json"
         write_json(file, record.to_json())
-        told.append((record, file))
-    track(told, tmp_path / "away")
+        logged.append((record, file))
+    track(logged, tmp_path / "away")
     assert cli.main(["pull", "quick"]) == 0
     folder = here / "results/away/quick"
     assert read_json(folder / f"{first.name}.json") == pointer_to(first)
@@ -81,7 +77,7 @@ def test_companions_stay_companions(here: Path, tmp_path: Path, monkeypatch) -> 
     assert cli.main(["report", "quick", "--site", "away"]) == 0
 
 
-def test_a_server_without_companions_takes_none_away(here: Path, tmp_path, monkeypatch) -> None:
+def test_a_server_without_companions_removes_none(here: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
     first, late, again = make_late(machine="away")
     for record in (first, late, again):
@@ -94,13 +90,13 @@ def test_a_server_without_companions_takes_none_away(here: Path, tmp_path, monke
     assert pointer.read_bytes() == before
 
 
-def test_nothing_is_pulled_while_somebody_is_at_work(here, tmp_path, monkeypatch, capsys) -> None:
+def test_nothing_is_pulled_while_the_results_are_locked(here, tmp_path, monkeypatch, capsys):
     log(tmp_path, monkeypatch)
     lock, _ = take(here / "results/.lock", "process 7")
     assert lock is not None
     assert cli.main(["pull", "quick"]) != 0
-    told = capsys.readouterr().err
-    assert "somebody is at work here (process 7)" in told and told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "is in use (process 7)" in error and error.count("\n") == 1
     assert everything(here / "results") == {}
     os.close(lock)
 
@@ -110,23 +106,23 @@ def test_a_record_that_was_changed_in_mlflow_is_refused(here, tmp_path, monkeypa
     artifact = next(tmp_path.rglob("artifacts/record.json"))
     artifact.write_text(artifact.read_text().replace('"seconds": ', '"seconds": 0', 1))
     assert cli.main(["pull", "quick"]) == 1
-    told = capsys.readouterr().err
-    assert "differs from what was logged" in told and told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "differs from what was logged" in error and error.count("\n") == 1
     assert not (here / "results").exists()
 
 
-def test_a_record_that_is_here_with_other_content_stays(here, tmp_path, monkeypatch) -> None:
+def test_an_existing_record_with_other_content_is_kept(here, tmp_path, monkeypatch) -> None:
     (record, _), *_ = log(tmp_path, monkeypatch)
-    mine = make_record(seed=0, machine="away", block=0, epoch_seconds=9.0)
-    assert mine.key == record.key
-    write_json(here / "results/records" / f"{mine.key}.json", mine.to_json())
-    write_json(here / f"results/away/quick/{mine.name}.json", pointer_to(mine))
+    local = make_record(seed=0, machine="away", block=0, epoch_seconds=9.0)
+    assert local.key == record.key
+    write_json(here / "results/records" / f"{local.key}.json", local.to_json())
+    write_json(here / f"results/away/quick/{local.name}.json", pointer_to(local))
     before = everything(here)
     assert cli.main(["pull", "quick"]) == 1
     assert everything(here) == before
 
 
-def test_an_experiment_that_is_not_there(here, tmp_path, monkeypatch, capsys) -> None:
+def test_an_unknown_experiment_cannot_be_pulled(here, tmp_path, monkeypatch, capsys) -> None:
     log(tmp_path, monkeypatch)
     assert cli.main(["pull", "quickk"]) == 1
     assert "quickk" in capsys.readouterr().err

@@ -22,7 +22,7 @@ def test_the_table_shows_full_names_when_piped(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "digits_rnn-gru-unrolled-cpu_2-current-s0-r0" in out
     assert "TensorFlow's BlockLSTM op exists for LSTM only" in out
-    assert "8 cells: " in out
+    assert "8 grid points: " in out
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:

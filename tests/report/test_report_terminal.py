@@ -75,7 +75,7 @@ def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):
         compare(["nothing", "keras", "--results", str(results)])
     with pytest.raises(ConfigError, match="no record of"):
         show(["nothing", "--results", str(results)])
-    with pytest.raises(ConfigError, match="fits 23 runs"):
+    with pytest.raises(ConfigError, match="matches 23 runs"):
         show(["*", "--results", str(results)])
 
 

@@ -128,7 +128,7 @@ def test_the_summary_for_people() -> None:
     first, second = summary(made, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: was terminated by SIGSEGV")
-    remedy = "Fix: mend /home/me/mine.py or its YAML; docs/own_kernel.md has the contract."
+    remedy = "Fix: correct /home/me/mine.py or its YAML, as docs/own_kernel.md describes."
     assert second.endswith(f"in phase certify_keras. {remedy}")
     _, second = summary(made, {"keras": {"implementation": "keras"}})
     assert "Fix" not in second

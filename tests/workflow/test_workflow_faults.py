@@ -1,4 +1,4 @@
-"""Bad input is one line with file, key and remedy; what goes wrong in a run loses nothing else."""
+"""Bad input gives one line with file, key and fix; a failed run does not affect other runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rnnbench.workflow.summary import ALL_VOID
 from tests.conftest import Project
 
 
-def one_line(done: subprocess.CompletedProcess) -> str:
-    lines = [line for line in done.stderr.splitlines() if line.startswith("rnnbench: ")]
-    assert len(lines) == 1, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+def error_line(result: subprocess.CompletedProcess) -> str:
+    """The only line of rnnbench on standard error."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("rnnbench: ")]
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
     assert "Fix: " in lines[0]
     return lines[0]
 
@@ -33,58 +34,58 @@ def write_experiment(project: Project, grids: str) -> None:
         ("['model=fake build=fake rnn=fake_fast seed=range(']", ["mine.yaml"]),
     ],
 )
-def test_what_the_grid_gets_wrong(project: Project, grids: str, words: list[str]) -> None:
+def test_an_invalid_grid(project: Project, grids: str, words: list[str]) -> None:
     write_experiment(project, grids)
-    done = project.snakemake(experiment="mine")
-    assert done.returncode == 2
-    line = one_line(done)
+    result = project.snakemake(experiment="mine")
+    assert result.returncode == 2
+    line = error_line(result)
     assert all(word in line for word in words), line
 
 
-def test_unknown_experiment_lists_the_known(project: Project) -> None:
-    done = project.snakemake(experiment="quik")
-    assert done.returncode == 2
-    assert "quick" in one_line(done)
+def test_an_unknown_experiment_lists_the_known_ones(project: Project) -> None:
+    result = project.snakemake(experiment="quik")
+    assert result.returncode == 2
+    assert "quick" in error_line(result)
 
 
-def test_unknown_config_key(project: Project) -> None:
-    done = subprocess.run(
+def test_an_unknown_config_key(project: Project) -> None:
+    result = subprocess.run(
         [*project.command(), "experimnt=quick"],
         cwd=project.folder,
         env=project.environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2
-    assert "experimnt" in one_line(done)
+    assert result.returncode == 2
+    assert "experimnt" in error_line(result)
 
 
-def test_void_runs_are_recorded_and_the_others_go_on(project: Project) -> None:
-    done = project.snakemake(experiment="faulty")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_void_runs_are_recorded_and_other_runs_continue(project: Project) -> None:
+    result = project.snakemake(experiment="faulty")
+    assert result.returncode == 0, result.stdout + result.stderr
     verdicts = {record.name: record.verdict for record in map(read_record, project.records())}
     assert sorted(verdict.status for verdict in verdicts.values())[1:] == ["void", "void"]
-    assert "NaN or infinite in epoch 2" in done.stderr
-    assert "RuntimeError in phase train: a made-up fault in the model" in done.stderr
+    assert "NaN or infinite in epoch 2" in result.stderr
+    assert "RuntimeError in phase train: a made-up fault in the model" in result.stderr
     page = (project.folder / "reports/faulty/report.md").read_text()
     assert "NaN or infinite in epoch 2" in page
 
 
-def test_flipped_byte_stops_the_run_and_says_how_to_mend_it(project: Project) -> None:
+def test_a_changed_byte_of_a_dataset_stops_the_runs_and_the_fix_is_named(project: Project) -> None:
     assert project.snakemake("--until", "dataset", experiment="small").returncode == 0
     data = project.folder / "data/digits.npz"
     content = bytearray(data.read_bytes())
     content[1000] ^= 1
     data.unlink()
     data.write_bytes(content)
-    done = project.snakemake(experiment="small")
-    assert done.returncode == 1
+    result = project.snakemake(experiment="small")
+    assert result.returncode == 1
     assert not project.records()
-    last = [line for line in done.stderr.splitlines() if line.startswith("rnnbench: ")]
-    assert any("digits.npz" in line and "rnnbench dataset digits" in line for line in last)
+    lines = [line for line in result.stderr.splitlines() if line.startswith("rnnbench: ")]
+    assert any("digits.npz" in line and "rnnbench dataset digits" in line for line in lines)
 
-    mended = project.rnnbench("dataset", "digits")
-    assert mended.returncode == 0, mended.stderr
+    repaired = project.rnnbench("dataset", "digits")
+    assert repaired.returncode == 0, repaired.stderr
     assert project.snakemake(experiment="small").returncode == 0
 
 
@@ -94,17 +95,17 @@ def test_no_network_and_no_mirror(project: Project) -> None:
     text = dataset.read_text()
     url = next(line for line in text.splitlines() if line.startswith("url:"))
     dataset.write_text(text.replace(url, "url: http://127.0.0.1:9/nietzsche.txt"))
-    done = project.snakemake(experiment="mine")
-    assert done.returncode == 1
-    assert "RNNBENCH_DATA_MIRROR" in done.stderr
-    assert "Traceback" not in done.stderr
+    result = project.snakemake(experiment="mine")
+    assert result.returncode == 1
+    assert "RNNBENCH_DATA_MIRROR" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
-def test_results_folder_that_cannot_be_written(project: Project) -> None:
-    (project.folder / "results").write_text("a file where the folder should be")
-    done = project.snakemake(experiment="small")
-    assert done.returncode != 0
-    assert "results" in one_line(done)
+def test_a_results_folder_that_cannot_be_written(project: Project) -> None:
+    (project.folder / "results").write_text("a file instead of a folder")
+    result = project.snakemake(experiment="small")
+    assert result.returncode != 0
+    assert "results" in error_line(result)
 
 
 @pytest.mark.fault(
@@ -112,38 +113,39 @@ def test_results_folder_that_cannot_be_written(project: Project) -> None:
     "records and report are made, tracking fails",
     "the same command logs them later",
 )
-def test_unreachable_mlflow_loses_nothing_and_is_caught_up(project: Project) -> None:
-    away = {**project.environment, "MLFLOW_TRACKING_URI": "http://user:secret@127.0.0.1:9"}
-    known = project.environment
-    project.environment = away
-    done = project.snakemake(experiment="small")
-    assert done.returncode == 1
+def test_records_are_logged_later_if_mlflow_was_unreachable(project: Project) -> None:
+    reachable = project.environment
+    project.environment = {
+        **reachable,
+        "MLFLOW_TRACKING_URI": "http://user:secret@127.0.0.1:9",
+    }
+    result = project.snakemake(experiment="small")
+    assert result.returncode == 1
     assert len(project.records()) == 4
     assert (project.folder / "reports/small/report.html").exists()
-    assert "secret" not in done.stdout + done.stderr
-    project.environment = known
-    caught_up = project.snakemake(experiment="small")
-    assert caught_up.returncode == 0, caught_up.stderr
+    assert "secret" not in result.stdout + result.stderr
+    project.environment = reachable
+    result = project.snakemake(experiment="small")
+    assert result.returncode == 0, result.stderr
     assert len(project.records()) == 4
 
 
-def test_an_experiment_of_void_runs_alone_says_so_and_again(project: Project) -> None:
+def test_if_all_runs_are_void_the_exit_code_is_3_every_time(project: Project) -> None:
     grid = "model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1 rnn.fake.fault=not_finite"
     (project.conf / "experiment" / "void.yaml").write_text(f"grids: [{grid!r}]\n")
-    done = project.snakemake(experiment="void")
-    words = "all 2 runs are void, so there is no number (exit code 3): "
-    assert done.returncode == ALL_VOID == 3, done.stdout + done.stderr
-    assert words in done.stderr and "`rnnbench retry void`" in done.stderr
+    result = project.snakemake(experiment="void")
+    message = "all 2 runs are void, so there is no result (exit code 3): "
+    assert result.returncode == ALL_VOID == 3, result.stdout + result.stderr
+    assert message in result.stderr and "`rnnbench retry void`" in result.stderr
     again = project.snakemake(experiment="void")
     assert "Nothing to be done" in again.stdout + again.stderr
-    assert again.returncode == ALL_VOID and words in again.stderr
-    planned = project.snakemake("-n", experiment="void")
-    assert planned.returncode == 0, "planning finds nothing wrong"
+    assert again.returncode == ALL_VOID and message in again.stderr
+    assert project.snakemake("-n", experiment="void").returncode == 0, "a dry run does not fail"
 
 
-def test_some_void_runs_are_a_line_and_no_failure(project: Project) -> None:
-    words = "2 of 3 runs are void and in no number: "
+def test_if_some_runs_are_void_a_line_reports_them_and_the_exit_code_is_0(project: Project) -> None:
+    message = "2 of 3 runs are void and left out of all results: "
     for _ in range(2):
-        done = project.snakemake(experiment="faulty")
-        assert done.returncode == 0
-        assert done.stderr.count(words) == 1 and "so there is no number" not in done.stderr
+        result = project.snakemake(experiment="faulty")
+        assert result.returncode == 0
+        assert result.stderr.count(message) == 1 and "so there is no result" not in result.stderr

@@ -1,5 +1,5 @@
-"""``docs/own_kernel.md``: the kernels on the page are certified, trained in turns with Keras's and
-reported, as a new user would have it from the page alone."""
+"""The user-supplied kernels of ``docs/own_kernel.md`` are certified, trained in turns with Keras's
+and reported, following only the page."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def test_a_kernel_of_the_page(
     project = make_project(tmp_path / "project")
     if build:
         shutil.copytree(ROOT / "workflow" / "envs", project.folder / "workflow" / "envs")
-        made = build_python(build, "3.11", tmp_path_factory).parents[1]
+        environment = build_python(build, "3.11", tmp_path_factory).parents[1]
         environments = project.folder / "results" / "envs"
         environments.mkdir(parents=True)
-        (environments / made.name).symlink_to(made)
+        (environments / environment.name).symlink_to(environment)
     home = tmp_path / "me"
     home.mkdir()
     for name, text in FILES.items():
         (home / name).write_text(text)
-    (command,) = (one for one in COMMANDS if kernel in one)
-    words = command.replace("/home/me", str(home))
-    done = subprocess.run(
-        [*project.command(experiment="quick"), f"overrides={words} {SMALL}"],
+    (overrides,) = (text for text in COMMANDS if kernel in text)
+    overrides = overrides.replace("/home/me", str(home))
+    result = subprocess.run(
+        [*project.command(experiment="quick"), f"overrides={overrides} {SMALL}"],
         cwd=project.folder,
         env=project.environment,
         capture_output=True,
         text=True,
         timeout=1200,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
 
     (path,) = project.folder.glob("results/*/quick/certificates/*.json")
     certificate = read_json(path)
-    found = certificate["implementations"][kernel]
-    assert (found["status"], found["why"], found["kernel"]) == ("certified", None, runs)
+    entry = certificate["implementations"][kernel]
+    assert (entry["status"], entry["why"], entry["kernel"]) == ("certified", None, runs)
     assert [pair["equal"] for pair in certificate["pairs"]] == [True]
-    records = {one.choices["rnn"]: one for one in map(read_record, project.records())}
+    records = {record.choices["rnn"]: record for record in map(read_record, project.records())}
     assert set(records) == {"keras", kernel}
     assert records[kernel].verdict.status != "void", records[kernel].verdict
     assert len(records[kernel].epochs) == 2

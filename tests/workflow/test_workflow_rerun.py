@@ -1,4 +1,4 @@
-"""What reruns, what does not, and what survives a kill -9."""
+"""Which runs are measured again, which are not, and what survives a kill -9."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def names(records: list[Path]) -> list[str]:
     return sorted(path.parent.name for path in records)
 
 
-def test_only_what_changed_is_measured_again(project: Project) -> None:
+def test_only_changed_runs_are_measured_again(project: Project) -> None:
     first = project.snakemake(experiment="small")
     assert first.returncode == 0, first.stdout + first.stderr
-    done = names(project.records())
-    assert len(done) == 4
+    measured = names(project.records())
+    assert len(measured) == 4
     before = {pointer: pointer.read_bytes() for pointer in project.pointers("small")}
 
     again = project.snakemake(experiment="small")
     assert "Nothing to be done" in again.stdout + again.stderr
-    assert names(project.records()) == done
+    assert names(project.records()) == measured
 
     for file in (project.folder / "conf/config.yaml", project.conf / "rnn/fake_fast.yaml"):
         file.write_text("# only a comment\n" + file.read_text())
@@ -38,8 +38,8 @@ def test_only_what_changed_is_measured_again(project: Project) -> None:
     changed.write_text(changed.read_text().replace("epoch_seconds: 0.10", "epoch_seconds: 0.12"))
     third = project.snakemake(experiment="small")
     assert third.returncode == 0, third.stdout + third.stderr
-    # What is new is measured beside the reference, whose own records stay.
-    assert names(project.records()) == sorted(done + done)
+    # The changed runs take turns with the reference, whose first records are kept.
+    assert names(project.records()) == sorted(measured + measured)
     kept = [name for name in project.pointers("small") if "fake_middle" in name.stem]
     assert [pointer.read_bytes() for pointer in kept] == [before[pointer] for pointer in kept]
     records = [read_record(path) for path in project.records()]
@@ -47,27 +47,26 @@ def test_only_what_changed_is_measured_again(project: Project) -> None:
     assert "Nothing to be done" in project.snakemake(experiment="small").stderr
 
 
-def test_kill_9_in_mid_grid_loses_nothing(project: Project) -> None:
+def test_kill_9_loses_no_record(project: Project) -> None:
     process = project.start()
     wait_until(lambda: len(project.records()) >= 3, 60, "three records")
     kill_everything(process)
     before = {path: path.read_bytes() for path in project.records()}
 
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = project.snakemake()
+    assert result.returncode == 0, result.stdout + result.stderr
     after = project.records()
     assert len(after) == 9
     assert all(path.read_bytes() == content for path, content in before.items())
-    taken = turns(project)
-    assert all(one[1] <= other[0] for one, other in itertools.pairwise(taken))
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(turns(project)))
 
 
-def test_killed_snakemake_takes_its_run_with_it(project: Project) -> None:
+def test_a_killed_snakemake_ends_its_run(project: Project) -> None:
     process = project.start()
     wait_until(lambda: len(project.records()) >= 1, 60, "a record")
     os.kill(process.pid, 9)
     process.wait()
-    wait_until(lambda: not working_in(project.folder), 10, "worker and conductor gone")
+    wait_until(lambda: not working_in(project.folder), 10, "the end of worker and controller")
 
 
 @pytest.mark.fault(
@@ -75,15 +74,15 @@ def test_killed_snakemake_takes_its_run_with_it(project: Project) -> None:
     "the second ends with one line, the first goes on",
     "wait for the first",
 )
-def test_two_at_once(project: Project) -> None:
-    one = project.start(experiment="small")
+def test_a_second_snakemake_ends_at_once(project: Project) -> None:
+    first = project.start(experiment="small")
     wait_until(lambda: len(project.records()) >= 1, 60, "a record")
-    other = project.snakemake(experiment="small")
-    assert other.returncode == 1
-    assert "another snakemake is at work here" in other.stderr
-    assert "Traceback" not in other.stderr
-    one.communicate(timeout=120)
-    assert one.returncode == 0
+    second = project.snakemake(experiment="small")
+    assert second.returncode == 1
+    assert "is in use by another process" in second.stderr
+    assert "Traceback" not in second.stderr
+    first.communicate(timeout=120)
+    assert first.returncode == 0
     assert len(project.records()) == 4
 
 
@@ -97,17 +96,17 @@ def test_retry_measures_again_and_keeps_both(project: Project) -> None:
 
 
 def working_in(folder: Path) -> list[str]:
-    """Command lines of our processes that work on this folder."""
-    found = []
+    """Command lines of rnnbench's processes with this working directory."""
+    commands = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            here = os.readlink(entry / "cwd") == str(folder)
+            inside = os.readlink(entry / "cwd") == str(folder)
         except OSError:
             continue
-        if here and "rnn" in command and int(entry.name) != os.getpid():
-            found.append(command)
+        if inside and "rnn" in command and int(entry.name) != os.getpid():
+            commands.append(command)
     time.sleep(0.05)
-    return found
+    return commands

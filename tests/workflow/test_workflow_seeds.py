@@ -1,6 +1,6 @@
-"""``experiment=seeds_small``: each of the seeds' workloads learns, end to end, on real data.
+"""``experiment=seeds_small``: each of its workloads learns, end to end, on real data.
 
-Some ten minutes of two cores, so only where it is asked for: ``RNNBENCH_SLOW=1``.
+Takes about ten minutes on two cores, so it runs only with ``RNNBENCH_SLOW=1``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from rnnbench.records.store import read_record
 from tests.conftest import SHARED, make_project
 
-# Model → (what, its bound, why). Met with room by one run each, seed 0: see the third column.
+# Model → (metric, bound, why). The third column has the value of one run with seed 0.
 LEARNS = {
     "mnist_mlp": ("val_acc", 0.90, "chance is .1; .940 was reached"),
     "mnist_cnn": ("val_acc", 0.90, "chance is .1; .960 was reached"),
@@ -36,11 +36,11 @@ def test_every_workload_learns(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     project.environment["RNNBENCH_DATA_MIRROR"] = str(SHARED / "data")
     command = project.command(experiment="seeds_small")
-    done = project.snakemake(experiment="seeds_small")
-    assert done.returncode == 0, (command, done.stdout + done.stderr)
+    result = project.snakemake(experiment="seeds_small")
+    assert result.returncode == 0, (command, result.stdout + result.stderr)
     records = {record.choices["model"]: record for record in map(read_record, project.records())}
     assert set(records) == set(LEARNS)
-    for model, (what, bound, why) in LEARNS.items():
+    for model, (metric, bound, why) in LEARNS.items():
         assert records[model].verdict.status != "void", records[model].verdict
-        reached = getattr(records[model].epochs[-1], what)
-        assert reached <= bound if what == "val_loss" else reached >= bound, (model, reached, why)
+        value = getattr(records[model].epochs[-1], metric)
+        assert value <= bound if metric == "val_loss" else value >= bound, (model, value, why)

@@ -1,5 +1,5 @@
-"""A fake framework with known sleep times goes through the whole workflow and comes back with
-those times, throughputs and speed-ups. Nothing of ours ran beside a turn."""
+"""A fake framework with known sleep times: the whole workflow reports those times, throughputs and
+speed-ups, and no process of the workflow runs during a turn."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def report_table(project: Project, name: str) -> pd.DataFrame:
 
 
 def excess(measured: Sequence[float], slept: Sequence[float]) -> float:
-    """The smallest relative excess of what was measured over what the fake framework read off the
-    clock itself. A busy host wakes a sleeper late, which lengthens both; only what it does to a
-    process between the two readings of one clock differs, and that is not in all of them."""
+    """The smallest relative excess of the `measured` seconds over those that the fake framework
+    timed itself. A busy host wakes a sleeping process late, which lengthens both; a delay between
+    the two readings of the clock lengthens only one, but not in all pairs."""
     return min(mine / own - 1 for mine, own in zip(measured, slept, strict=True))
 
 
-def test_measured_times_are_the_known_ones(records) -> None:
+def test_measured_times_are_the_slept_ones(records) -> None:
     assert len(records) == 9
     for record in records:
         slept = record.phase("train").details["slept"]
@@ -70,14 +70,14 @@ def test_measured_times_are_the_known_ones(records) -> None:
 
 
 @pytest.mark.parametrize("wrong", [1.021, 0.98])
-def test_a_harness_that_mismeasures_would_be_found(records, wrong: float) -> None:
+def test_a_wrong_measurement_would_be_detected(records, wrong: float) -> None:
     for record in records:
         measured, slept = zip(*slept_in_turns(record), strict=True)
         assert not 0 <= excess([wrong * seconds for seconds in measured], slept) < TOLERANCE
 
 
 def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, records) -> None:
-    """A busy host lengthens what is slept, of all that take turns alike."""
+    """A busy host lengthens the sleeps of all members of a round equally."""
     table = report_table(finished, "time").set_index("rnn")
     for rnn, known in EPOCH_SECONDS.items():
         row = table.loc[rnn]
@@ -103,18 +103,18 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
             "select count(*) from metrics where key = 'epoch_seconds'"
         ).fetchone()[0]
     assert rows == {record.key: record.choices["rnn"] for record in records}
-    assert {"report", "fake_fast · r0"} <= shown, "named by what differs"
+    assert {"report", "fake_fast · r0"} <= shown, "run names hold only the axes that differ"
     assert epochs == sum(len(record.epochs) for record in records)
 
 
-def test_nothing_ran_beside_a_turn(finished: Project, records) -> None:
-    taken = turns(finished)
-    assert len(taken) >= 5 * len(records)
-    for (_, end, one), (start, _, other) in itertools.pairwise(taken):
+def test_nothing_ran_during_a_turn(finished: Project, records) -> None:
+    all_turns = turns(finished)
+    assert len(all_turns) >= 5 * len(records)
+    for (_, end, one), (start, _, other) in itertools.pairwise(all_turns):
         assert end <= start, f"{one} and {other} were timed at the same time"
     for record in records:
         steps = zip(record.turns["start"], record.turns["seconds"], strict=True)
-        own = [(begin, end) for begin, end, name in taken if name == record.name]
+        own = [(begin, end) for begin, end, name in all_turns if name == record.name]
         for start, seconds in steps:
             assert any(begin <= start and start + seconds <= end for begin, end in own)
     lines = intervals(finished.folder)
@@ -122,11 +122,11 @@ def test_nothing_ran_beside_a_turn(finished: Project, records) -> None:
     for line in lines:
         if line["command"] == "round":
             continue
-        for start, end, name in taken:
-            assert line["end"] <= start or end <= line["start"], f"{line['command']} beside {name}"
+        for start, end, name in all_turns:
+            assert line["end"] <= start or end <= line["start"], f"{line['command']} during {name}"
 
 
-def test_rounds_come_in_the_planned_order_and_turns_in_none(finished: Project, records) -> None:
+def test_rounds_follow_the_plan_and_each_run_has_one_turn_per_cycle(finished, records) -> None:
     plan = next((finished.folder / "results").glob("*/selftest/plan.jsonl"))
     lines = [json.loads(line) for line in plan.read_text().splitlines()]
     planned = list(dict.fromkeys(line["round"] for line in lines))
@@ -137,7 +137,7 @@ def test_rounds_come_in_the_planned_order_and_turns_in_none(finished: Project, r
         [name for _, _, name in turns(finished) if name.endswith(f"r{repeat}")][:3]
         for repeat in range(3)
     ]
-    assert all(len(set(cycle)) == 3 for cycle in first), "each has one turn in a cycle"
+    assert all(len(set(cycle)) == 3 for cycle in first), "each run has one turn in a cycle"
 
 
 def intervals(folder: Path) -> list[dict]:

@@ -1,4 +1,5 @@
-# Required: the plan, the model's dataset, the build's environment. Makes: certificates/MODEL-CELL-BUILD.json.
+# Requires: the plan, the model's dataset, the build's environment.
+# Makes: certificates/MODEL-CELL-BUILD.json.
 
 
 rule certify:
@@ -11,13 +12,13 @@ rule certify:
         f"{job.logs}/certify/{{key}}.log",
     wildcard_constraints:
         key=r"[^/]+",
-    # Before the runs, whose speed-ups it allows.
-    priority: job.first + 1
+    # Before the runs, whose speed-ups depend on it.
+    priority: job.first_priority + 1
     conda:
         "../../environment.yml"
     # All cores: it would disturb a timed run (see round.smk).
     threads: workflow.resource_settings.cores or 1
-    # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
+    # The cluster's profile maps the device to a partition, a GPU or a whole node.
     resources:
         device=job.certificate.device,
     params:

@@ -1,4 +1,5 @@
-# Required: data.dvc. Makes: data/FILE, for the datasets that a planned run uses.
+# Requires: data.dvc.
+# Makes: data/FILE, for the datasets that planned runs use.
 
 
 rule dataset:

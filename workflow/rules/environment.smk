@@ -1,4 +1,5 @@
-# Required: a lock file of workflow/envs/. Makes: the environment of the builds that have this lock.
+# Requires: a lock file in workflow/envs/.
+# Makes: the environment of the builds that have this lock.
 
 
 rule environment:
@@ -8,8 +9,8 @@ rule environment:
         f"{job.logs}/environment/{{environment}}.log",
     wildcard_constraints:
         environment=r"[^/]+",
-    # Before any run: a run that is ready would else be measured out of its turn.
-    priority: job.first
+    # Before any run: otherwise runs that need no environment are measured out of order.
+    priority: job.first_priority
     conda:
         "../../environment.yml"
     params:

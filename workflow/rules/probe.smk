@@ -1,4 +1,5 @@
-# Required: the plan, the build's environment. Makes: probes/DEVICE-BUILD.json.
+# Requires: the plan, the build's environment.
+# Makes: probes/DEVICE-BUILD.json.
 
 
 rule probe:
@@ -10,13 +11,13 @@ rule probe:
         f"{job.logs}/probe/{{key}}.log",
     wildcard_constraints:
         key=r"[^/]+",
-    # Before the runs, whose times it is the measure of.
-    priority: job.first + 1
+    # Before the runs, whose times are compared with it.
+    priority: job.first_priority + 1
     conda:
         "../../environment.yml"
-    # All cores: it would disturb a timed run, and be disturbed (see round.smk).
+    # All cores: it and a timed run would disturb each other (see round.smk).
     threads: workflow.resource_settings.cores or 1
-    # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
+    # The cluster's profile maps the device to a partition, a GPU or a whole node.
     resources:
         device=job.probe.device,
     params:

@@ -1,14 +1,15 @@
-# Required: tracked runs, certificates and probes, of this site and of those imported. Makes: the experiment's tables and report.
+# Requires: tracked runs, certificates and probes of this site and of imported ones.
+# Makes: the experiment's tables and report.
 
 
 rule report:
     input:
-        # Behind them are all rounds, which `all` names: once more here would slow down planning.
+        # These depend on all rounds; naming the rounds here as well would slow down planning.
         job.tracked,
         job.certificates,
         job.probes,
         job.elsewhere,
-        job.beside,
+        job.prices_and_published,
     output:
         report(
             f"{job.report_folder}/report.html",
@@ -39,7 +40,7 @@ rule report:
         f"{job.logs}/report.log",
     conda:
         "../../environment.yml"
-    # Alone, and so after the tracking of the last runs: the page names their runs in MLflow.
+    # All cores, so that it starts after the tracking of the last runs: the page links them in MLflow.
     threads: workflow.resource_settings.cores or 1
     params:
         experiment=job.experiment,

@@ -1,11 +1,11 @@
-# Required: the plan, the runs' datasets, their builds' environments. Makes: the runs' records and
-# pointers, and the file that names them.
+# Requires: the plan, the runs' datasets, their builds' environments.
+# Makes: the runs' records and pointers, and the round's file, which holds the pointers.
 
 
 rule round:
     input:
         ancient(job.store),
-        # An mtime decides nothing: the dataset's md5 is in the identity.
+        # Changes are detected by the identity, which includes the dataset's md5, not by mtime.
         dataset=ancient(job.round.dataset),
         environment=ancient(job.round.environment),
     output:
@@ -17,10 +17,10 @@ rule round:
     priority: job.priority
     conda:
         "../../environment.yml"
-    # All cores of this machine: nothing of this workflow runs beside what is timed. On a cluster its
-    # profile sees to that.
+    # All cores, so that no other job of this workflow runs next to a timed one. On a cluster the
+    # profile ensures this.
     threads: workflow.resource_settings.cores or 1
-    # On a cluster its profile says what this device means: a partition, a GPU, a whole node.
+    # The cluster's profile maps the device to a partition, a GPU or a whole node.
     resources:
         device=job.round.device,
     params:

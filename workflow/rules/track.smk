@@ -1,13 +1,14 @@
-# Required: rounds. Makes: which MLflow run each record became.
+# Requires: rounds.
+# Makes: tracked/BATCH.json, the MLflow run of each record.
 
 
-# The store exists before the first run: several processes that make it at once break it.
+# Made before the first run: several processes that create it at the same time corrupt it.
 rule store:
     output:
         job.store,
     log:
         f"{job.logs}/store.log",
-    priority: job.first
+    priority: job.first_priority
     conda:
         "../../environment.yml"
     params:
@@ -25,8 +26,8 @@ rule track:
         f"{job.logs}/track/{{batch}}.log",
     wildcard_constraints:
         batch=r"\d+",
-    # Before the next run: what is done can be looked at.
-    priority: job.first
+    # Before the next run, so that finished runs can be viewed.
+    priority: job.first_priority
     conda:
         "../../environment.yml"
     params:

@@ -1,14 +1,14 @@
-"""``rnnbench bundle EXPERIMENT -o FOLDER``: a folder that measures it with Python alone."""
+"""Write a folder that measures an experiment on a machine that has nothing but Python."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.builds.carried_packages import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.datasets.pins import pinned
@@ -19,20 +19,26 @@ from rnnbench.grid.identity import digest_of
 from rnnbench.planning.plan import Plan, Run, facts_of, make_plan
 from rnnbench.records.probe_match import probe_key
 
-ELSEWHERE = "a bundle"
-AT_ONCE = 64 * 2**20
+SITE = "a bundle"
+LARGE_BYTES = 64 * 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the bundle. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench bundle", description=__doc__)
+    parser = command_parser("bundle", __doc__)
     add_experiment(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="the folder to write; must be new or empty",
+    )
     options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    wanted = parse_words(options.words)
+    request = parse_words(options.words)
     conf = conf_folders(root / "conf", options.conf)
-    plan = make_plan(wanted.experiment, conf, root, site=ELSEWHERE, overrides=wanted.text)
+    plan = make_plan(request.experiment, conf, root, site=SITE, overrides=request.text)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
     pins = pinned(root)
@@ -41,49 +47,59 @@ def main(arguments: Sequence[str]) -> int:
         facts_of(plan),
         [_run(run, plan, root, pins) for run in sorted(plan.runs.values(), key=lambda r: r.order)],
         {path: root / path for path in plan.datasets},
-        {key: _line(one, root, pins) for key, one in plan.certificates.items()},
-        {key: _line(one, root, pins) for key, one in plan.probes.items()},
+        {key: _entry(item, root, pins) for key, item in plan.certificates.items()},
+        {key: _entry(item, root, pins) for key, item in plan.probes.items()},
         _packages(plan, root),
         _own_files(plan),
     )
-    print(f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; there: python run.py")
-    if size > AT_ONCE:
+    print(
+        f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
+        "on the target machine: python run.py"
+    )
+    if size > LARGE_BYTES:
         print(
-            f"That is more than {AT_ONCE / 2**20:.0f} MiB: bundle fewer models or builds at once."
+            f"warning: the bundle is larger than {LARGE_BYTES / 2**20:.0f} MiB. "
+            "Fix: bundle fewer models or builds at once."
         )
     if parts_folder(options.output).exists():
-        print(f"{parts_folder(options.output)}: parts that travel apart; there: --parts FOLDER")
+        print(
+            f"{parts_folder(options.output)}: package archives to copy separately; "
+            "on the target machine: python run.py --parts FOLDER"
+        )
     return 0
 
 
 def _own_files(plan: Plan) -> set[Path]:
-    certified = (entry for one in plan.certificates.values() for entry in one.implementations)
+    certified = (entry for item in plan.certificates.values() for entry in item.implementations)
     configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
     return set().union(*map(own_files, configs))
 
 
 def _packages(plan: Plan, root: Path) -> dict[str, Packages]:
-    found = {}
+    packages = {}
     for run in plan.runs.values():
-        own = carried_of(run.config["build"], root)
-        if own and own.name not in found:
-            found[own.name] = Packages(own.name, own.digest, tuple(parts_of(own, root)))
-    return found
+        carried = carried_of(run.config["build"], root)
+        if carried and carried.name not in packages:
+            parts = tuple(parts_of(carried, root))
+            packages[carried.name] = Packages(carried.name, carried.digest, parts)
+    return packages
 
 
 def _run(run: Run, plan: Plan, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
     key = probe_key(run.choices, run.overrides)
-    return {**_line(run, root, pins), "probe": key if key in plan.probes else None}
+    return {**_entry(run, root, pins), "probe": key if key in plan.probes else None}
 
 
-def _line(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
-    """A run, certificate or probe for elsewhere. What an unlocked build is, only that machine
-    knows."""
+def _entry(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+    """A planned run, certificate or probe as the bundle's files hold it. The packages of a build
+    without a lock are known only on the target machine."""
     identity = dict(planned.identity)
     build = planned.config["build"]
     if pins_of(build, root) is None:
-        own = carried_of(build, root)
-        identity["build_lock"] = "read off the machine" + (f", carries {own.digest}" if own else "")
+        carried = carried_of(build, root)
+        identity["build_lock"] = "read off the machine"
+        if carried:
+            identity["build_lock"] += f", carries {carried.digest}"
     path = planned.config.get("dataset", {}).get("path")
     fields = {name: getattr(planned, name) for name in planned.__dataclass_fields__}
     return {

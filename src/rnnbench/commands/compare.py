@@ -1,33 +1,32 @@
-"""``rnnbench compare A B``: how much faster is A than B, with its interval?
+"""Compare the time per epoch of runs A with that of runs B, with a confidence interval.
 
-A and B choose runs by words joined with commas: a choice (keras, cpu_2, tf_1_15), a machine, an
-override (units=512), or a pattern of run names (digits_*-unrolled-*). Cells that are alike but for
-what A and B name are paired. What a certificate finds to be another function gets no ratio.
+A and B select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine, an
+override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that differ
+only in what A and B name are paired. A pair whose functions differ according to a certificate has
+no ratio.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from rnnbench.commands.mlflow_records import from_mlflow, mlflow_records
+from rnnbench.commands.arguments import add_results, command_parser
+from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 from rnnbench.records.store import records_of
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints one row per pair of cells. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench compare", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("a", help="for instance unrolled, or unrolled,cpu_2")
-    parser.add_argument("b", help="for instance keras")
-    parser.add_argument("--experiment", default="*", help="only this one (default: all)")
+    """Prints one row per pair of configurations. Returns the exit code."""
+    parser = command_parser("compare", __doc__)
+    parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
+    parser.add_argument("b", help="the terms of B, such as keras")
+    parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     parser.add_argument("--site", default="*", help="only this site (default: all)")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
-    from_mlflow(parser)
+    add_results(parser)
+    add_from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.terminal import print_comparison
@@ -38,19 +37,19 @@ def main(argv: Sequence[str]) -> int:
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
-    found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
-    frame = tidy(found.marked(records))
-    a, b = (words.split(",") for words in (options.a, options.b))
-    table = versus(frame, a, b, found)
-    void = [line for words in (a, b) for line in void_words(frame, words)]
+    certificates = Certificates(
+        tuple(certificate for folder in folders for certificate in read_certificates(folder))
+    )
+    frame = tidy(certificates.marked(records))
+    a, b = options.a.split(","), options.b.split(",")
+    table = versus(frame, a, b, certificates)
+    void = [line for terms in (a, b) for line in void_words(frame, terms)]
     if table.empty:
-        remedy = "name what differs: a choice, a machine, key=value, or a pattern of names."
+        remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
         if void:
-            remedy = (
-                "`rnnbench show RUN` says more, `rnnbench retry EXPERIMENT` measures them anew."
-            )
+            remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
         raise ConfigError(
-            f"no cell of {options.a!r} is alike to one of {options.b!r} in everything else. "
+            f"no run of {options.a!r} and run of {options.b!r} are alike in everything else. "
             + " ".join(void),
             where="rnnbench compare",
             remedy=remedy,
@@ -62,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
-    """The runs to choose from, and how many pointers could not be read."""
+    """The runs to select from, and the number of unreadable pointers."""
     if options.from_mlflow:
         records = sorted(mlflow_records(options), key=lambda record: record.started)
         newest = {(r.site, r.name): r for r in records}

@@ -1,17 +1,18 @@
-"""``rnnbench completion``: what completes commands and experiments in bash, and in zsh.
+"""Print a script that completes commands and experiments in bash and zsh.
 
-In ``~/.bashrc``: ``source <(rnnbench completion)``; in ``~/.zshrc`` the same after
-``autoload bashcompinit && bashcompinit``.
+For bash, add to ~/.bashrc:  source <(rnnbench completion)
+For zsh, add to ~/.zshrc:    autoload bashcompinit && bashcompinit
+                             source <(rnnbench completion)
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from rnnbench.commands import COMMANDS
+from rnnbench.commands.arguments import command_parser
 
-OF_EXPERIMENTS = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
+WITH_EXPERIMENT = ("run", "grid", "plan", "retry", "export", "pull", "bundle", "report")
 SCRIPT = """\
 _rnnbench() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}"
@@ -28,11 +29,7 @@ complete -F _rnnbench rnnbench
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench completion",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("completion", __doc__)
     parser.parse_args(list(arguments))
-    print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(OF_EXPERIMENTS)), end="")
+    print(SCRIPT.format(commands=" ".join(COMMANDS), experiments=" ".join(WITH_EXPERIMENT)), end="")
     return 0

@@ -1,17 +1,18 @@
-"""``rnnbench doctor``: what this machine can measure, and what would spoil its numbers."""
+"""Check what this machine can measure and what would disturb its measurements."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
+from rnnbench.commands.arguments import add_conf, command_parser
 from rnnbench.commands.experiment_arguments import conf_folders
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import MIRROR
@@ -24,30 +25,30 @@ from rnnbench.tracking.address import is_server, redacted, tracking_uri
 from rnnbench.tracking.store import reach
 from rnnworker import machine
 
-LITTLE_SPACE = 5e9  # a build's environment has some 2 GB
+LOW_DISK_BYTES = 5e9
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints what it finds. Returns 0: each finding is for the person to judge."""
-    parser = argparse.ArgumentParser(prog="rnnbench doctor", description=__doc__)
-    parser.add_argument(
-        "--conf", action="append", default=[], type=Path, metavar="DIR", help="further choices"
-    )
+    """Prints the findings. Returns 0 always: the user judges each finding."""
+    parser = command_parser("doctor", __doc__)
+    add_conf(parser)
     options = parser.parse_args(list(arguments))
     root = Path.cwd()
     conf = conf_folders(root / "conf", options.conf)
     groups = ("device", "build", "dataset")
-    wanted = {group: files_of(conf, group) for group in groups}
-    sections = compose_choices(conf, wanted, default_model=True).sections
+    files = {group: files_of(conf, group) for group in groups}
+    sections = compose_choices(conf, files, default_model=True).sections
     devices, builds, datasets = (
-        [section for (found, _), section in sorted(sections.items()) if found == group]
+        [section for (of_group, _), section in sorted(sections.items()) if of_group == group]
         for group in groups
     )
+    device_reasons = {device["name"]: unmet_constraints({"device": device}) for device in devices}
+    build_reasons = {build["name"]: missing(build, root) for build in builds}
     for line in [
         *_machine(),
         *_host(root),
-        *_split("device", {one["name"]: unmet_constraints({"device": one}) for one in devices}),
-        *_split("build", {one["name"]: missing(one, root) for one in builds}, _made(builds, root)),
+        *_available("devices", device_reasons),
+        *_available("builds", build_reasons, _environment_states(builds, root)),
         *_datasets(datasets, root),
         *_tracking(root),
     ]:
@@ -64,55 +65,56 @@ def _machine() -> Iterator[str]:
 
 
 def _host(root: Path) -> Iterator[str]:
-    found = host_check.warnings(host_check.look())
+    warnings = host_check.warnings(host_check.look())
     free = shutil.disk_usage(root).free
-    if free < LITTLE_SPACE:
-        found.append(f"{free / 1e9:.1f} GB of disk are free; an environment takes some 2 GB")
-    for warning in found:
+    if free < LOW_DISK_BYTES:
+        warnings.append(f"only {free / 1e9:.1f} GB of disk are free; an environment takes 2 GB")
+    for warning in warnings:
         yield f"warning    {warning}"
-    if not found:
+    if not warnings:
         yield f"host       quiet; {free / 1e9:.0f} GB of disk free"
 
 
-def _split(
-    what: str, reasons: Mapping[str, str | None], notes: Mapping[str, str] | None = None
+def _available(
+    title: str, reasons: Mapping[str, str | None], notes: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Which can run here, in one line; then the others by the reason."""
+    """One line with the choices that can run on this machine (reason None), and one line with the
+    other choices for each reason."""
     able = [name for name, why in reasons.items() if why is None]
-    said = (f"{name} ({notes[name]})" if notes and name in notes else name for name in able)
-    yield f"{what + 's':10} {', '.join(said) or 'none'}"
-    others: dict[str, list[str]] = {}
+    labels = (f"{name} ({notes[name]})" if name in notes else name for name in able)
+    yield f"{title:10} {', '.join(labels) or 'none'}"
+    unavailable: dict[str, list[str]] = {}
     for name, why in reasons.items():
         if why is not None:
-            others.setdefault(why, []).append(name)
-    for why, names in others.items():
+            unavailable.setdefault(why, []).append(name)
+    for why, names in unavailable.items():
         yield f"  not {', '.join(names)}: {why}"
 
 
-def _made(builds: Sequence[Mapping[str, Any]], root: Path) -> dict[str, str]:
-    """Build → whether its environment is there, for those that have one of their own."""
-    found = {}
+def _environment_states(builds: Sequence[Mapping[str, Any]], root: Path) -> dict[str, str]:
+    """Build → the state of its environment, for builds that have a separate one."""
+    states = {}
     for build in builds:
         with suppress(RnnbenchError):  # `missing` says why it cannot run
             if pins := pins_of(build, root):
                 ready = pins.folder(root).exists()
-                found[str(build["name"])] = "ready" if ready else "made at first use"
-    return found
+                states[str(build["name"])] = "ready" if ready else "made at first use"
+    return states
 
 
 def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str]:
-    listed = [one for one in datasets if one.get("path") in pinned(root)]
-    here = [one["name"] for one in listed if (root / one["path"]).exists()]
-    absent = [one for one in listed if one["name"] not in here]
-    yield f"datasets   {', '.join(here) or 'none'}"
+    listed = [dataset for dataset in datasets if dataset.get("path") in pinned(root)]
+    present = [dataset["name"] for dataset in listed if (root / dataset["path"]).exists()]
+    absent = [dataset for dataset in listed if dataset["name"] not in present]
+    yield f"datasets   {', '.join(present) or 'none'}"
     mirror = os.environ.get(MIRROR)
-    for has_url, where in (
+    for has_url, source in (
         (True, f"from {MIRROR}={mirror} or their URLs" if mirror else "from their URLs"),
-        (False, f"from {MIRROR}={mirror} alone" if mirror else f"need {MIRROR}, which is not set"),
+        (False, f"from {MIRROR}={mirror} only" if mirror else f"need {MIRROR}, which is not set"),
     ):
-        names = [one["name"] for one in absent if bool(one.get("url")) == has_url]
+        names = [dataset["name"] for dataset in absent if bool(dataset.get("url")) == has_url]
         if names:
-            yield f"  {where}: {', '.join(names)}"
+            yield f"  {source}: {', '.join(names)}"
 
 
 def _tracking(root: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``rnnbench environment NAME…``: the environments of builds, made or looked at."""
+"""Make the environment of a locked build (Snakemake calls this)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import pins
+from rnnbench.commands.arguments import command_parser
 from rnnbench.errors import BuildError, say
 from rnnbench.records.store import write_json
 
 
 def main(argv: Sequence[str]) -> int:
-    """Makes the environment of a lock, a Python version and perhaps a wheel, unless it is
-    there and whole, and writes what it is to ``--output``."""
+    """Makes the environment of a lock file, a Python version and an optional wheel, unless it is
+    complete already, and writes its description to ``--output``."""
     options = _parser().parse_args(argv)
     try:
-        wanted = pins(options.lock, options.python, options.wheel)
+        requested = pins(options.lock, options.python, options.wheel)
     except OSError as error:
         raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
-    marker: dict[str, Any] = make(wanted, Path.cwd(), say)
+    marker: dict[str, Any] = make(requested, Path.cwd(), say)
     if options.output:
         write_json(options.output, marker)
     print(f"{marker['environment']}: Python {marker['python']}, {len(marker['versions'])} packages")
@@ -29,13 +30,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench environment", description="Makes the environment of a locked build."
-    )
+    parser = command_parser("environment", __doc__)
     parser.add_argument("lock", type=Path, help="a lock file with hashes")
-    parser.add_argument("--python", required=True, metavar="VERSION", help="such as 3.7")
     parser.add_argument(
-        "--wheel", type=Path, help="a wheel of your own, in place of the locked one"
+        "--python", required=True, metavar="VERSION", help="the Python version, such as 3.7"
     )
-    parser.add_argument("--output", type=Path, help="where to write what the environment is")
+    parser.add_argument("--wheel", type=Path, help="a wheel that replaces the locked one")
+    parser.add_argument(
+        "--output", type=Path, help="a JSON file to write: path, Python and package versions"
+    )
     return parser

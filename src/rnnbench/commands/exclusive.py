@@ -1,4 +1,4 @@
-"""The results folder for a command alone: no Snakemake executes meanwhile, and no other command."""
+"""Exclusive access of a command to the results folder, against Snakemake and other commands."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rnnbench.errors import RunError
 
 
 @contextmanager
-def alone(results: Path, command: str) -> Iterator[None]:
-    """Holds the lock that a Snakemake holds while it executes. Raises `RunError` at once where
-    somebody has it."""
+def exclusive_access(results: Path, command: str) -> Iterator[None]:
+    """Holds the lock that Snakemake holds while it runs. Raises `RunError` at once if the lock is
+    taken."""
     lock, holder = locks.take(results / ".lock", f"process {os.getpid()}, {command}")
     if lock is None:
         raise RunError(
-            f"somebody is at work here ({holder}); nothing was changed.",
+            f"is in use ({holder}); nothing was changed.",
             where=str(results),
-            remedy="wait for it, or end it; then the same command again.",
+            remedy="wait for that process or end it, then repeat this command.",
         )
     try:
         yield

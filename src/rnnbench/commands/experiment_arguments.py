@@ -1,4 +1,4 @@
-"""What commands about an experiment are asked: ``EXPERIMENT [KEY=VALUE …]``, and where it is."""
+"""The arguments of commands about an experiment: ``[EXPERIMENT] [KEY=VALUE …]`` and ``--conf``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rnnbench.commands.arguments import add_conf
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
 
@@ -14,7 +15,7 @@ NAMED = "experiment="
 
 
 class Request(NamedTuple):
-    """An experiment's name, and the Hydra overrides that replace what its grids say."""
+    """An experiment's name and the Hydra overrides that replace keys of its grids."""
 
     experiment: str
     overrides: tuple[str, ...]
@@ -25,39 +26,33 @@ class Request(NamedTuple):
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """The words of a `Request`, and ``--conf``. To be parsed with ``parse_intermixed_args``."""
+    """Adds the words of a `Request` and ``--conf``. Parse with ``parse_intermixed_args``."""
     parser.add_argument(
         "words",
         nargs="*",
         metavar="EXPERIMENT KEY=VALUE",
-        help=f"its name in conf/experiment/ (default: {DEFAULT_EXPERIMENT}), then Hydra overrides, "
-        "each in the place of what the grids say of the same key",
+        help=f"a name in conf/experiment/ (default: {DEFAULT_EXPERIMENT}), then Hydra overrides, "
+        "each of which replaces that key in all grids",
     )
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a further config folder, with choices or experiments of your own",
-    )
+    add_conf(parser)
 
 
 def parse_words(words: Sequence[str]) -> Request:
-    """What the `words` ask for. Raises a `ConfigError` where two experiments are named."""
+    """The request in `words`. Raises `ConfigError` if they name two experiments."""
     names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
     if len(names) > 1:
         raise ConfigError(
             f"names two experiments, {names[0]} and {names[1]}.",
             where="command line",
-            remedy="name one; an override is KEY=VALUE.",
+            remedy="name only one experiment; an override is KEY=VALUE.",
         )
     overrides = tuple(word for word in words if not _is_name(word))
     return Request(names[0] if names else DEFAULT_EXPERIMENT, overrides)
 
 
 def conf_folders(home: Path, further: Sequence[Path]) -> list[Path]:
-    """The config folders, `home` first. Raises a `ConfigError` where one is no folder."""
+    """The config folders, `home` first. Raises `ConfigError` if one of `further` is not a
+    folder."""
     for folder in further:
         if not folder.is_dir():
             raise ConfigError("is not a folder.", where=f"--conf {folder}")

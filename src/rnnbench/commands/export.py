@@ -1,11 +1,11 @@
-"""``rnnbench export EXPERIMENT -o FILE``: its records in one file, for another machine."""
+"""Write an experiment's records to one file for another machine."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
 from rnnbench.exchange import archive, pack
 from rnnbench.records.store import is_record
@@ -13,11 +13,17 @@ from rnnbench.records.store import is_record
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the archive. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench export", description=__doc__)
-    parser.add_argument("experiment")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.tar.gz")
-    parser.add_argument("--site", action="append", help="only this one (default: all there are)")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = command_parser("export", __doc__)
+    parser.add_argument("experiment", help="the experiment's name")
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        required=True,
+        metavar="FILE.tar.gz",
+        help="the file to write",
+    )
+    parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
+    add_results(parser)
     options = parser.parse_args(arguments)
     known = pack.sites_of(options.results, options.experiment)
     sites = options.site or known
@@ -25,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}.",
             where=str(options.results),
-            remedy=f"sites with runs of it: {', '.join(known) or 'none'}.",
+            remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
         )
     files = pack.files_of(options.results, options.experiment, sites)
     archive.write(

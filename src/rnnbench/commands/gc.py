@@ -1,13 +1,12 @@
-"""``rnnbench gc``: removes what nothing refers to. It says what, and asks first.
+"""List unused files, ask, and remove them.
 
-That is: environments that no plan in results/ uses with its present pins; logs and events of
-attempts that left no record; halves of files that a kill left; MLflow databases that were set
-aside as corrupt. Never a record, nor one that was set aside as unreadable.
+Unused are: environments that no plan in results/ uses with its present pins; logs and events of
+attempts that left no record; partially written files of killed processes; and MLflow databases
+that were set aside as corrupt. Records are never removed, not even unreadable ones.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -17,61 +16,64 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.exclusive import alone
+from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RnnbenchError
 
-YOUNG_SECONDS = 86_400.0  # what is younger may be somebody's work
-LEFT_BEHIND = (".log", ".events.jsonl", ".job.json")
+YOUNG_SECONDS = 86_400.0  # younger files may still be in use
+ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rnnbench gc", description=__doc__)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
+    parser = command_parser("gc", __doc__)
+    parser.add_argument("--yes", action="store_true", help="remove without asking")
+    add_root(parser)
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     results = root / "results"
     if not results.is_dir():
         print("There is no results folder, and nothing to remove.")
         return 0
-    with alone(results, "rnnbench gc"):
+    with exclusive_access(results, "rnnbench gc"):
         return _collect(root, results, options.yes)
 
 
 def _collect(root: Path, results: Path, yes: bool) -> int:
-    found = {path: (_size(path), why) for path, why in unused(root, results)}
-    if not found:
-        print("Everything in results/ is referred to: there is nothing to remove.")
+    garbage = {path: (_size(path), why) for path, why in unused(root, results)}
+    if not garbage:
+        print("All files in results/ are in use: there is nothing to remove.")
         return 0
-    for path, (size, why) in found.items():
+    for path, (size, why) in garbage.items():
         print(f"{size / 1e6:9.1f} MB  {path.relative_to(root)}  ({why})")
-    total = sum(size for size, _ in found.values()) / 1e6
-    question = f"Remove these {len(found)}, {total:.1f} MB? [y/N] "
+    total = sum(size for size, _ in garbage.values()) / 1e6
+    question = f"Remove these {len(garbage)} ({total:.1f} MB)? [y/N] "
     if not yes and not (sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")):
-        print("Nothing was removed." if sys.stdin.isatty() else "Nothing was removed: say --yes.")
+        print("Nothing was removed." if sys.stdin.isatty() else "Nothing was removed: add --yes.")
         return 0
-    for path in found:
+    for path in garbage:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    print(f"Removed {len(found)}, {total:.1f} MB.")
+    print(f"Removed {len(garbage)} ({total:.1f} MB).")
     return 0
 
 
 def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
-    """What may go, each with the reason."""
+    """The removable files and folders, each with the reason."""
     yield from _environments(root, results)
     old = time.time() - YOUNG_SECONDS
     for path in sorted(results.glob("records/*/*/*")):
         stamp = path.name.partition(".")[0]
         record = path.parent / f"{stamp}.json"
-        kept = record.exists() or record.with_suffix(".unreadable").exists()
-        if stamp and path.name.endswith(LEFT_BEHIND) and not kept and _older(path, old):
+        has_record = record.exists() or record.with_suffix(".unreadable").exists()
+        left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
+        if stamp and left_behind and _is_older(path, old):
             yield path, "of an attempt that left no record"
     for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.new"):
         for path in sorted(results.glob(pattern)):
-            if path.is_file() and path.parts[len(results.parts)] != "envs" and _older(path, old):
-                yield path, "half a file"
+            in_environment = path.parts[len(results.parts)] == "envs"
+            if path.is_file() and not in_environment and _is_older(path, old):
+                yield path, "partially written"
     for path in sorted(root.glob("mlflow.db.corrupt-*")):
-        yield path, "set aside; the records have all of it"
+        yield path, "a corrupt MLflow store; the records hold all of its data"
 
 
 def _environments(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
@@ -79,7 +81,7 @@ def _environments(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     folder = root / ENVIRONMENTS
     for path in sorted(folder.glob("*-????????*")):
         key = path.name.partition(".json")[0].removesuffix(".lock")
-        # The lock files stay: they hold nothing, and somebody may wait for one.
+        # Lock files are empty, and a process may be waiting for one.
         if key not in used and path.suffix != ".lock":
             yield path, "no plan uses it"
 
@@ -99,7 +101,7 @@ def _used_environments(root: Path, results: Path) -> set[str]:
     return used
 
 
-def _older(path: Path, moment: float) -> bool:
+def _is_older(path: Path, moment: float) -> bool:
     with suppress(OSError):
         return path.lstat().st_mtime < moment
     return False

@@ -1,46 +1,52 @@
-"""``rnnbench import FILE…``: takes over what another machine exported, or what a bundle left.
+"""Import the records that another machine exported or that a bundle measured.
 
-Everything is checked before anything is written; no record that is here is ever changed.
+All files are checked before anything is written. Existing records are never changed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.commands.exclusive import alone
+from rnnbench.commands.arguments import add_results, command_parser
+from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
-from rnnbench.exchange.pulled import companions_by_round, round_of
+from rnnbench.exchange.pulled import companions_by_round, json_bytes, round_of
 from rnnbench.records.store import pointer_to, read_json
 from rnnbench.running.train import Place, timing_lock
 
 
 def main(arguments: Sequence[str]) -> int:
     """Imports each file or bundle folder. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rnnbench import", description=__doc__)
-    parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = command_parser("import", __doc__)
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="FILE|FOLDER",
+        help="a file of `rnnbench export`, or a bundle's folder after its runs",
+    )
+    add_results(parser)
     options = parser.parse_args(arguments)
-    with alone(options.results, "rnnbench import"):
+    with exclusive_access(options.results, "rnnbench import"):
         _import(options.sources, options.results)
     return 0
 
 
 def _import(sources: Sequence[Path], results: Path) -> None:
-    taken = []
+    imports = []
     for source in sources:
         experiment, files = _bundle(source, results) if source.is_dir() else _archive(source)
-        taken.append((source, unpack.examine(files, results, experiment, str(source)), experiment))
-    for source, found, experiment in taken:
-        unpack.write(found, results)
+        checked = unpack.examine(files, results, experiment, str(source))
+        imports.append((source, experiment, checked))
+    for source, experiment, checked in imports:
+        unpack.write(checked, results)
         print(
-            f"{source}: {found.records} records of {experiment}, {len(found.files)} new files, "
-            f"{found.known} known already"
-            + (f", {len(found.kept)} newer or planned ones kept" if found.kept else "")
+            f"{source}: {checked.records} records of {experiment}, {len(checked.files)} new files, "
+            f"{checked.known} known already"
+            + (f", {len(checked.kept)} newer or planned files kept" if checked.kept else "")
         )
 
 
@@ -48,35 +54,38 @@ def _archive(source: Path) -> tuple[str, dict[str, bytes]]:
     manifest, files = archive.read(source, pack.KIND)
     experiment = manifest.get("experiment")
     if not isinstance(experiment, str) or not archive.safe_name(experiment) or "/" in experiment:
-        raise RecordError("names no experiment; nothing was imported.", where=str(source))
+        raise RecordError(
+            f"the manifest's experiment {experiment!r} is not a valid name; nothing was imported.",
+            where=str(source),
+        )
     return experiment, files
 
 
 def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
-    """A bundle's outcomes as the files an export would hold."""
+    """A bundle's outcomes as the files of an export."""
     facts = _facts(source)
     experiment = str(facts["name"])
     files: dict[str, bytes] = {}
     place = Place(source, source, "", experiment, timing_lock())
-    found = list(outcomes.records_in(source, place))
-    companions = companions_by_round(record for record, _ in found)
-    for record, folder in found:
+    records = list(outcomes.records_in(source, place))
+    companions = companions_by_round(record for record, _ in records)
+    for record, folder in records:
         key = f"records/{record.key}"
-        files[f"{key}.json"] = _json({**record.to_json(), "site": record.machine})
+        files[f"{key}.json"] = json_bytes({**record.to_json(), "site": record.machine})
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
         if not record.is_companion:
             pointer = pointer_to(record, companions.get(round_of(record), ()))
-            files[f"{record.machine}/{experiment}/{record.name}.json"] = _json(pointer)
+            files[f"{record.machine}/{experiment}/{record.name}.json"] = json_bytes(pointer)
         plan = f"{record.machine}/{experiment}/plan.jsonl"
-        files[plan] = outcomes.plan_with(source / "plan.jsonl", results / plan)
-        files[f"{record.machine}/{experiment}/experiment.json"] = _json(facts)
-    for kind, made in (
+        files[plan] = outcomes.merged_plan(source / "plan.jsonl", results / plan)
+        files[f"{record.machine}/{experiment}/experiment.json"] = json_bytes(facts)
+    for kind, preflights in (
         ("certificates", outcomes.certificates_in(source)),
         ("probes", outcomes.probes_in(source)),
     ):
-        for one in made:
-            files[f"{one['machine']}/{experiment}/{kind}/{one['key']}.json"] = _json(one)
+        for data in preflights:
+            files[f"{data['machine']}/{experiment}/{kind}/{data['key']}.json"] = json_bytes(data)
     if not files:
         raise RecordError(
             "has no finished run below out/.", where=str(source), remedy="start its run.py."
@@ -85,14 +94,10 @@ def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
 
 
 def _facts(source: Path) -> dict[str, Any]:
-    """The experiment's facts, with what that machine had to skip."""
+    """The experiment's facts, including the runs that the other machine skipped."""
     facts = dict(read_json(source / "experiment.json"))
     if (source / "out" / "skipped.json").exists():
-        there = read_json(source / "out" / "skipped.json")
-        skipped = [{"name": name, "why": why} for name, why in there.items()]
+        reasons = read_json(source / "out" / "skipped.json")
+        skipped = [{"name": name, "why": why} for name, why in reasons.items()]
         facts["skipped"] = [*facts.get("skipped", []), *skipped]
     return facts
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

@@ -1,21 +1,19 @@
-"""``rnnbench lock [NAME…]``: the builds' lock files, resolved anew (``make lock-builds``)."""
+"""Resolve the builds' packages, workflow/envs/*.in, to lock files with hashes."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.builds.relock import pythons, relock
+from rnnbench.commands.arguments import command_parser
 
 
 def main(argv: Sequence[str]) -> int:
-    """Writes ``workflow/envs/NAME.lock`` for each build that has one, or for those named."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench lock", description="Resolves workflow/envs/*.in to lock files with hashes."
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="locks (default: all)")
-    parser.add_argument("--upgrade", action="store_true", help="take newer versions where allowed")
+    """Writes ``workflow/envs/NAME.lock`` for each named build, or for all that have a lock."""
+    parser = command_parser("lock", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a lock's name (default: all)")
+    parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
     options = parser.parse_args(argv)
     root = Path.cwd()
     for name, python in pythons(root / "conf", tuple(options.names)).items():

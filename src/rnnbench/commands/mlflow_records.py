@@ -1,31 +1,31 @@
-"""``--from-mlflow``: records from the tracking store instead of the results folder."""
+"""The option ``--from-mlflow``: records from MLflow instead of the results folder."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from rnnbench.commands.arguments import add_root
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 
 
-def from_mlflow(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that reads records from either."""
+def add_from_mlflow(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--from-mlflow`` and ``--root``."""
     parser.add_argument(
         "--from-mlflow",
         action="store_true",
-        help="read what MLflow has (MLFLOW_TRACKING_URI, or mlflow.db); needs --experiment",
+        help="read the records from MLflow (MLFLOW_TRACKING_URI, or mlflow.db); needs --experiment",
     )
-    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
+    add_root(parser)
 
 
 def mlflow_records(options: argparse.Namespace) -> list[Record]:
-    """All records of ``--experiment`` that MLflow has."""
+    """All records of ``--experiment`` in MLflow."""
     if options.experiment == "*":
         raise ConfigError(
-            "MLflow keeps runs by experiment.",
+            "needs an experiment: MLflow keeps runs by experiment.",
             where="--from-mlflow",
-            remedy="name it: --experiment NAME.",
+            remedy="add --experiment NAME.",
         )
     from rnnbench.tracking.download import fetch_records
 

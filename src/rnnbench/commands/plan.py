@@ -1,14 +1,14 @@
-"""``rnnbench plan EXPERIMENT``: how many runs, how long, how much disk, before anything runs."""
+"""Estimate an experiment's runs, time, disk space and the repeats that it needs."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import cell_of
@@ -23,110 +23,115 @@ from rnnworker import machine
 
 DIFFERENCES = (0.02, 0.05, 0.10)
 DIGEST = re.compile(r"[0-9a-f]{32,64}")
-MOST_RECORDS = 400  # some 5 ms each to read
+MAX_RECORDS = 400  # each takes about 5 ms to read
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rnnbench plan", description=__doc__)
+    parser = command_parser("plan", __doc__)
     add_experiment(parser)
-    parser.add_argument("--site", help="a cluster's name; default: this machine")
+    parser.add_argument("--site", help="a cluster's name (default: this machine)")
     parser.add_argument(
-        "--why", action="store_true", help="what has changed of the runs that are to be done again"
+        "--why",
+        action="store_true",
+        help="print only what has changed for the runs that will be measured again",
     )
     options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    wanted = parse_words(options.words)
+    request = parse_words(options.words)
     conf = conf_folders(root / "conf", options.conf)
-    plan = make_plan(wanted.experiment, conf, root, site=options.site, overrides=wanted.text)
+    plan = make_plan(request.experiment, conf, root, site=options.site, overrides=request.text)
     results = root / "results"
     if options.why:
-        for line in why_again(plan, results):
-            print(line)
-        return 0
-    left = [run.name for run in plan.runs.values() if not _is_done(run, plan, results)]
-    found = forecast(left, _past(plan, results), lambda: _elsewhere(plan, results))
-    for line in lines(plan, found, _environments(plan, root)):
+        text = changes_by_run(plan, results)
+    else:
+        left = [run.name for run in plan.runs.values() if not _is_done(run, plan, results)]
+        estimate = forecast(left, _past(plan, results), lambda: _elsewhere(plan, results))
+        text = estimate_lines(plan, estimate, _missing_environments(plan, root))
+    for line in text:
         print(line)
     return 0
 
 
-def lines(plan: Plan, found: Forecast, environments: int) -> list[str]:
-    """What is printed."""
+def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
+    """The lines to print. `environments`: how many must be made."""
     runs = len(plan.runs)
     text = [
         f"{plan.experiment.name}: {counted(runs, 'run')} in {counted(len(plan.rounds), 'round')}, "
-        f"{runs - found.left} done, {found.left} to do"
+        f"{runs - estimate.left} done, {estimate.left} to do"
     ]
     if plan.skipped:
-        cells = counted(len(plan.skipped), "cell")
-        text[0] += f" ({cells} cannot run here: `rnnbench grid {plan.experiment.name}` says why)"
-    if found.left:
-        text += _needed(plan, found, environments)
-    known = f"measured, {found.freedom} degrees of freedom" if found.freedom else "a guess"
-    if found.freedom and found.borrowed:
-        known += ", on this machine's other cells too"
-    text.append(f"spread between runs: {found.spread:.2%} ({known})")
-    text.append("repeats of each cell needed to show that one takes longer by")
+        points = counted(len(plan.skipped), "grid point")
+        text[0] += f" ({points} cannot run here: `rnnbench grid {plan.experiment.name}` says why)"
+    if estimate.left:
+        text += _cost_lines(plan, estimate, environments)
+    basis = "a guess"
+    if estimate.freedom:
+        basis = f"measured, {estimate.freedom} degrees of freedom"
+        if estimate.borrowed:
+            basis += ", including other configurations on this machine"
+    text.append(f"spread between runs: {estimate.spread:.2%} ({basis})")
+    text.append("repeats of each configuration needed to show that it takes longer by")
     for difference in DIFFERENCES:
-        repeats = repeats_for(difference, found.spread)
+        repeats = repeats_for(difference, estimate.spread)
         text.append(f"  {difference:4.0%}:  {repeats or 'more than 10,000'}")
-    text.append("  (two cells, 95 % interval, in four of five experiments)")
+    text.append("  (compared with another one; 95 % interval, power 80 %)")
     return text
 
 
-def _needed(plan: Plan, found: Forecast, environments: int) -> list[str]:
-    basis = "from finished runs of the same cells"
-    if found.guessed == found.left:
-        basis = "a guess: no cell of it has a finished run here"
-    elif found.guessed:
-        basis = f"for {counted(found.guessed, 'run')} a guess, from the other cells' runs"
-    time = f"time:  about {duration(found.seconds)} ({basis})"
+def _cost_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
+    basis = "from finished runs of the same configurations"
+    if estimate.guessed == estimate.left:
+        basis = "a guess: none of the configurations has a finished run here"
+    elif estimate.guessed:
+        runs = counted(estimate.guessed, "run")
+        basis = f"for {runs} a guess, from the runs of other configurations"
+    time = f"time:  about {duration(estimate.seconds)} ({basis})"
     if plan.experiment.repeats:
-        time += ", at most: repeats beyond the least are measured where they are needed"
-    disk = f"disk:  about {_size(found.bytes)} of records"
+        time += ", at most: repeats beyond the minimum are measured only if needed"
+    disk = f"disk:  about {_size(estimate.bytes)} of records"
     if environments:
         size = _size(environments * ENVIRONMENT_BYTES)
         disk += f", and about {size} for {counted(environments, 'environment')} (a guess)"
     return [time, disk]
 
 
-def why_again(plan: Plan, results: Path) -> list[str]:
-    """What has changed since each run that is to be measured again was measured, the same changes
-    of many runs in one line."""
-    here, new = machine.fingerprint()["machine"], 0
-    found: dict[tuple[str, ...], list[str]] = {}
+def changes_by_run(plan: Plan, results: Path) -> list[str]:
+    """The changes since the last measurement of each run that will be measured again. Runs with
+    the same changes share an entry."""
+    local_machine, new = machine.fingerprint()["machine"], 0
+    names_by_changes: dict[tuple[str, ...], list[str]] = {}
     for run in plan.runs.values():
         if _is_done(run, plan, results):
             continue
-        files = record_files(results, here, run.name)
+        files = record_files(results, local_machine, run.name)
         if not files:
             new += 1
             continue
         with suppress(RecordError):
             record = read_record(files[-1])
-            again = ("nothing: its record is void, asked for again, or not taken over",)
-            changes = tuple(changed(record.identity, run.identity)) or again
-            found.setdefault(changes, []).append(run.name)
+            unchanged = ("nothing: its record is void, marked for retry or not adopted",)
+            changes = tuple(changed(record.identity, run.identity)) or unchanged
+            names_by_changes.setdefault(changes, []).append(run.name)
     text = [f"{counted(new, 'run')} without a record"] if new else []
-    for changes, names in found.items():
+    for changes, names in names_by_changes.items():
         text.append(f"{counted(len(names), 'run')}, such as {names[0]}:")
         text += [f"  {change}" for change in changes]
-    return text or ["nothing is to be done"]
+    return text or ["nothing to do"]
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any], above: str = "") -> list[str]:
-    """The keys of two identities that differ, as ``model.optimizer.learning_rate: 0.001 → 0.01``.
-    Of a digest only that it is another one."""
-    found = []
+def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The keys in which two identities differ, such as ``model.epochs: 5 → 9``. Values of digests
+    are left out."""
+    changes = []
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
-        name = f"{above}{key}".removeprefix("config.")
+        name = f"{prefix}{key}".removeprefix("config.")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += changed(old, new, f"{above}{key}.")
+            changes += changed(old, new, f"{prefix}{key}.")
         elif old != new:
-            digest = any(isinstance(one, str) and DIGEST.fullmatch(one) for one in (old, new))
-            found.append(f"{name} is another" if digest else f"{name}: {old!r} → {new!r}")
-    return found
+            digest = any(isinstance(value, str) and DIGEST.fullmatch(value) for value in (old, new))
+            changes.append(f"{name} changed" if digest else f"{name}: {old!r} → {new!r}")
+    return changes
 
 
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
@@ -139,19 +144,19 @@ def _is_done(run: Run, plan: Plan, results: Path) -> bool:
 
 
 def _past(plan: Plan, results: Path) -> Iterator[Past]:
-    """The newest record of each run of the plan, on this machine."""
-    here = machine.fingerprint()["machine"]
+    """This machine's newest record of each run of the plan."""
+    local_machine = machine.fingerprint()["machine"]
     for name in plan.runs:
-        for path in record_files(results, here, name)[-1:]:
+        for path in record_files(results, local_machine, name)[-1:]:
             with suppress(RecordError):
                 yield _as_past(read_record(path), path)
 
 
 def _elsewhere(plan: Plan, results: Path) -> Iterator[Past]:
-    """The newest records of this machine that are not of the plan's runs."""
-    here = record_files(results, machine.fingerprint()["machine"])
-    others = [path for path in here if path.parent.name not in plan.runs]
-    for path in sorted(others, key=lambda path: path.name, reverse=True)[:MOST_RECORDS]:
+    """This machine's newest records of runs that are not in the plan."""
+    files = record_files(results, machine.fingerprint()["machine"])
+    others = [path for path in files if path.parent.name not in plan.runs]
+    for path in sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS]:
         with suppress(RecordError):
             yield _as_past(read_record(path), path)
 
@@ -170,12 +175,12 @@ def _as_past(record: Record, path: Path) -> Past:
 
 
 def _company(record: Record) -> tuple[str, ...]:
-    about = record.round or {}
-    members = about["members"] if about.get("effect") is not None else ()
+    facts = record.round or {}
+    members = facts["members"] if facts.get("effect") is not None else ()
     return tuple(sorted(map(cell_of, members)))
 
 
-def _environments(plan: Plan, root: Path) -> int:
+def _missing_environments(plan: Plan, root: Path) -> int:
     return sum(not pins.folder(root).exists() for pins in plan.environments.values())
 
 

@@ -1,5 +1,4 @@
-"""``rnnbench probe FILE --digest …``: what can this device do in this build? Snakemake calls
-this."""
+"""Measure the peak rates of a device in a build (Snakemake calls this)."""
 
 from __future__ import annotations
 
@@ -7,29 +6,29 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned_item import preflight_asked
+from rnnbench.commands.planned_item import requested_preflight
 from rnnbench.commands.round import die_with_parent, interrupt
 from rnnbench.running.probe import probe
 from rnnbench.running.progress import say
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns 0 also where the probe failed: its file says why, and the runs go on."""
+    """Returns 0 even if the probe failed: its file says why, and the runs go on."""
     die_with_parent()
     signal.signal(signal.SIGTERM, interrupt)
-    planned, place = preflight_asked("probe", __doc__, arguments, "probe")
+    planned, place = requested_preflight("probe", __doc__, arguments, "probe")
     say(summary(probe(planned, place)))
     return 0
 
 
-def summary(found: Mapping[str, Any]) -> str:
-    """The line that a person reads."""
-    if found["error"]:
-        return f"probe {found['key']} failed: {found['error']}"
-    failed = sum(model["error"] is not None for model in found["models"])
-    words = [
-        f"{found['peak_gflops']:.3g} GFLOP/s",
-        f"{found['peak_gb_per_s']:.3g} GB/s",
-        f"{len(found['models'])} models" + (f", {failed} of them failed" if failed else ""),
+def summary(result: Mapping[str, Any]) -> str:
+    """The line to print."""
+    if result["error"]:
+        return f"probe {result['key']} failed: {result['error']}"
+    failed = sum(model["error"] is not None for model in result["models"])
+    parts = [
+        f"{result['peak_gflops']:.3g} GFLOP/s",
+        f"{result['peak_gb_per_s']:.3g} GB/s",
+        f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else ""),
     ]
-    return f"probe {found['key']}: {', '.join(words)}"
+    return f"probe {result['key']}: {', '.join(parts)}"

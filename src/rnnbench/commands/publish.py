@@ -1,28 +1,53 @@
-"""``rnnbench publish``: add a published result of your own, to stand beside measured ones.
+"""Check a published result of your own and append it to reports/published/own.csv.
 
-It goes to reports/published/own.csv after it was checked. Values are as its source gives them:
-seconds of all epochs together, accuracies as shares (0.97), price in USD per hour.
+Reports show it next to measured results. Give the values of its source: the seconds of all epochs
+together, accuracies as fractions (0.97), prices in USD per hour.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnnbench.commands.arguments import command_parser
 from rnnbench.sources.published import COLUMNS, NEEDED, append_row, parse_row
 
 OWN = Path("reports/published/own.csv")
+HELP = {
+    "source": "author and title of the publication",
+    "year": "year of publication",
+    "workload": "a name for model and task",
+    "dataset": "the dataset's name",
+    "implementation": "the recurrent layer, such as CuDNNLSTM",
+    "framework": "the framework with its version",
+    "build": "where the framework's build comes from, such as pip",
+    "device": "the processor or GPU",
+    "vcpus": "number of virtual CPUs",
+    "epochs": "number of epochs trained",
+    "train_seconds": "seconds of all epochs together; <60 means less than 60",
+    "train_samples": "samples per epoch",
+    "loss": "training loss after the last epoch",
+    "acc": "training accuracy, 0 to 1",
+    "val_loss": "validation loss after the last epoch",
+    "val_acc": "validation accuracy, 0 to 1",
+    "price_usd_per_hour": "price of the machine in USD per hour",
+    "caveat": "what limits the comparison",
+}
 
 
 def main(argv: Sequence[str]) -> int:
-    """Checks the row and appends it. Prints where it went."""
-    parser = argparse.ArgumentParser(
-        prog="rnnbench publish", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    """Checks the row, appends it and prints the file's path."""
+    parser = command_parser("publish", __doc__)
     for name in COLUMNS:
-        parser.add_argument(f"--{name.replace('_', '-')}", default="", required=name in NEEDED)
-    parser.add_argument("--file", type=Path, default=OWN, help=f"default: {OWN}")
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            default="",
+            required=name in NEEDED,
+            help=HELP[name],
+        )
+    parser.add_argument(
+        "--file", type=Path, default=OWN, help="the CSV file to append to (default: %(default)s)"
+    )
     options = vars(parser.parse_args(list(argv)))
     file = options.pop("file")
     row = parse_row(options, "rnnbench publish")

@@ -1,13 +1,13 @@
-"""``rnnbench published``: the published comparisons as a page of their own."""
+"""Write the page of published comparisons, reports/published.html."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,11 +15,23 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Writes ``reports/published.html`` and prints its path."""
-    parser = argparse.ArgumentParser(prog="rnnbench published", description=__doc__)
-    parser.add_argument("--rows", type=Path, default=Path("reports/published"), metavar="DIR")
-    parser.add_argument("--out", type=Path, default=Path("reports"), metavar="DIR")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    """Writes the page and prints its path."""
+    parser = command_parser("published", __doc__)
+    parser.add_argument(
+        "--rows",
+        type=Path,
+        default=Path("reports/published"),
+        metavar="DIR",
+        help="the folder with the published rows, *.csv (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("reports"),
+        metavar="DIR",
+        help="the folder to write published.html into (default: %(default)s)",
+    )
+    add_results(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.index import write_index
@@ -38,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
-    """What this machine's records say of `claims`."""
+    """The measurements of this machine that correspond to `claims`."""
     from rnnbench.records.store import records_of
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
@@ -46,13 +58,15 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     from rnnbench.tables.frame import tidy
     from rnnworker import machine
 
-    here = machine.fingerprint()["machine"]
+    local_machine = machine.fingerprint()["machine"]
     records, faults = records_of(results, sorted(results.glob("*/*/*-s*-r*.json")))
-    own = {record.key: record for record in records if record.machine == here}
+    local = {record.key: record for record in records if record.machine == local_machine}
     if faults:
         print(f"{len(faults)} pointers could not be read.", file=sys.stderr)
-    if not own:
+    if not local:
         return {}
     folders = sorted(results.glob("*/*/certificates"))
-    found = Certificates(tuple(one for folder in folders for one in read_certificates(folder)))
-    return measured_claims(claims, tidy(found.marked(own.values())), found)
+    certificates = Certificates(
+        tuple(certificate for folder in folders for certificate in read_certificates(folder))
+    )
+    return measured_claims(claims, tidy(certificates.marked(local.values())), certificates)

@@ -1,4 +1,4 @@
-"""``rnnbench report EXPERIMENT``: the records of an experiment → its report."""
+"""Write the report of an experiment from its records: tables, figures and one page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Writes the report, prints its answer and its path. Returns the exit code: 0 also where
-    runs are missing, which the report lists."""
+    """Writes the report and prints its answers and its path. Returns the exit code, which is 0 even
+    if runs are missing: the report lists them."""
     options = _parser().parse_args(list(argv))
     _report(options)
     return 0
 
 
 def _report(options: argparse.Namespace) -> None:
-    # Imported late: pandas and Altair are heavy, and `rnnbench report --help` is not.
+    # Imported late so that `rnnbench report --help` does not load pandas and Altair.
     from rnnbench.report.content import Experiment, content
     from rnnbench.report.index import CARD, card, write_index
     from rnnbench.report.page import write_content
@@ -37,20 +38,20 @@ def _report(options: argparse.Namespace) -> None:
     folders = folders_of(options)
     planned: list[str] = []
     runs: list[dict[str, Any]] = []
-    there: list[Path] = []
+    pointers: list[Path] = []
     missing: list[str] = []
     for folder in folders:
         lines = read_plan(folder / "plan.jsonl")
         names = [str(run["name"]) for run in lines]
         runs += lines
-        found_here = [path for name in names if (path := folder / f"{name}.json").is_file()]
+        site_pointers = [path for name in names if (path := folder / f"{name}.json").is_file()]
         planned += names
-        there += found_here
-        absent = missing_table(names, (path.stem for path in found_here))["name"].tolist()
+        pointers += site_pointers
+        absent = missing_table(names, (path.stem for path in site_pointers))["name"].tolist()
         missing += absent if len(folders) == 1 else [f"{n} at {folder.parent.name}" for n in absent]
     folder = folders[0]
     facts = read_json(folder / "experiment.json")
-    records, faults = records_of(options.results, there)
+    records, faults = records_of(options.results, pointers)
     try:
         experiment = Experiment(
             name=facts["name"],
@@ -58,25 +59,24 @@ def _report(options: argparse.Namespace) -> None:
             about=facts["about"],
             reference=facts["reference"],
         )
-        skipped = [{"name": cell["name"], "why": cell["why"]} for cell in facts["skipped"]]
+        skipped = [{"name": point["name"], "why": point["why"]} for point in facts["skipped"]]
     except (TypeError, KeyError) as error:
         raise RecordError(
             f"does not describe an experiment ({error}).",
             where=str(folder / "experiment.json"),
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
-    beside = report_inputs(options, folders, records)
-    found = content(
-        records, experiment, skipped, missing, map(str, faults), beside, _unneeded(there)
-    )
+    inputs = report_inputs(options, folders, records)
+    not_measured = _reasons_not_needed(pointers)
+    report = content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
-    page = write_content(found, out)[0]
-    if beside.mlflow and options.out is None:
-        _tell(found, runs, out)
-    (out / CARD).write_text(card(found), encoding="utf-8")
+    page = write_content(report, out)[0]
+    if inputs.mlflow and options.out is None:
+        _log_to_mlflow(report, runs, out)
+    (out / CARD).write_text(card(report), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
-    for line in [*map(str, found.answers), *found.advice]:
+    for line in [*map(str, report.answers), *report.advice]:
         print(line)
     if missing or faults:
         print(
@@ -85,19 +85,19 @@ def _report(options: argparse.Namespace) -> None:
     print(page)
 
 
-def _tell(found: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """The report into MLflow. A store that is away makes no report fail."""
+def _log_to_mlflow(report: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.address import is_server, redacted, tracking_uri
     from rnnbench.tracking.overview import Overview, differing, labels_of, tell
 
-    experiment = found.experiment
-    answers = "\n\n".join(map(str, [*found.answers, *found.advice]))
+    experiment = report.experiment
+    answers = "\n\n".join(map(str, [*report.answers, *report.advice]))
     overview = Overview(
         experiment.name,
         "\n\n".join(filter(None, (f"# {experiment.title}", answers, experiment.about))),
         differing(planned),
-        found.speedups,
-        found.unequal_runs,
+        report.speedups,
+        report.unequal_runs,
         labels_of(planned),
         out,
     )
@@ -109,35 +109,36 @@ def _tell(found: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> No
         say(error)
 
 
-def _unneeded(pointers: Sequence[Path]) -> dict[str, str]:
+def _reasons_not_needed(pointers: Sequence[Path]) -> dict[str, str]:
     """Run → why it was not needed."""
-    found = {}
+    reasons = {}
     for pointer in pointers:
         with contextlib.suppress(RecordError):
             if why := not_needed(read_json(pointer)):
-                found[pointer.stem] = why
-    return found
+                reasons[pointer.stem] = why
+    return reasons
 
 
 def folders_of(options: argparse.Namespace) -> list[Path]:
-    """The experiment's folder at each site that is asked for, this machine's first."""
-    found = [path.parent for path in options.results.glob(f"*/{options.experiment}/plan.jsonl")]
+    """The experiment's folder at each requested site, this machine's first."""
+    folders = [path.parent for path in options.results.glob(f"*/{options.experiment}/plan.jsonl")]
     if options.site:
-        found = [options.results / site / options.experiment for site in options.site]
-    if not found:
+        folders = [options.results / site / options.experiment for site in options.site]
+    if not folders:
         raise RecordError(
             f"no site has a plan of {options.experiment}.",
             where=str(options.results),
             remedy=f"run `snakemake --cores all --config experiment={options.experiment}` first.",
         )
-    here = machine.fingerprint()["machine"]
-    return sorted(found, key=lambda folder: (folder.parent.name != here, folder.parent.name))
+    local = machine.fingerprint()["machine"]
+    return sorted(folders, key=lambda folder: (folder.parent.name != local, folder.parent.name))
 
 
 def report_inputs(
     options: argparse.Namespace, folders: Sequence[Path], records: Sequence[Record]
 ) -> ReportInputs:
-    """Certificates of the experiment, price list, published rows, limits, MLflow's runs."""
+    """The experiment's certificates and probes, price list, published rows, limits and MLflow
+    runs."""
     from rnnbench.report.inputs import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
@@ -149,9 +150,9 @@ def report_inputs(
     devices = {record.choices.get("device", "") for record in records}
     return ReportInputs(
         certificates=Certificates(
-            tuple(one for folder in folders for one in read_certificates(folder / "certificates"))
+            tuple(data for folder in folders for data in read_certificates(folder / "certificates"))
         ),
-        probes=tuple(one for folder in folders for one in read_probes(folder / "probes")),
+        probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),
         deadline=options.deadline,
@@ -161,7 +162,7 @@ def report_inputs(
 
 
 def read_plan(path: Path) -> list[dict[str, Any]]:
-    """The planned runs in their order, or a `RecordError` in one line."""
+    """The planned runs in their order. Raises `RecordError` if the file is not a plan."""
     remedy = "run `snakemake --cores all --config experiment=NAME` first, which writes the plan."
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -169,36 +170,55 @@ def read_plan(path: Path) -> list[dict[str, Any]]:
         for run in runs:
             run["name"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        words = error.strerror if isinstance(error, OSError) else repr(error)
+        reason = error.strerror if isinstance(error, OSError) else repr(error)
         raise RecordError(
-            f"cannot be read as a plan ({words}).", where=str(path), remedy=remedy
+            f"cannot be read as a plan ({reason}).", where=str(path), remedy=remedy
         ) from error
     return runs
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench report",
-        description="Tables, figures and one page from an experiment's runs.",
-    )
-    parser.add_argument("experiment", help="its name, as in conf/experiment/")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser = command_parser("report", __doc__)
+    parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
+    add_results(parser)
+    parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
     parser.add_argument(
-        "--site", action="append", help="only this folder of pointers below DIR (default: all)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where it is written (reports/EXPERIMENT)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="the folder to write the report into (default: reports/EXPERIMENT)",
     )
     parser.add_argument(
-        "--price", metavar="NAME|FILE", help="price list: a name in conf/price/ or your own file"
-    )
-    parser.add_argument("--prices", type=Path, default=Path("conf/price"), metavar="DIR")
-    parser.add_argument("--published", type=Path, default=Path("reports/published"), metavar="DIR")
-    parser.add_argument(
-        "--deadline", type=_positive, metavar="SECONDS", help="recommend the cheapest within it"
+        "--price",
+        metavar="NAME|FILE",
+        help="the price list: a name in the folder of --prices, or a file of your own "
+        "(default: the newest list in that folder that has one of the devices)",
     )
     parser.add_argument(
-        "--budget", type=_positive, metavar="USD", help="recommend the fastest for at most this"
+        "--prices",
+        type=Path,
+        default=Path("conf/price"),
+        metavar="DIR",
+        help="the folder with the price lists (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--published",
+        type=Path,
+        default=Path("reports/published"),
+        metavar="DIR",
+        help="the folder with the published rows, *.csv (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=_positive,
+        metavar="SECONDS",
+        help="recommend the cheapest choice that trains within this time (default: no limit)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_positive,
+        metavar="USD",
+        help="recommend the fastest choice that costs at most this much (default: no limit)",
     )
     return parser
 
@@ -206,5 +226,5 @@ def _parser() -> argparse.ArgumentParser:
 def _positive(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number > 0")
     return value

@@ -1,16 +1,16 @@
-"""``rnnbench retry EXPERIMENT [NAME …]``: the next snakemake measures these runs again.
+"""Have the next snakemake measure the named runs again; without names, all void runs.
 
-Without names: every void run. Records stay; the new ones are kept beside them.
+Records are kept; the new ones are stored next to them.
 """
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.commands.exclusive import alone
+from rnnbench.commands.arguments import add_results, command_parser
+from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import cell_of
 from rnnbench.records import timestamps
@@ -19,47 +19,54 @@ from rnnworker import machine
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rnnbench retry", description=__doc__)
-    parser.add_argument("experiment")
-    parser.add_argument("names", nargs="*", help="names or patterns (*); none: all void runs")
-    parser.add_argument("--site", help="default: this machine")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = command_parser("retry", __doc__)
+    parser.add_argument("experiment", help="the experiment's name")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a run's name or a pattern with * (default: all void runs)",
+    )
+    parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
+    add_results(parser)
     options = parser.parse_args(arguments)
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
     if not folder.is_dir():
-        raise _nothing_in(folder)
-    with alone(options.results, "rnnbench retry"):
-        chosen, known = _mark(folder, options.names)
-    print(f"{len(chosen)} of {known} runs will be measured again by the next snakemake.")
+        raise _no_finished_run(folder)
+    with exclusive_access(options.results, "rnnbench retry"):
+        chosen, total = _mark(folder, options.names)
+    print(f"The next snakemake measures {len(chosen)} of {total} runs again.")
     return 0
 
 
 def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
-    """Takes away the pointers of the runs to be measured again. Returns their names, and how many
-    runs there were."""
+    """Marks the chosen runs and removes their pointers. Returns their names and the number of all
+    runs."""
     pointers = {path.stem: path for path in folder.glob("*-s*-r*.json")}
     if not pointers:
-        raise _nothing_in(folder)
+        raise _no_finished_run(folder)
     chosen = _chosen(pointers, names)
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
         mark.write_text(timestamps.now() + "\n")
         pointers[name].unlink()
-    _decide_anew(pointers, chosen)
+    _reopen_not_needed(pointers, chosen)
     return chosen, len(pointers)
 
 
-def _nothing_in(folder: Path) -> ConfigError:
+def _no_finished_run(folder: Path) -> ConfigError:
     return ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
 
 
-def _decide_anew(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
-    """Repeats of the same cells that were not needed may be, after another measurement."""
-    cells = {cell_of(name) for name in chosen}
+def _reopen_not_needed(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
+    """Removes the pointers of repeats that were not needed: the new measurement of their
+    configuration may change that."""
+    configurations = {cell_of(name) for name in chosen}
     for name, pointer in pointers.items():
-        if cell_of(name) in cells and pointer.exists() and not_needed(read_json(pointer)):
+        same = cell_of(name) in configurations
+        if same and pointer.exists() and not_needed(read_json(pointer)):
             pointer.unlink()
 
 
@@ -68,8 +75,8 @@ def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:
         return sorted(n for n, path in pointers.items() if read_json(path).get("verdict") == "void")
     chosen: set[str] = set()
     for pattern in patterns:
-        found = fnmatch.filter(pointers, pattern)
-        if not found:
-            raise ConfigError(f"no finished run is called {pattern!r}.", where="rnnbench retry")
-        chosen.update(found)
+        matches = fnmatch.filter(pointers, pattern)
+        if not matches:
+            raise ConfigError(f"no finished run is named {pattern!r}.", where="rnnbench retry")
+        chosen.update(matches)
     return sorted(chosen)

@@ -1,4 +1,4 @@
-"""``rnnbench track``: the records behind pointers into MLflow."""
+"""Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
@@ -24,30 +25,30 @@ from rnnbench.tracking.track import mirror, track
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 0, or 1 where the store cannot be reached or a record cannot be
-    read (the others are tracked all the same, but no --output is written)."""
+    """Returns the exit code: 0, or 1 if a record cannot be read (the others are tracked, but
+    ``--output`` is not written). Raises `TrackingError` if the store cannot be reached."""
     arguments = _parser().parse_args(argv)
     root, results = arguments.root, arguments.root / arguments.results
     try:
         aside = ensure_store(root)
     except TrackingError as error:
-        # Training waits for --init alone, and a server that is away must not stop it.
+        # Training waits only for --init, and an unreachable server must not stop it.
         if not (arguments.init and is_server(tracking_uri(root))):
             raise
         say(error)
         aside = None
     if aside:
         say(
-            f"{aside}: was no whole database and has been set aside; "
-            "a new store is filled from all records (start an open MLflow UI again)."
+            f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
+            "Fix: restart any running MLflow UI."
         )
     if arguments.live:
         mirror(read_json(arguments.live), root)
-    asked, faults = _behind(results, arguments.pointers)
-    records = asked
+    requested, faults = _requested(results, arguments.pointers)
+    records = requested
     if aside or arguments.all:
-        found, unreadable = _all(results)
-        records = found | asked
+        all_records, unreadable = _all(results)
+        records = all_records | requested
         faults += unreadable if arguments.all else []
     for fault in faults:
         say(fault)
@@ -57,55 +58,66 @@ def main(argv: Sequence[str]) -> int:
             arguments.output,
             {
                 name: {"run_id": runs[record.key], "record": record.key}
-                for name, record in _named(asked.values())
+                for name, record in _named(requested.values())
             },
         )
     return 1 if faults else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rnnbench track", description="Logs records to MLflow; can be repeated safely."
+    parser = command_parser("track", __doc__)
+    parser.add_argument(
+        "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
     )
-    parser.add_argument("pointers", nargs="*", type=Path, metavar="FILE.json")
-    parser.add_argument("--root", type=Path, default=Path(), help="the project's folder")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="below the root")
-    parser.add_argument("--output", type=Path, help="where to write which run is whose")
-    parser.add_argument("--init", action="store_true", help="only make sure of the store")
-    parser.add_argument("--all", action="store_true", help="every record there is")
-    parser.add_argument("--live", type=Path, metavar="FILE.json", help="mirror a run in progress")
+    add_root(parser)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="the results folder, relative to --root (default: %(default)s)",
+    )
+    parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
+    parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
+    parser.add_argument("--all", action="store_true", help="log all records in the results folder")
+    parser.add_argument(
+        "--live", type=Path, metavar="FILE.json", help="also log the run in progress of this file"
+    )
     return parser
 
 
-def _behind(
+def _requested(
     results: Path, pointers: Sequence[Path]
 ) -> tuple[dict[Path, Record], list[RecordError]]:
-    """Record file → record for each pointer, or each run of a round's file, and for its
-    companions; and what could not be read."""
+    """Record file → record, for the run of each pointer or the runs of each round's file, and for
+    their companions; and the errors of what cannot be read."""
     records: dict[Path, Record] = {}
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
             data = read_json(pointer)
-            for one in data["members"].values() if "members" in data else [data]:
-                if not_needed(one):
+            for member in data["members"].values() if "members" in data else [data]:
+                if not_needed(member):
                     continue
-                for path in (one["record"], *companions_of(one)):
+                for path in (member["record"], *companions_of(member)):
                     record = record_behind(results, pointer, {"record": path})
                     records[(results / path).resolve()] = record
         except (AttributeError, KeyError, TypeError) as error:
-            faults.append(RecordError(f"is no pointer and no round ({error}).", where=str(pointer)))
+            faults.append(
+                RecordError(f"is neither a pointer nor a round ({error}).", where=str(pointer))
+            )
         except RecordError as error:
             faults.append(error)
     return records, faults
 
 
 def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
-    """Each record by its run's name; by its key where several are of one run, and a companion."""
-    times = Counter(record.name for record in records if not record.is_companion)
+    """Each record with its run's name, or with its key if it is a companion or the run has several
+    records."""
+    counts = Counter(record.name for record in records if not record.is_companion)
     for record in records:
-        alone = times[record.name] == 1 and not record.is_companion
-        yield record.name if alone else record.key, record
+        unique = counts[record.name] == 1 and not record.is_companion
+        yield record.name if unique else record.key, record
 
 
 def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:

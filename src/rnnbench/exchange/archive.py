@@ -1,7 +1,7 @@
-"""Archives that travel between machines: written deterministically, read with suspicion.
+"""Archives for the exchange of records between machines; reading one trusts nothing.
 
-A gzipped tar of plain files with a manifest of their SHA-256. Nothing is extracted before
-everything has been checked, and nothing is ever written outside the folder it belongs to.
+An archive is a gzipped tar of plain files with a manifest of their SHA-256. Equal content gives an
+equal archive. All names and hashes are checked before any file is used.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rnnbench.errors import RecordError
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
-MOST_FILES = 200_000
-MOST_BYTES = 4 * 2**30
+MAX_FILES = 200_000
+MAX_BYTES = 4 * 2**30
 SAFE_PART = re.compile(r"[A-Za-z0-9_.+=@-]{1,255}")
 
 
@@ -47,8 +47,8 @@ def write(path: Path, kind: str, files: Mapping[str, bytes], facts: Mapping[str,
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files of the archive, every one checked: its name stays inside a
-    folder, it is a plain file, its hash is the manifest's. Raises `RecordError`."""
+    """The manifest and the files (name → content) of the archive. Raises `RecordError` unless each
+    is a plain file with a safe name and the manifest's hash."""
     try:
         files = _files(path)
     except (OSError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
@@ -57,14 +57,14 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     expected = manifest["files"]
     for name in sorted({*files, *expected}):
         if name not in expected or name not in files:
-            raise _refused(path, f"{name} is in the archive or its manifest, not in both")
+            raise _refused(path, f"{name} is in the archive or in its manifest, but not in both")
         if hashlib.sha256(files[name]).hexdigest() != expected[name]:
-            raise _refused(path, f"{name} is not what was packed: its hash differs")
+            raise _refused(path, f"{name} has changed since it was packed: its hash differs")
     return manifest, files
 
 
 def safe_name(name: str) -> bool:
-    """Whether `name` is a relative path of ordinary parts."""
+    """Whether `name` is a relative path of plain characters, without ``.`` and ``..``."""
     parts = name.split("/")
     return all(SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts)
 
@@ -75,13 +75,13 @@ def _files(path: Path) -> dict[str, bytes]:
     with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
         for entry in archive:
             if not entry.isreg() or not safe_name(entry.name) or entry.name in files:
-                raise ValueError(f"{entry.name!r} is no plain file with a plain name")
+                raise ValueError(f"{entry.name!r} is not a plain file with a safe, unique name")
             size += entry.size
-            if len(files) >= MOST_FILES or size > MOST_BYTES:
-                raise ValueError("it holds more than any experiment")
+            if len(files) >= MAX_FILES or size > MAX_BYTES:
+                raise ValueError(f"more than {MAX_FILES} files or {MAX_BYTES / 2**30:.0f} GiB")
             source = archive.extractfile(entry)
             files[entry.name] = source.read() if source else b""
-        # To its end, where gzip keeps its checksum.
+        # Reading to the end verifies gzip's checksum.
         while packed.read(2**20):
             pass
     return files
@@ -95,7 +95,7 @@ def _manifest(path: Path, content: bytes | None, kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise _refused(path, "has no manifest of files")
     if manifest.get("kind") != kind:
-        raise _refused(path, f"is no {kind} but {manifest.get('kind')!r}")
+        raise _refused(path, f"is not a {kind!r} archive but {manifest.get('kind')!r}")
     if manifest.get("schema") != SCHEMA:
         raise _refused(path, f"has schema {manifest.get('schema')!r}; this rnnbench reads {SCHEMA}")
     return manifest
@@ -105,5 +105,5 @@ def _refused(path: Path, why: str) -> RecordError:
     return RecordError(
         f"{why}; nothing was imported.",
         where=str(path),
-        remedy="copy or export it again, with the same rnnbench.",
+        remedy="copy or export it again, with the same version of rnnbench.",
     )

@@ -1,4 +1,4 @@
-"""A folder that measures an experiment on a machine with nothing but Python."""
+"""Bundles: folders that measure an experiment on a machine with nothing but Python."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rnnbench.records.store import write_bytes
 from rnnbench.running.worker import nvml
 
 SCHEMA = 1
-NVML = "pynvml.py"  # of nvidia-ml-py
-RUN = '''"""Measures this bundle's runs: python run.py [--stop-after SECONDS] (--help says more)."""
+NVML = "pynvml.py"  # from nvidia-ml-py
+RUN = '''"""Measures this bundle's runs: python run.py [--stop-after SECONDS]; see also --help."""
 
 import os
 import sys
@@ -33,13 +33,14 @@ sys.exit(bundle.main(FOLDER, sys.argv[1:]))
 
 @dataclass(frozen=True)
 class Packages:
-    """What a build carries: `name` and `digest` of what it is made from, its archive's parts."""
+    """The packages that a build carries: `name` and `digest` of their lock, and the `parts` of the
+    archive that holds them."""
 
     name: str
     digest: str
     parts: tuple[Path, ...]
 
-    def line(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         hashes = {}
         for part in self.parts:
             with part.open("rb") as file:
@@ -57,24 +58,24 @@ def write_bundle(
     packages: Mapping[str, Packages] | None = None,
     own: Iterable[Path] = (),
 ) -> int:
-    """Writes worker, plan, certificates and probes to make, datasets, packages and runner into
-    `folder`, which must be new or empty.
+    """Writes the worker, the plan, the planned certificates and probes, datasets, packages and
+    ``run.py`` into `folder`, which must be new or empty.
 
     **Arguments:**
 
-    - `experiment`: what ``experiment.json`` holds.
-    - `runs`: lines of the plan, in the order of measuring.
-    - `datasets`: path in the bundle → file here.
-    - `certificates`, `probes`: what ``certificates.json`` and ``probes.json`` hold.
-    - `packages`: what builds carry, by name. Parts that are too many for a bundle go into a
-      folder beside it, ``FOLDER-parts``, to travel one by one.
-    - `own`: Python files of the user's own that runs name by their paths here.
+    - `experiment`: content of ``experiment.json``.
+    - `runs`: lines of the plan, in the order of measurement.
+    - `datasets`: path in the bundle → local file.
+    - `certificates`, `probes`: content of ``certificates.json`` and ``probes.json``.
+    - `packages`: the packages that builds carry, by name. An archive in several parts is written
+      to a separate folder, ``FOLDER-parts``, whose files are copied one by one.
+    - `own`: the user's Python files, which runs name by their local paths.
 
-    **Returns** the bytes written into the bundle.
+    **Returns** the number of bytes written into the bundle.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
-    places = {str(file): f"own/{_short(str(file))}/{file.name}" for file in sorted(own)}
+    own_paths = {str(file): f"own/{_short_hash(str(file))}/{file.name}" for file in sorted(own)}
     files = {
         "plan.jsonl": "".join(json.dumps(run) + "\n" for run in runs).encode(),
         "experiment.json": json.dumps(experiment, indent=1).encode(),
@@ -82,8 +83,8 @@ def write_bundle(
         "probes.json": json.dumps(probes or {}, indent=1).encode(),
         "run.py": RUN.encode(),
         **{name: path.read_bytes() for name, path in datasets.items()},
-        **{name: Path(path).read_bytes() for path, name in places.items()},
-        **_worker(),
+        **{name: Path(path).read_bytes() for path, name in own_paths.items()},
+        **_worker_files(),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     files["bundle.json"] = json.dumps(
@@ -91,8 +92,8 @@ def write_bundle(
             "schema": SCHEMA,
             "experiment": experiment["name"],
             "files": digests,
-            "own": places,
-            "packages": {name: each.line() for name, each in (packages or {}).items()},
+            "own": own_paths,
+            "packages": {name: entry.as_json() for name, entry in (packages or {}).items()},
         },
         indent=1,
     ).encode()
@@ -107,27 +108,28 @@ def write_bundle(
 
 
 def parts_folder(folder: Path) -> Path:
-    """Where the parts lie that do not fit into the bundle in `folder`."""
+    """The folder of the archive parts that do not fit into the bundle in `folder`."""
     return folder.with_name(f"{folder.name}-parts")
 
 
 def _copy_packages(folder: Path, packages: Mapping[str, Packages]) -> int:
-    inside = 0
-    for name, each in packages.items():
-        fits = len(each.parts) == 1
+    """Copies the archives. Returns the number of bytes inside the bundle."""
+    size = 0
+    for name, entry in packages.items():
+        fits = len(entry.parts) == 1
         target = (folder / "packages" if fits else parts_folder(folder)) / name
         target.mkdir(parents=True, exist_ok=True)
-        for part in each.parts:
+        for part in entry.parts:
             shutil.copyfile(part, target / part.name)
-            inside += part.stat().st_size if fits else 0
-    return inside
+            size += part.stat().st_size if fits else 0
+    return size
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _worker() -> dict[str, bytes]:
+def _worker_files() -> dict[str, bytes]:
     root, library = Path(rnnworker.__file__).parent, nvml()
     files = {f"rnnworker/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
     if library:

@@ -1,4 +1,4 @@
-"""What a bundle left → records, certificates and probes, judged here as everywhere."""
+"""The outcomes of a bundle → records, certificates and probes, judged like local ones."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from rnnbench.running.train import Place, assembled
 
 
 def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
-    """Each whole outcome below ``out/`` as (record, folder of its events and log). Runs that
-    were killed from outside leave no record, as everywhere."""
+    """Each complete outcome below ``out/`` as (record, folder of its events and log). Runs that
+    received an external SIGKILL have no record, as in local measurements."""
     planned = _plan(folder / "plan.jsonl")
-    found = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
+    outcomes = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
     try:
-        rounds = _rounds(found)
+        rounds = _rounds(outcomes)
     except (AttributeError, KeyError, TypeError) as error:
-        raise RecordError(f"holds no outcome of a bundle ({error}).", where=str(folder)) from error
-    for path, data in found.items():
+        raise RecordError(
+            f"an outcome below out/ is not one of a bundle ({error}).", where=str(folder)
+        ) from error
+    for path, data in outcomes.items():
         try:
             run = planned[data["name"]]
             if data["digest"] != run["digest"]:
-                raise RecordError("was measured from another plan.", where=str(path))
+                raise RecordError("was measured with another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
             record = assembled(
@@ -44,28 +46,31 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 round_=rounds.get(path),
             )
         except (KeyError, TypeError) as error:
-            raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
+            raise _not_an_outcome(path, error) from error
         yield record, path.parent
 
 
-def _rounds(found: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
-    """Outcome → the ``round`` of its record, for those that took turns with others."""
-    together: dict[str, dict[str, Path]] = {}
-    for path, data in found.items():
-        about = data.get("round") or {}
-        if len(about.get("members", ())) > 1:
-            together.setdefault(about["id"], {})[data["name"]] = path
+def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
+    """Outcome → the ``round`` of its record, for runs that took turns with others."""
+    members: dict[str, dict[str, Path]] = {}
+    for path, data in outcomes.items():
+        facts = data.get("round") or {}
+        if len(facts.get("members", ())) > 1:
+            members.setdefault(facts["id"], {})[data["name"]] = path
     rounds = {}
-    for identity, paths in together.items():
-        outcomes = {name: _outcome(path, found[path]) for name, path in paths.items()}
-        turns = {name: effects.turns(one.events, one.turns) for name, one in outcomes.items()}
+    for identity, paths in members.items():
+        turns = {}
+        for name, path in paths.items():
+            outcome = _outcome(path, outcomes[path])
+            turns[name] = effects.turns(outcome.events, outcome.turns)
         compared = effects.effects(turns)
         for name, path in paths.items():
             effect, cycles = compared.get(name, (None, 0))
+            data = outcomes[path]
             rounds[path] = {
-                "id": f"{found[path]['hardware']['machine']}/{identity}",
-                "members": list(found[path]["round"]["members"]),
-                "companion": name in found[path]["round"].get("companions", ()),
+                "id": f"{data['hardware']['machine']}/{identity}",
+                "members": list(data["round"]["members"]),
+                "companion": name in data["round"].get("companions", ()),
                 "effect": effect,
                 "cycles": cycles,
             }
@@ -75,52 +80,52 @@ def _rounds(found: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
 def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each certificate below ``out/certificates/``, older ones first."""
 
-    def made(planned, data, outcome, tail, place):
+    def assemble(planned, data, outcome, tail, attempt):
         others = {}
-        for path in sorted(place.glob("*/outcome.json")):
-            beside = read_json(path)
-            others[beside["device"]] = _outcome(path, beside)
+        for path in sorted(attempt.glob("*/outcome.json")):
+            other = read_json(path)
+            others[other["device"]] = _outcome(path, other)
         machine = data["hardware"]["machine"]
         return assembled_certificate(planned, outcome, tail, others, machine)
 
-    return _beside(folder, "certificates", made)
+    return _preflights(folder, "certificates", assemble)
 
 
 def probes_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each probe below ``out/probes/``, older ones first; one that failed has its ``error``."""
+    """Each probe below ``out/probes/``, older ones first; a failed probe has an ``error``."""
 
-    def made(planned, data, outcome, tail, place):
+    def assemble(planned, data, outcome, tail, attempt):
         return assembled_probe(planned, data["threads"], data["hardware"], outcome, tail)
 
-    return _beside(folder, "probes", made)
+    return _preflights(folder, "probes", assemble)
 
 
-def _beside(folder: Path, kind: str, made: Callable[..., dict[str, Any]]) -> Iterator[Any]:
+def _preflights(folder: Path, kind: str, assemble: Callable[..., dict[str, Any]]) -> Iterator[Any]:
     file = folder / f"{kind}.json"
-    planned = read_json(file) if file.exists() else {}
+    all_planned = read_json(file) if file.exists() else {}
     for path in sorted(folder.glob(f"out/{kind}/*/*/outcome.json")):
         data = read_json(path)
         try:
-            one = planned[Path(data["name"]).name]
-            if data["digest"] != one["digest"]:
-                raise RecordError("was made from another plan.", where=str(path))
+            planned = all_planned[Path(data["name"]).name]
+            if data["digest"] != planned["digest"]:
+                raise RecordError("was made with another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
             outcome, tail = _outcome(path, data), memory.tail(path.with_name("log"))
-            found = made(one, data, outcome, tail, path.parent)
+            preflight = assemble(planned, data, outcome, tail, path.parent)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"is no outcome of a bundle ({error}).", where=str(path)) from error
-        yield found
+            raise _not_an_outcome(path, error) from error
+        yield preflight
 
 
-def plan_with(plan: Path, here: Path) -> bytes:
-    """The bundle's plan, and of the one that is `here` the other runs that have a pointer: an
-    experiment may travel in several bundles."""
-    planned = _plan(plan)
-    known = _plan(here) if here.exists() else {}
+def merged_plan(bundled: Path, local: Path) -> bytes:
+    """The plan of the bundle, plus the runs of the `local` plan that it lacks and that have a
+    pointer: an experiment may be split into several bundles."""
+    planned = _plan(bundled)
+    known = _plan(local) if local.exists() else {}
     others = [
         run for name, run in known.items()
-        if name not in planned and (here.parent / f"{name}.json").is_file()
+        if name not in planned and (local.parent / f"{name}.json").is_file()
     ]  # fmt: skip
     return "".join(json.dumps(run) + "\n" for run in [*planned.values(), *others]).encode()
 
@@ -142,6 +147,10 @@ def _events(path: Path) -> tuple[list[dict[str, Any]], int]:
     parsed = [parse(line) for line in path.read_bytes().split(b"\n") if line]
     events = [event for event in parsed if event is not None]
     return events, len(parsed) - len(events)
+
+
+def _not_an_outcome(path: Path, error: Exception) -> RecordError:
+    return RecordError(f"is not an outcome of a bundle ({error}).", where=str(path))
 
 
 def _plan(path: Path) -> dict[str, Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""What an experiment leaves at a site, as the files of an archive."""
+"""The files of an experiment at a site, as they go into an archive."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rnnbench.exchange.preflights import CHECKS
 from rnnbench.records.store import companions_of, not_needed, read_json
 
 KIND = "rnnbench experiment"
-BESIDE = (".events.jsonl", ".log")
+ATTACHED_SUFFIXES = (".events.jsonl", ".log")
 
 
 def sites_of(results: Path, experiment: str) -> list[str]:
-    """The sites that have runs of the experiment, sorted."""
+    """The sites that have a plan of the experiment, sorted."""
     return sorted(plan.parents[1].name for plan in results.glob(f"*/{experiment}/plan.jsonl"))
 
 
 def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, bytes]:
-    """Name → content: plan, facts, certificates, probes and pointers of each site, and every record
-    that they name, those of companions too, with its events and log. Names are those below the
-    results folder."""
+    """Name (relative to the results folder) → content: the plan, facts, certificates, probes and
+    pointers of each site, and all records that the pointers name, including those of companions,
+    with their events and logs."""
     files: dict[str, bytes] = {}
     for site in sites:
         folder = results / site / experiment
         facts = [folder / "plan.jsonl", folder / "experiment.json"]
-        beside = (path for kind in CHECKS for path in sorted(folder.glob(f"{kind}/*.json")))
-        for path in [*facts, *beside]:
+        preflights = (path for kind in CHECKS for path in sorted(folder.glob(f"{kind}/*.json")))
+        for path in [*facts, *preflights]:
             if path.is_file():
                 files[path.relative_to(results).as_posix()] = path.read_bytes()
         for pointer in sorted(folder.glob("*-s*-r*.json")):
@@ -42,5 +42,6 @@ def _record_files(results: Path, pointer: Path) -> dict[str, bytes]:
     if not isinstance(data, dict) or not isinstance(data.get("record"), str):
         raise RecordError("is not a pointer to a record.", where=str(pointer))
     records = [results / path for path in (data["record"], *companions_of(data))]
-    paths = [record.with_suffix(suffix) for record in records for suffix in (".json", *BESIDE)]
+    suffixes = (".json", *ATTACHED_SUFFIXES)
+    paths = [record.with_suffix(suffix) for record in records for suffix in suffixes]
     return {p.relative_to(results).as_posix(): p.read_bytes() for p in paths if p.is_file()}

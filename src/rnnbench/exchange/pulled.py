@@ -1,4 +1,4 @@
-"""Records alone → the files an export would hold: pointers, plan and facts made from them."""
+"""Records → the other files of an export, derived from them: pointers, plan and facts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PLANNED = (
 )
 
 
-def files_about(
+def derived_files(
     records: Iterable[Record], facts: Mapping[str, Any], results: Path
 ) -> dict[str, bytes]:
-    """Name → content below `results`: at each record's site a pointer to the latest record of
-    each run, with the records of its companions; the plan (what is there already stays, runs it
-    lacks are added); and `facts`, where the site has none."""
+    """Name (relative to `results`) → content, for each record's site: a pointer to the latest
+    record of each run, with the records of its companions; the plan, which is the existing one plus
+    the runs that it lacks; and `facts`, if the site has none."""
     ordered = sorted(records, key=lambda record: record.started)
     companions = companions_by_round(ordered)
     latest = {(record.site, record.name): record for record in ordered if not record.is_companion}
@@ -30,16 +30,16 @@ def files_about(
         folder = f"{site}/{facts['name']}"
         runs = [record for (place, _), record in latest.items() if place == site]
         for record in runs:
-            beside = companions.get(round_of(record), ())
-            files[f"{folder}/{record.name}.json"] = _json(pointer_to(record, beside))
+            pointer = pointer_to(record, companions.get(round_of(record), ()))
+            files[f"{folder}/{record.name}.json"] = json_bytes(pointer)
         files[f"{folder}/plan.jsonl"] = _plan(results / folder / "plan.jsonl", runs)
         if not (results / folder / "experiment.json").exists():
-            files[f"{folder}/experiment.json"] = _json(facts)
+            files[f"{folder}/experiment.json"] = json_bytes(facts)
     return files
 
 
 def companions_by_round(records: Iterable[Record]) -> dict[str, list[str]]:
-    """Round → the records (paths below the results folder) of its companions."""
+    """Round → the records (paths relative to the results folder) of its companions."""
     companions: dict[str, list[str]] = {}
     for record in records:
         if record.is_companion:
@@ -51,8 +51,8 @@ def round_of(record: Record) -> str:
     return str((record.round or {}).get("id", ""))
 
 
-def _plan(here: Path, runs: Iterable[Record]) -> bytes:
-    lines = here.read_text(encoding="utf-8").splitlines() if here.exists() else []
+def _plan(path: Path, runs: Iterable[Record]) -> bytes:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     known = {json.loads(line)["name"] for line in lines if line.strip()}
     for record in sorted(runs, key=lambda record: (record.order, record.name)):
         if record.name not in known:
@@ -61,5 +61,5 @@ def _plan(here: Path, runs: Iterable[Record]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _json(data: Any) -> bytes:
+def json_bytes(data: Any) -> bytes:
     return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Takes over an archive of another machine: everything is checked before anything is written."""
+"""Imports the files of another machine: all are checked before any is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from rnnbench.errors import RecordError
 from rnnbench.exchange import preflights
 from rnnbench.exchange.archive import safe_name
-from rnnbench.exchange.pack import BESIDE
+from rnnbench.exchange.pack import ATTACHED_SUFFIXES
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 from rnnbench.records.store import companions_of, is_record, not_needed, write_bytes
@@ -22,9 +22,9 @@ Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What an import will write: `files` that are new, how many were `known`, and which of this
-    results folder are `kept`: pointers to a newer record, and what was planned here."""
+class CheckedImport:
+    """The new `files` to write, the number of `records` and of files that are `known` already, and
+    the existing files that are `kept`: pointers to a newer record, and files planned locally."""
 
     files: dict[str, bytes]
     records: int
@@ -32,49 +32,48 @@ class Taken:
     kept: tuple[str, ...]
 
 
-def examine(files: Files, results: Path, experiment: str, where: str) -> Taken:
-    """Decides about every file, or raises a `RecordError` and nothing is written.
+def examine(files: Files, results: Path, experiment: str, where: str) -> CheckedImport:
+    """Decides for each file whether it is written. Raises `RecordError` if any file is invalid.
 
-    A record must be where its own machine, name and start say; one that is here already
-    with other content is refused, so that nothing of any machine is ever overwritten. Of
-    certificates and probes the latest import stands, but for what was planned here and what
-    another machine made.
+    A record's path must agree with its machine, name and start. A record that exists already with
+    other content is refused, so that no record is ever overwritten. Certificates and probes replace
+    existing ones, except those that were planned locally or that another machine made.
     """
     new: dict[str, bytes] = {}
     kept: list[str] = []
     known = records = 0
     for name, content in files.items():
         if not safe_name(name):
-            raise _refused(where, f"{name!r} is no plain name")
+            raise _refused(where, f"{name!r} is not a safe name")
         parts = PurePosixPath(name).parts
         if parts[0] == "records":
             records += _check_record(parts, name, content, where)
         elif len(parts) < 3 or parts[1] != experiment:
-            raise _refused(where, f"{name} belongs to no run of {experiment}")
+            raise _refused(where, f"{name} does not belong to a run of {experiment}")
         elif is_pointer(parts):
             _check_pointer(name, content, files, results, where)
         elif preflights.is_preflight(parts):
             _check_preflight(name, content, where)
         elif parts[2:] not in (("plan.jsonl",), ("experiment.json",)):
-            raise _refused(where, f"{name} is nothing that an export holds")
-        here = results / name
-        if not here.exists():
+            raise _refused(where, f"{name} is not a file of an export")
+        existing = results / name
+        if not existing.exists():
             new[name] = content
-        elif here.read_bytes() == content:
+        elif existing.read_bytes() == content:
             known += 1
         elif parts[0] == "records":
-            raise _refused(where, f"{name} is here already and says something else")
-        elif _stays(name, parts, content, results, where):
+            raise _refused(where, f"{name} exists already with other content")
+        elif _keep_existing(name, parts, content, results, where):
             kept.append(name)
         else:
             new[name] = content
-    return Taken(new, records, known, tuple(kept))
+    return CheckedImport(new, records, known, tuple(kept))
 
 
-def write(taken: Taken, results: Path) -> None:
-    """Records first, then what points to them, so that no pointer is ever without one."""
-    for name in sorted(taken.files, key=lambda name: (not name.startswith("records/"), name)):
-        write_bytes(results / name, taken.files[name])
+def write(checked: CheckedImport, results: Path) -> None:
+    """Writes the records first, so that no pointer ever lacks its record."""
+    for name in sorted(checked.files, key=lambda name: (not name.startswith("records/"), name)):
+        write_bytes(results / name, checked.files[name])
 
 
 def is_pointer(parts: tuple[str, ...]) -> bool:
@@ -83,14 +82,14 @@ def is_pointer(parts: tuple[str, ...]) -> bool:
 
 def _check_record(parts: tuple[str, ...], name: str, content: bytes, where: str) -> int:
     if len(parts) != 4:
-        raise _refused(where, f"{name} is no place for a record")
-    if name.endswith(BESIDE):
+        raise _refused(where, f"{name} is not a path of a record")
+    if name.endswith(ATTACHED_SUFFIXES):
         return 0
     if not is_record(PurePosixPath(name)):
-        raise _refused(where, f"{name} is nothing that an export holds")
+        raise _refused(where, f"{name} is not a file of an export")
     record = Record.from_json(_json(name, content, where), where=f"{where}: {name}")
     if f"records/{record.key}.json" != name:
-        raise _refused(where, f"{name} says that it is {record.key}")
+        raise _refused(where, f"{name} holds the record {record.key}")
     return 1
 
 
@@ -98,10 +97,10 @@ def _check_pointer(name: str, content: bytes, files: Files, results: Path, where
     data = _json(name, content, where)
     if not_needed(data):
         return
-    if not _is_there(data.get("record"), files, results):
-        raise _refused(where, f"{name} points to a record that is not there")
-    if not all(_is_there(path, files, results) for path in companions_of(data)):
-        raise _refused(where, f"{name} names a companion whose record is not there")
+    if not _exists(data.get("record"), files, results):
+        raise _refused(where, f"{name} points to a record that does not exist")
+    if not all(_exists(path, files, results) for path in companions_of(data)):
+        raise _refused(where, f"{name} names a companion whose record does not exist")
 
 
 def _check_preflight(name: str, content: bytes, where: str) -> None:
@@ -109,35 +108,37 @@ def _check_preflight(name: str, content: bytes, where: str) -> None:
         raise _refused(where, f"{name} {why}")
 
 
-def _stays(name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str) -> bool:
-    """Whether what is here already is better than `content`."""
+def _keep_existing(
+    name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str
+) -> bool:
+    """Whether the existing file takes precedence over `content`."""
     if is_pointer(parts):
-        return _worth((results / name).read_bytes()) > _worth(content)
+        return _precedence((results / name).read_bytes()) > _precedence(content)
     if parts[2:] == ("experiment.json",):
-        return preflights.planned_here(results.joinpath(*parts[:2]))
-    if parts[2:] == ("plan.jsonl",) and preflights.planned_here(results.joinpath(*parts[:2])):
-        # Runs may be added to what was planned here; none of it is replaced.
+        return preflights.planned_locally(results.joinpath(*parts[:2]))
+    if parts[2:] == ("plan.jsonl",) and preflights.planned_locally(results.joinpath(*parts[:2])):
+        # An import may add runs to a local plan but not replace any.
         return not content.startswith((results / name).read_bytes())
     if not preflights.is_preflight(parts):
         return False
     try:
-        return preflights.stays(name, _json(name, content, where), results)
+        return preflights.keep_existing(name, _json(name, content, where), results)
     except RecordError as error:
         raise _refused(where, error.what) from None
 
 
-def _is_there(target: Any, files: Files, results: Path) -> bool:
-    """Whether `target` names a record, of this archive or of those that are here."""
+def _exists(target: Any, files: Files, results: Path) -> bool:
+    """Whether `target` names a record of the import or an existing one."""
     if not isinstance(target, str) or "\0" in target:
         return False
     path = (results / target).resolve()
-    here = path.is_relative_to((results / "records").resolve()) and path.is_file()
-    return here or (target in files and target.startswith("records/"))
+    exists = path.is_relative_to((results / "records").resolve()) and path.is_file()
+    return exists or (target in files and target.startswith("records/"))
 
 
-def _worth(content: bytes) -> tuple[str, int]:
-    """Of a pointer: when its run started, and how many companions it names (of one and the same
-    run, a pointer that was made from its record alone may lack them)."""
+def _precedence(content: bytes) -> tuple[str, int]:
+    """The start of a pointer's run and the number of companions that the pointer names: a pointer
+    derived from the record alone may lack them."""
     try:
         pointer = json.loads(content)
         return Path(pointer["record"]).stem, len(companions_of(pointer))
@@ -149,13 +150,13 @@ def _json(name: str, content: bytes, where: str) -> dict[str, Any]:
     try:
         data = strict_json.loads(content)
     except ValueError:
-        raise _refused(where, f"{name} is no JSON") from None
+        raise _refused(where, f"{name} is not JSON") from None
     if not isinstance(data, dict):
-        raise _refused(where, f"{name} is no JSON object")
+        raise _refused(where, f"{name} is not a JSON object")
     return data
 
 
 def _refused(where: str, why: str) -> RecordError:
     return RecordError(
-        f"{why}; nothing was imported.", where=where, remedy="export it again at its machine."
+        f"{why}; nothing was imported.", where=where, remedy="export it again on its machine."
     )

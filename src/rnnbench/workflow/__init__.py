@@ -1,4 +1,4 @@
-"""What the Snakefile is made of: paths, parameters and hooks. Rules wire; this decides."""
+"""The Python side of the Snakefile: paths and parameters of its rules, and its hooks."""
 
 from rnnbench.workflow.job import Job
 from rnnbench.workflow.load import damaged, load

@@ -1,4 +1,4 @@
-"""The paths of an experiment and what its rules are told."""
+"""The paths of an experiment and the parameters of its rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rnnbench.workflow.wildcard_functions import WildcardFunctions
 
 @memoized
 class Job:
-    """An experiment at a site, as Snakemake sees it. Paths are relative to the project."""
+    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project."""
 
     results = "results"
 
@@ -30,12 +30,12 @@ class Job:
         self.report_folder = f"reports/{self.experiment}"
         self.report = f"{self.report_folder}/report.html"
         self.logs = f"{self.folder}/logs"
-        self.first = len(plan.runs) + 1
+        self.first_priority = len(plan.runs) + 1  # above that of any round
         self.round = WildcardFunctions("round", "round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", "key", plan.certificates, root)
         self.probe = WildcardFunctions("probe", "key", plan.probes, root)
         os.environ["RNNBENCH_INTERVALS"] = str(root / self.results / self.site / "intervals.jsonl")
-        # `python` in a rule is this interpreter; its path is no parameter of any result.
+        # `python` in a rule is this interpreter, but its path is not a parameter of any rule.
         os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         os.environ["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")])
@@ -78,14 +78,14 @@ class Job:
     # -- parameters of rules ------------------------------------------------------------
 
     def environment_pins(self, wildcards) -> list[str]:
-        """What the command that makes the environment is told."""
+        """The arguments of the command that makes the environment."""
         pins = self.plan.environments[wildcards.environment]
         wheel = ["--wheel", str(pins.wheel)] if pins.wheel else []
         return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
 
     def priority(self, wildcards) -> int:
-        """Of a round: in the order of measuring."""
-        return len(self.plan.runs) - self.round.one(wildcards).order
+        """The priority of a round, which follows the order of measurement."""
+        return len(self.plan.runs) - self.round.planned(wildcards).order
 
     def dataset_name(self, wildcards) -> str:
         return self.plan.datasets[f"data/{wildcards.file}"]
@@ -113,23 +113,23 @@ class Job:
     @cached_property
     def report_code(self) -> str:
         state = hashlib.sha256()
-        for room in ("tables", "report", "sources"):
-            for file in sorted((Path(__file__).parents[1] / room).rglob("*")):
+        for package in ("tables", "report", "sources"):
+            for file in sorted((Path(__file__).parents[1] / package).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
                     state.update(file.read_bytes())
         return state.hexdigest()
 
     @property
     def elsewhere(self) -> list[str]:
-        """What was imported of this experiment from other sites: pointers, certificates, probes."""
-        kinds = ("*-s*-r*.json", "certificates/[!.]*.json", "probes/[!.]*.json")
+        """The pointers, certificates and probes of this experiment at other sites."""
+        patterns = ("*-s*-r*.json", "certificates/[!.]*.json", "probes/[!.]*.json")
         results = self.root / self.results
-        found = [path for kind in kinds for path in results.glob(f"*/{self.experiment}/{kind}")]
-        paths = (path.relative_to(self.root).as_posix() for path in found)
+        files = [file for each in patterns for file in results.glob(f"*/{self.experiment}/{each}")]
+        paths = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 
     @property
-    def beside(self) -> list[str]:
-        """Prices and published rows that the report shows."""
+    def prices_and_published(self) -> list[str]:
+        """The price lists and published rows that the report shows."""
         files = [*self.root.glob("conf/price/*.yaml"), *self.root.glob("reports/published/*.csv")]
         return sorted(path.relative_to(self.root).as_posix() for path in files)

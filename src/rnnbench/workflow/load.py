@@ -1,4 +1,4 @@
-"""From ``--config`` to the job, and the rounds in which something is missing."""
+"""Loads the job of ``--config`` and finds its incomplete rounds."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ KEYS = ("experiment", "overrides", "site", "conf")
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
-    """The job that ``--config`` asks for, or an error that names the key."""
+    """The job that ``--config`` requests. Raises `ConfigError`, which names the key."""
     for key in config:
         if key not in KEYS:
             raise ConfigError(
-                f"there is no key {key!r}.",
-                where="--config",
-                remedy=f"known are {', '.join(KEYS)}.",
+                f"there is no key {key!r}.", where="--config", remedy=f"use {', '.join(KEYS)}."
             )
     results = root / Job.results
     if results.exists() and not results.is_dir():
         raise ConfigError(
-            "is a file.", where=str(results), remedy="move it aside: records are kept there."
+            "is a file, but records need a folder.", where=str(results), remedy="move it aside."
         )
     extra = [Path(folder) for folder in str(config.get("conf", "")).split(",") if folder]
     for folder in extra:
         if not folder.is_dir():
-            raise ConfigError(f"{folder} is no folder.", where="--config conf")
+            raise ConfigError(f"{folder} is not a folder.", where="--config conf")
     name = str(config.get("experiment", DEFAULT_EXPERIMENT))
     site = config.get("site")
     plan = make_plan(
@@ -47,26 +45,24 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
 
 
 def damaged(job: Job) -> list[str]:
-    """The files of the rounds in which a run has no pointer, one to a record (its own or a
-    companion's) that is damaged or gone, which is said, or one that says "not needed" by other
-    `repeats` than are asked for now. Only reads: `rnnbench round` sets the rest of a record aside,
-    and measures what is missing."""
+    """The files of finished rounds with an invalid pointer: one that is missing, one to a record
+    (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
+    earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
+    damaged records aside and measures what is missing."""
     rule = job.plan.experiment.repeats
-    asked = rule.as_dict() if rule else None
-    found = []
+    repeats = rule.as_dict() if rule else None
+    rounds = []
     for name in job.rounds:
         if not (job.root / name).exists():
             continue
         pointers = [job.root / path for path in job.pointers_of(name)]
-        fallen = [one for one in pointers if not stands(job.root / job.results, one, asked)]
-        if not fallen:
+        invalid = [path for path in pointers if not stands(job.root / job.results, path, repeats)]
+        if not invalid:
             continue
-        found.append(name)
-        for pointer in fallen:
-            if pointer.exists():
-                with contextlib.suppress(RecordError):
-                    if not_needed(read_json(pointer)):
-                        continue
-                words = "a record of it is damaged or gone; what is missing is measured again"
-                say(f"{pointer.stem}: {words}.")
-    return found
+        rounds.append(name)
+        for pointer in filter(Path.exists, invalid):
+            with contextlib.suppress(RecordError):
+                if not_needed(read_json(pointer)):
+                    continue
+            say(f"{pointer.stem}: a record is damaged or missing; it is measured again.")
+    return rounds

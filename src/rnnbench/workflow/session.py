@@ -1,4 +1,4 @@
-"""What happens when Snakemake starts and when it ends."""
+"""The hooks that run when Snakemake starts and ends."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One execution of `job`, which holds the results folder's lock."""
+    """One execution of `job`, which holds the lock of the results folder."""
 
     def __init__(self, job: Job):
         self.job = job
 
     def start(self, local: bool = True) -> None:
-        """Before the first job: this results folder is ours until this process ends. `local`
-        is False where jobs go to a cluster."""
+        """Locks the results folder until this process ends and writes the plan, before the first
+        job. `local` is False if jobs go to a cluster."""
         folder = self.job.root / self.job.results
         try:
             self._lock, holder = locks.take(folder / ".lock", f"process {os.getpid()}")
             if self._lock is None:
                 _leave(
                     RunError(
-                        f"another snakemake is at work here ({holder}).",
+                        f"is in use by another process ({holder}).",
                         where=str(folder),
-                        remedy="wait for it, or end it; then the same command continues.",
+                        remedy="wait for it or end it, then run the same command again.",
                     )
                 )
             write_plan(self.job.plan, folder)
-            signal_handling.install(self._last_words, local)
+            signal_handling.install(self._progress, local)
             for warning in host_check.warnings(host_check.look()):
                 say(f"warning: {warning}.")
         except OSError as error:
@@ -53,24 +53,24 @@ class Session:
                 )
             )
 
-    def _last_words(self) -> str:
+    def _progress(self) -> str:
         done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
         return f"{done} of {len(self.job.pointers)} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
-        """The last lines a person reads: what is void, what is missing, where the report is."""
+        """Prints the summary: void runs, missing runs, the path of the report."""
         if failed:
             with contextlib.suppress(Exception):
-                self._report_what_is_there()
+                self._report_finished_runs()
         for line in self._summary.lines:
             say(line)
 
-    def follow(self, workflow: Workflow) -> None:
-        """Ends this process with the exit code of `summarize`, and says what is void where nothing
-        is to be done. Snakemake calls no hook then, and takes no exit code from one."""
+    def apply_exit_code(self, workflow: Workflow) -> None:
+        """Makes this process end with the exit code of `summarize`, which a hook of Snakemake
+        cannot do. Also prints void runs if there is nothing to do: Snakemake calls no hook then."""
         execute = workflow.execute
 
-        def executed(*arguments, **named) -> None:
+        def execute_and_exit(*arguments, **named) -> None:
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
@@ -79,14 +79,14 @@ class Session:
             if self._summary.exit_code:
                 sys.exit(self._summary.exit_code)
 
-        workflow.execute = executed
+        workflow.execute = execute_and_exit
 
     @cached_property
     def _summary(self) -> Summary:
-        """To be looked at when all is done."""
+        """To be read only when all jobs have ended."""
         return summarize(self.job.plan, self.job.root, self.job.results)
 
-    def _report_what_is_there(self) -> None:
+    def _report_finished_runs(self) -> None:
         from rnnbench.commands import report
 
         if any((self.job.root / pointer).exists() for pointer in self.job.pointers):

@@ -1,10 +1,9 @@
-"""Ends Snakemake and all it started within seconds of Ctrl-C, SIGTERM or a closed terminal.
+"""Ends Snakemake and all its descendants within seconds of SIGINT, SIGTERM or SIGHUP.
 
-Snakemake 9.27 does not. Its handler of SIGTERM asks for the scheduler's lock, which is not
-reentrant, in the very thread that holds it while it chooses among the ready jobs: with 2,000
-ready that is most of the time, and the process waits for itself for ever. Where it does not, it
-waits for the running job, however long that takes, and so does its answer to a SIGINT that only
-it received.
+Snakemake 9.27 does not. Its SIGTERM handler acquires the scheduler's lock, which is not reentrant,
+in the thread that holds it while it selects jobs. With 2,000 ready jobs that is most of the time,
+and the process deadlocks. Otherwise the handler waits for the running job, however long that takes,
+as it does after a SIGINT that only Snakemake received.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-KIND_SECONDS = 7.0  # a conductor gives its worker twice three seconds
+SIGTERM_SECONDS = 7.0  # a controller gives its worker twice three seconds
 
 
-def install(last_words: Callable[[], str], local: bool) -> None:
-    """From now on a signal ends this process, its jobs and what these started.
+def install(last_message: Callable[[], str], local: bool) -> None:
+    """Installs handlers with which a signal ends this process, its jobs and their descendants.
 
     **Arguments:**
 
-    - `last_words`: makes the last line a person reads.
-    - `local`: False where jobs are on a cluster: Snakemake knows how to cancel them there.
+    - `last_message`: returns the last line to print.
+    - `local`: False if jobs run on a cluster, where Snakemake cancels them itself.
     """
 
     def stop(number: int, frame: object) -> None:
@@ -38,42 +37,42 @@ def install(last_words: Callable[[], str], local: bool) -> None:
             raise KeyboardInterrupt
         logging.getLogger("snakemake.logging").disabled = True
         end_descendants(os.getpid())
-        _say(f"rnnbench: interrupted: {last_words()}\n")
-        _leave(number)
+        _print_error(f"rnnbench: interrupted: {last_message()}\n")
+        _exit(number)
 
     for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup would have it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, stop)
 
 
-def end_descendants(process: int, seconds: float = KIND_SECONDS) -> None:
-    """SIGTERM to the children of `process`, and SIGKILL to whatever of all its descendants is
-    there after `seconds`."""
-    all_of_them = [_handle(pid) for pid in descendants(process)]
+def end_descendants(process: int, seconds: float = SIGTERM_SECONDS) -> None:
+    """Sends SIGTERM to the children of `process` and, after at most `seconds`, SIGKILL to all
+    descendants that are left."""
+    before = [_handle(pid) for pid in descendants(process)]
     for child in children(process):
         _send(_handle(child), signal.SIGTERM)
     deadline = time.monotonic() + seconds
     while children(process) and time.monotonic() < deadline:
         time.sleep(0.05)
-    later = [_handle(pid) for pid in descendants(process)]
-    for handle in (*all_of_them, *later):
+    after = [_handle(pid) for pid in descendants(process)]
+    for handle in (*before, *after):
         _send(handle, signal.SIGKILL)
 
 
 def descendants(process: int) -> list[int]:
-    found = list(children(process))
-    for child in found:
-        found += children(child)
-    return found
+    pids = children(process)
+    for pid in pids:  # grows while it is read
+        pids += children(pid)
+    return pids
 
 
 def children(process: int) -> list[int]:
-    """The living children of `process`, whichever of its threads started them."""
-    found: list[int] = []
+    """The running children of all threads of `process`."""
+    pids: list[int] = []
     for task in _tasks(process):
         with suppress(OSError):
-            found += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if _lives(pid)]
+            pids += [int(pid) for pid in (task / "children").read_text().split()]
+    return [pid for pid in pids if _is_running(pid)]
 
 
 def _tasks(process: int) -> Iterable[Path]:
@@ -83,7 +82,7 @@ def _tasks(process: int) -> Iterable[Path]:
         return ()
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -92,7 +91,7 @@ def _lives(pid: int) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """A descriptor of this very process: its number alone may be given to another one."""
+    """A descriptor of the process: its number alone may be reused for another one."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -108,18 +107,18 @@ def _send(handle: int | None, number: int) -> None:
 def _at_once(number: int, frame: object) -> None:
     for pid in descendants(os.getpid()):
         _send(_handle(pid), signal.SIGKILL)
-    _leave(number)
+    _exit(number)
 
 
-def _leave(number: int) -> None:
-    """Without Snakemake's own end: its threads and locks may be in any state. What it marked
-    as incomplete is made again (``rerun-incomplete``), our locks end with this process."""
+def _exit(number: int) -> None:
+    """Ends without Snakemake's cleanup: its threads and locks may be in any state. Incomplete
+    files are made again (``rerun-incomplete``), and rnnbench's locks end with this process."""
     with suppress(OSError, ValueError, RuntimeError):
         sys.stdout.flush()
     os._exit(128 + number)
 
 
-def _say(text: str) -> None:
-    """Past sys.stderr, which the signal may have interrupted in the midst of a write."""
+def _print_error(text: str) -> None:
+    """Bypasses `sys.stderr`, which the signal may have interrupted during a write."""
     with suppress(OSError):
         os.write(2, text.encode())

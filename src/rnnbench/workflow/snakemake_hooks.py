@@ -1,4 +1,4 @@
-"""What makes Snakemake quieter, faster with thousands of runs, and true to their order."""
+"""Changes to Snakemake: less output, faster with thousands of runs, jobs in order of priority."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any, TypeVar
 from snakemake.common import overwrite_function_params
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-CHATTER = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
+SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
 Kind = TypeVar("Kind", bound=type)
 
 
 def silence_scheduler_log() -> None:
-    """Leaves out Snakemake's lines about its own scheduling, one pair for each run."""
+    """Drops Snakemake's log lines about its scheduling, of which there are two per run."""
     logging.getLogger("snakemake.logging").addFilter(
-        lambda record: not str(record.msg).startswith(CHATTER)
+        lambda record: not str(record.msg).startswith(SILENCED)
     )
 
 
 def raise_gc_threshold() -> None:
-    """Leaves out most of the garbage collector's walks over what Snakemake keeps to its end, some
-    hundred objects a job: a fifth of the planning of 10,000 runs. What is dropped without a cycle
-    is freed as before."""
+    """Makes garbage collections rarer, which take a fifth of the planning of 10,000 runs: Snakemake
+    keeps about a hundred objects per job to its end. Objects without reference cycles are freed as
+    before."""
     gc.set_threshold(100_000, 50, 1000)
 
 
 def submit_by_priority() -> None:
-    """Jobs that may start at once start by priority: Snakemake hands them over in the order of a
-    set, and a cluster's queue keeps what it gets."""
+    """Makes jobs that are ready at the same time start by priority. Snakemake submits them in the
+    order of a set, and a cluster's queue keeps the order of submission."""
     select = JobScheduler.job_selector
 
     def by_priority(scheduler: JobScheduler, jobs: Any) -> list[Any]:
@@ -41,23 +41,23 @@ def submit_by_priority() -> None:
 
 
 def force_rebuild(files: Iterable[str]) -> None:
-    """Has Snakemake make `files` again although they are there, as ``--forcerun`` does: each is
-    removed when its job starts, and none by what only plans."""
+    """Makes Snakemake make existing `files` again, as ``--forcerun`` does: each is removed when its
+    job starts, none during a dry run."""
     from snakemake.dag import DAG  # cannot be imported before snakemake.workflow
 
-    prepare = DAG.__init__
+    initialize = DAG.__init__
 
-    def with_files(dag: DAG, *arguments: Any, **options: Any) -> None:
-        prepare(dag, *arguments, **options)
+    def initialize_and_force(dag: DAG, *arguments: Any, **options: Any) -> None:
+        initialize(dag, *arguments, **options)
         dag.forcefiles.update(files)
 
-    DAG.__init__ = with_files
+    DAG.__init__ = initialize_and_force
 
 
 def memoized(kind: Kind) -> Kind:
-    """A class whose methods are given to rules. Snakemake asks for the parameters of each of these
-    four times and more for every job: they are looked up here, once."""
+    """Class decorator that stores the signature of each method. Snakemake reads the signature of
+    a rule's function at least four times per job."""
     for method in filter(inspect.isfunction, vars(kind).values()):
         _, *others = inspect.signature(method).parameters.values()
-        overwrite_function_params(method, {each.name: each for each in others})
+        overwrite_function_params(method, {parameter.name: parameter for parameter in others})
     return kind

@@ -1,5 +1,4 @@
-"""The last lines of a workflow's output: what is void, what is missing and why, where the
-report is."""
+"""The last lines of a workflow's output: void runs, missing runs and why, the report's path."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from rnnbench.errors import RecordError
 from rnnbench.planning.plan import Plan
 from rnnbench.records.store import not_needed, read_json
 
-# What snakemake ends with where every run has a record and each is void: 1 and 2 are taken
-# (`rnnbench.errors`). Some void runs beside others are no failure: 0, and a line.
+# Exit code of snakemake if every run has a record and all are void; 1 and 2 are those of
+# `rnnbench.errors`. If only some runs are void, the exit code is 0.
 ALL_VOID = 3
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a person reads last, how many runs are void, and the exit code: 0 or `ALL_VOID`."""
+    """The last lines to print, the number of void runs, and the exit code, 0 or `ALL_VOID`."""
 
     lines: tuple[str, ...]
     void: int
@@ -28,11 +27,11 @@ class Summary:
 
 
 def summarize(plan: Plan, root: Path, results: str) -> Summary:
-    """One line per void run, one for all of them and one for what is missing; the last says where
-    the report is."""
+    """One line per void run and per failure, then one each for the runs that were not needed, the
+    missing runs, the void runs together and the report's path."""
     folder = root / results / plan.site / plan.experiment.name
     void: list[str] = []
-    whys: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     missing: list[str] = []
     logs: dict[str, Path] = {}
     unneeded = 0
@@ -47,9 +46,9 @@ def summarize(plan: Plan, root: Path, results: str) -> Summary:
         unneeded += not_needed(data) is not None
         if isinstance(data, dict) and data.get("verdict") == "void":
             why, remedy = _void_reason(root / results, data)
-            whys[why] += 1
+            reasons[why] += 1
             void.append(f"{run.name} is void: {why}. Fix: {remedy}")
-    failures = [line for log in logs.values() for line in _last_word(log)]
+    failures = [line for log in logs.values() for line in _last_message(log)]
     all_void = bool(void) and len(void) + unneeded == len(plan.runs)
     lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
     if unneeded:
@@ -58,18 +57,18 @@ def summarize(plan: Plan, root: Path, results: str) -> Summary:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
             f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
-            "Fix: the same command measures them, and them only."
+            "Fix: run the same command again; it measures only those."
         )
     if void:
-        lines.append(_void_in_all(plan, len(void), whys, all_void))
+        lines.append(_void_total(plan, len(void), reasons, all_void))
     report = root / "reports" / plan.experiment.name / "report.html"
     if report.exists():
         lines.append(f"the report is {report.relative_to(root)}")
     return Summary(tuple(lines), len(void), ALL_VOID if all_void else 0)
 
 
-def _last_word(log: Path) -> list[str]:
-    """What a failed command said last, if it said anything."""
+def _last_message(log: Path) -> list[str]:
+    """The last message of a failed command, if it printed any."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -77,21 +76,21 @@ def _last_word(log: Path) -> list[str]:
     return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
 
 
-def _void_in_all(plan: Plan, void: int, whys: Counter[str], all_void: bool) -> str:
-    why, times = whys.most_common(1)[0]
-    words = f"{void} of {len(plan.runs)} runs are void and in no number"
+def _void_total(plan: Plan, void: int, reasons: Counter[str], all_void: bool) -> str:
+    why, count = reasons.most_common(1)[0]
+    text = f"{void} of {len(plan.runs)} runs are void and left out of all results"
     if all_void:
         which = f"all {void} runs are" if void > 1 else "the only run is"
-        words = f"{which} void, so there is no number (exit code {ALL_VOID})"
-    often = "" if times == void else f" ({times} of them)"
+        text = f"{which} void, so there is no result (exit code {ALL_VOID})"
+    share = "" if count == void else f" ({count} of them)"
     return (
-        f"{words}: {why}{often}. Fix: mend that, say `rnnbench retry {plan.experiment.name}` "
-        "and give the same command again: it measures them anew."
+        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {plan.experiment.name}`, "
+        "then the same command again, which measures them again."
     )
 
 
 def _void_reason(results: Path, pointer: Mapping[str, Any]) -> tuple[str, str]:
-    """The first reason of a void run, and its remedy."""
+    """The first reason of a void run and its remedy."""
     try:
         reasons: Sequence[Mapping[str, str]] = read_json(results / pointer["record"])["verdict"][
             "reasons"
@@ -101,7 +100,7 @@ def _void_reason(results: Path, pointer: Mapping[str, Any]) -> tuple[str, str]:
         return "its record cannot be read", "`rnnbench retry` measures it again."
 
 
-def _shortened(lines: list[str], what: str, most: int = 8) -> list[str]:
-    if len(lines) <= most:
+def _shortened(lines: list[str], what: str, limit: int = 8) -> list[str]:
+    if len(lines) <= limit:
         return lines
-    return [*lines[:most], f"and {len(lines) - most} more {what}; the report lists them."]
+    return [*lines[:limit], f"and {len(lines) - limit} more {what}; the report lists them."]

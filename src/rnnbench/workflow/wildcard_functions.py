@@ -1,4 +1,4 @@
-"""What the rules of rounds, certificates and probes are told of the one they make."""
+"""The parameters of the rules that make rounds, certificates and probes."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ Planned = TypeVar("Planned", bound=Round | Preflight)
 
 @memoized
 class WildcardFunctions(Generic[Planned]):
-    """Functions of a rule's wildcards, of which `wildcard` is the key in `planned`. `what` these
-    are is for the error where there is no such key."""
+    """Functions of a rule's wildcards: the value of `wildcard` is the key in `items`. `kind` names
+    the items in the error for an unknown key."""
 
-    def __init__(self, what: str, wildcard: str, planned: Mapping[str, Planned], root: Path):
-        self._what, self._wildcard, self._planned, self._root = what, wildcard, planned, root
+    def __init__(self, kind: str, wildcard: str, items: Mapping[str, Planned], root: Path):
+        self._kind, self._wildcard, self._items, self._root = kind, wildcard, items, root
 
-    def one(self, wildcards) -> Planned:
+    def planned(self, wildcards) -> Planned:
         key = getattr(wildcards, self._wildcard)
         try:
-            return self._planned[key]
+            return self._items[key]
         except KeyError:
-            raise ValueError(f"the experiment has no {self._what} {key}") from None
+            raise ValueError(f"the experiment has no {self._kind} {key}") from None
 
     def dataset(self, wildcards) -> list[str]:
-        """The datasets' files, where they have one."""
-        paths = (config["dataset"].get("path") for config in self.one(wildcards).configs)
+        """The dataset files, without duplicates."""
+        paths = (config["dataset"].get("path") for config in self.planned(wildcards).configs)
         return list(dict.fromkeys(filter(None, paths)))
 
     def environment(self, wildcards) -> list[str]:
-        """The environments of the builds, where they have one of their own."""
-        builds = (config["build"] for config in self.one(wildcards).configs)
-        pins = (pins_of(build, self._root) for build in builds)
-        return list(dict.fromkeys(f"{ENVIRONMENTS}/{one.key}.json" for one in pins if one))
+        """The files of the builds' environments, for builds that have a separate one."""
+        builds = (config["build"] for config in self.planned(wildcards).configs)
+        all_pins = (pins_of(build, self._root) for build in builds)
+        return list(dict.fromkeys(f"{ENVIRONMENTS}/{pins.key}.json" for pins in all_pins if pins))
 
     def identity(self, wildcards) -> dict[str, Any]:
-        return dict(self.one(wildcards).identity)
+        return dict(self.planned(wildcards).identity)
 
     def digest(self, wildcards) -> str:
-        return self.one(wildcards).digest
+        return self.planned(wildcards).digest
 
     def device(self, wildcards) -> str:
-        """That with most threads, where several are of one round."""
-        devices = [config["device"] for config in self.one(wildcards).configs]
+        """The device of a round; if it has several, the one with most threads."""
+        devices = [config["device"] for config in self.planned(wildcards).configs]
         return str(max(devices, key=lambda device: device.get("threads") or 0)["name"])

@@ -1,22 +1,23 @@
 #!/bin/sh
-# status.sh ID: success, failed or running. While slurmctld is away a job is "running": nothing is
-# known, and nothing is lost by asking again. Never fails, or Snakemake would end.
-said=$(squeue --noheader --states=all --format='%T %k' --jobs="$1" 2>&1)
+# status.sh ID: prints success, failed or running. While slurmctld is unreachable, the status is
+# unknown and printed as running, so that Snakemake asks again. The script never fails, because
+# Snakemake would end.
+status=$(squeue --noheader --states=all --format='%T %k' --jobs="$1" 2>&1)
 code=$?
-case "$code:$said" in
+case "$code:$status" in
 *"Invalid job id"* | 0:)
-    # Slurm has forgotten it (MinJobAge); its accounting, where there is one, has not. Otherwise
-    # Snakemake looks for the output itself.
-    said=$(sacct --noheader --parsable2 --allocations --format=State --jobs="$1" 2>/dev/null)
-    said=${said:-COMPLETED}
+    # slurmctld has dropped the job (MinJobAge), but accounting, if there is any, has it. Without
+    # accounting, Snakemake checks for the output itself.
+    status=$(sacct --noheader --parsable2 --allocations --format=State --jobs="$1" 2>/dev/null)
+    status=${status:-COMPLETED}
     ;;
 0:*) ;;
-*) said=UNKNOWN ;;
+*) status=UNKNOWN ;;
 esac
-case "${said%% *}" in
+case "${status%% *}" in
 COMPLETED) echo success ;;
 BOOT_FAIL | CANCELLED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | PREEMPTED | REVOKED | TIMEOUT)
-    echo "Slurm job $1: $said" >&2
+    echo "Slurm job $1: $status" >&2
     echo failed
     ;;
 *) echo running ;;
