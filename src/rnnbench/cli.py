@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from rnnbench.commands import COMMANDS
 from rnnbench.errors import RnnbenchError, say
-from rnnbench.interval_log import noted
+from rnnbench.interval_log import log_interval
 
 INTERRUPTED = 130
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
-        with noted(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
+        with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
             return _module(command).main(rest)
     except RnnbenchError as error:
         say(str(error))

@@ -13,7 +13,7 @@ from rnnworker import machine
 
 
 @contextmanager
-def noted(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
+def log_interval(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
     """Appends one line to the interval log `path` (if any) when the block ends. A folder that
     is not writable loses the line but does not fail the command."""
     start = time.monotonic()

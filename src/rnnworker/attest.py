@@ -33,7 +33,7 @@ COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
 BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
 
-def found(ops, steps):
+def kernels_in_tensorflow(ops, steps):
     """Returns the kernels that a training step in TensorFlow ran, sorted.
 
     **Arguments:**
@@ -60,7 +60,7 @@ def found(ops, steps):
     return sorted(kernels)
 
 
-def found_in_torch(counts, steps):
+def kernels_in_torch(counts, steps):
     """As `found`, from {op: number of executions seen by the profiler} of one training step. The
     op over a whole sequence calls that of cuDNN or oneDNN if one is used; only layers call
     ``aten::matmul``, in the forward pass."""
@@ -75,7 +75,7 @@ def found_in_torch(counts, steps):
     return ["torch:loop"] if steps and steps > 1 and products >= steps else []
 
 
-def found_in_jax(primitives, steps):
+def kernels_in_jax(primitives, steps):
     """As `found`, from the primitives of a traced training step, each (names of the enclosing
     loops, name of the primitive)."""
     kernels = set()

@@ -49,7 +49,7 @@ class Machine:
         """Returns the GPU that a run with `config` uses (`cards.chosen`); None on a CPU."""
         if config["device"]["kind"] != "gpu":
             return None
-        return cards.chosen(config["device"], self.hardware["gpus"], _variables(config))
+        return cards.select_card(config["device"], self.hardware["gpus"], _variables(config))
 
     def _visible(self, config):
         return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
@@ -60,10 +60,10 @@ class Machine:
 
     def capacity(self, config):
         """Returns how many runs like one with `config` may be alive at the same time."""
-        capacity = rounds.room(machine.available_memory())
+        capacity = rounds.memory_capacity(machine.available_memory())
         if config["device"].get("kind") != "gpu":
             return capacity
-        return min(capacity, rounds.room_on_card(cards.ask_contexts(self.card(config))))
+        return min(capacity, rounds.gpu_capacity(cards.query_contexts(self.card(config))))
 
     def check_builds(self, configs):
         """Checks that the Python of each build of `configs` has the build's framework."""

@@ -1,7 +1,7 @@
 """NVIDIA GPUs: queries them with nvidia-smi, selects the one that a run uses, and matches models.
 
 Standard library only, Python 3.6 syntax: the controller and bundles use it. No side effects except
-in `query_cards` and `ask_contexts`.
+in `query_cards` and `query_contexts`.
 Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA Environment
 Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER); the MIG User Guide, "Device Enumeration".
 """
@@ -44,17 +44,19 @@ def _nvidia_smi(*arguments):
     return None
 
 
-def ask_contexts(card):
+def query_contexts(card):
     """Returns what limits the number of runs on `card` at the same time, from nvidia-smi:
     {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown, as for a slice."""
     if not card or not card["uuid"] or card.get("slice"):
         return None
     query = "--query-gpu=compute_mode,memory.free"
-    return contexts(_nvidia_smi(query, "--format=csv,noheader,nounits", "-i", card["uuid"]) or "")
+    return parse_contexts(
+        _nvidia_smi(query, "--format=csv,noheader,nounits", "-i", card["uuid"]) or ""
+    )
 
 
-def contexts(text):
-    """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `ask_contexts`."""
+def parse_contexts(text):
+    """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `query_contexts`."""
     mode, comma, free = text.strip().partition(",")
     if not comma or _unknown(mode.strip()) or not free.strip().isdigit():
         return None
@@ -140,11 +142,11 @@ def _device(cards, wanted):
     return matches[0] if len(matches) == 1 else None
 
 
-def chosen(device, cards, environment):
+def select_card(device, cards, environment):
     """Returns the card that a run on `device` uses: the first of the machine's `cards` that is
     visible in `environment` and of the requested model; None if there is none."""
     for card in visible(cards, environment.get(VISIBLE)):
-        if not device.get("gpu") or is_card(device["gpu"], card["name"]):
+        if not device.get("gpu") or is_model(device["gpu"], card["name"]):
             return card
     return None
 
@@ -156,7 +158,7 @@ def variables(card):
     return {VISIBLE: card["uuid"], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def is_card(wanted, name):
+def is_model(wanted, name):
     """Returns whether a card with the driver's `name` is exactly of the model `wanted`.
 
     ``P100 PCIE`` matches ``Tesla P100-PCIE-16GB``, but ``RTX 2070`` does not match

@@ -26,7 +26,7 @@ def certify(job, events, phases):
     name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
     ``tolerance`` (instead of that of the config's precision).
     """
-    requested = precision.asked(job["config"])
+    requested = precision.requested_precision(job["config"])
     tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
     trials, results, arrays = {}, {}, None
     for entry in job["implementations"]:
@@ -58,7 +58,7 @@ def certify(job, events, phases):
     if job.get("applied_only"):
         return
     with phases.phase("portability"):
-        portability = portable(trials)
+        portability = evaluate_portability(trials)
     compared = compare_pairs(trials, results, tolerance)
     events.emit("facts", certificate={"pairs": compared, "portability": portability})
 
@@ -137,7 +137,7 @@ def compare_pairs(trials, results, tolerance):
     return comparisons
 
 
-def portable(trials):
+def evaluate_portability(trials):
     """Evaluates the weights that each implementation has trained in every implementation of the
     same function; in another function the same arrays mean something else or do not exist.
     `difference`: relative error of the outputs against those in the implementation that trained

@@ -20,7 +20,7 @@ OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
 PREFIX = "rnn.options."
 
 
-def is_own(implementation):
+def is_user_file(implementation):
     """Returns whether `implementation` is a user-supplied Python file, not a built-in name."""
     return str(implementation).endswith(".py")
 
@@ -57,7 +57,7 @@ def honoured(config):
     given for a user-supplied file, None for an unknown implementation."""
     rnn, cell = config["rnn"], config["cell"]["name"]
     name = rnn.get("implementation")
-    if is_own(name):
+    if is_user_file(name):
         return sorted(rnn.get("options") or {})
     if name not in HONOURED:
         return None

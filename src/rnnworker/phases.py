@@ -4,7 +4,7 @@ import contextlib
 import time
 
 from rnnworker import cpu_load
-from rnnworker.garbage import settle
+from rnnworker.garbage import collect_and_freeze
 
 
 class Phases:
@@ -23,7 +23,7 @@ class Phases:
         self.current = name
         self._events.emit("phase_begin", phase=name, timed=timed)
         if timed:
-            settle()
+            collect_and_freeze()
             self._turns.begin(name)
         before = cpu_load.snapshot()
         start, second_start = time.monotonic(), second_clock()

@@ -20,14 +20,14 @@ TOLERANCE = {
 }
 
 
-def asked(config):
+def requested_precision(config):
     """Returns the precision that a run's config requests."""
     return config.get("precision") or DEFAULT
 
 
 def policy(config):
     """Returns the name of Keras's dtype policy for a run's config."""
-    return asked(config) if asked(config) in MIXED else DEFAULT
+    return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
 
 
 def compute_dtype(config):
@@ -39,6 +39,6 @@ def as_expected(config, facts):
     """Returns whether the `facts` read back from the session, ``{"policy", "layers", "tf32"}``,
     match the request: ``layers`` are the compute dtypes of the recurrent layers, ``tf32`` is None
     if unknown."""
-    tf32_matches = facts["tf32"] is None or facts["tf32"] == (asked(config) == "tf32")
+    tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
     other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
     return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

@@ -16,7 +16,7 @@ import time
 
 from rnnworker import turn_length
 from rnnworker.forked_workers import Importers
-from rnnworker.frameworks.names import FORKS
+from rnnworker.frameworks.names import FORKABLE
 from rnnworker.members import Running, event_of
 from rnnworker.turn_order import cycles
 
@@ -39,11 +39,11 @@ def takes_turns(config):
 
 def may_fork(config):
     """Returns whether runs with `config` may be forked from a process that has imported their
-    framework: only if that was shown to change nothing (`FORKS`), never with a GPU, and never
+    framework: only if that was shown to change nothing (`FORKABLE`), never with a GPU, and never
     through a launcher, which may use separate process numbers and descriptors."""
     build = config["build"]
     cpu = config["device"].get("kind") == "cpu"
-    return cpu and build["framework"] in FORKS and not build.get("command")
+    return cpu and build["framework"] in FORKABLE and not build.get("command")
 
 
 def reference_of(planned, reference):
@@ -70,19 +70,19 @@ def starting_order(runs):
     return ordered[::-1] if repeat % 2 else ordered
 
 
-def room(available, each=GUESS_BYTES):
+def memory_capacity(available, each=GUESS_BYTES):
     """Returns how many runs of `each` bytes may be alive at the same time with `available` bytes of
     free memory (None: unknown)."""
     return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
 
 
-def room_on_card(card, each=GUESS_BYTES_OF_CARD):
+def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
     """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time. `card`:
-    from `cards.ask_contexts`. The result is 1 if `card` is None or its compute mode admits only one
+    from `cards.query_contexts`. The result is 1 if `card` is None or its compute mode admits only one
     process."""
     if card is None or card["mode"] != "Default":
         return 1
-    return room(card["free_bytes"], each)
+    return memory_capacity(card["free_bytes"], each)
 
 
 def supervise(members, seed=0, end=None, parse=None, at_once=None):

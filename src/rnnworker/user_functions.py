@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 
-OWN = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
+USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -22,7 +22,7 @@ def function(reference):
     return getattr(module, name)
 
 
-def from_file(path, prefix=OWN):
+def from_file(path, prefix=USER_MODULE_PREFIX):
     """Imports a file as a module whose name begins with `prefix`. Raises ValueError if the file
     does not exist."""
     if not os.path.exists(path):
@@ -51,6 +51,6 @@ def _location(error):
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(OWN)
+        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE_PREFIX)
     ]
     return "{}, line {}: ".format(*frames[-1]) if frames else ""

@@ -12,7 +12,7 @@ from rnnbench.builds.launcher import launcher
 from rnnbench.builds.lock import lock_of, versions
 from rnnbench.builds.missing import FRAMEWORKS, missing
 from rnnbench.builds.pins import LOCKS, lock_without, locked_versions, pins, pins_of
-from rnnbench.builds.relock import pythons
+from rnnbench.builds.relock import python_versions
 from rnnbench.errors import ConfigError
 from tests.conftest import ROOT
 
@@ -116,7 +116,7 @@ CHOICES = sorted((ROOT / "conf" / "build").glob("*.yaml"))
 
 def test_every_lock_belongs_to_a_build_and_every_build_to_a_framework() -> None:
     locks = {file.stem for file in (ROOT / LOCKS).glob("*.lock")}
-    assert locks == set(pythons(ROOT / "conf"))
+    assert locks == set(python_versions(ROOT / "conf"))
     assert locks == {file.stem for file in (ROOT / LOCKS).glob("*.in")}
     for choice in CHOICES:
         data = yaml.safe_load(choice.read_text())

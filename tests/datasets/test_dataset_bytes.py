@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.datasets import own_file
 from rnnbench.datasets.generate import digits, write_digits, write_npz
-from rnnbench.datasets.own_file import own_file_md5
+from rnnbench.datasets.own_file import user_file_md5
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
 from rnnbench.datasets.verify import md5_of, verify
 from rnnbench.errors import ConfigError, DatasetError
@@ -133,12 +133,12 @@ def test_a_user_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return md5_of(path)
 
     monkeypatch.setattr(own_file, "md5_of", counted_md5)
-    first = own_file_md5(file, cache)
-    assert own_file_md5(file, cache) == first == md5_of(file)
+    first = user_file_md5(file, cache)
+    assert user_file_md5(file, cache) == first == md5_of(file)
     assert len(calls) == 1
     file.write_bytes(b"two")
     os.utime(file, ns=(0, 1))
-    assert own_file_md5(file, cache) != first
+    assert user_file_md5(file, cache) != first
     assert len(calls) == 2
     assert list(json.loads(cache.read_text())) == [str(file)]
 
@@ -148,13 +148,13 @@ def test_an_unusable_cache_is_ignored(content: str, tmp_path: Path) -> None:
     file, cache = tmp_path / "mine.npz", tmp_path / "md5.json"
     file.write_bytes(b"one")
     cache.write_text(content)
-    assert own_file_md5(file, cache) == md5_of(file)
+    assert user_file_md5(file, cache) == md5_of(file)
     (tmp_path / "plain").write_text("")
-    assert own_file_md5(file, tmp_path / "plain" / "md5.json") == md5_of(file)
+    assert user_file_md5(file, tmp_path / "plain" / "md5.json") == md5_of(file)
 
 
 def test_an_unreadable_user_file_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"dataset\.path: .*does not exist"):
-        own_file_md5(tmp_path / "none.npz", tmp_path / "md5.json")
+        user_file_md5(tmp_path / "none.npz", tmp_path / "md5.json")
     with pytest.raises(ConfigError, match="cannot be read"):
-        own_file_md5(tmp_path, tmp_path / "md5.json")
+        user_file_md5(tmp_path, tmp_path / "md5.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.functions import own_files
+from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of, identity_of
 
 PYTHON = """
@@ -40,7 +40,7 @@ def test_a_kernel_is_two_files_in_any_folder(expanded, mine: Path) -> None:
         ("mnist_mlp-gru-mine-cpu_1-current-s0-r0", "rnn=mine is for cell=lstm only"),
     ]
     assert points[0].config["rnn"]["implementation"] == f"{mine}/mine.py"
-    assert own_files(points[0].config) == {mine / "mine.py"}
+    assert user_files(points[0].config) == {mine / "mine.py"}
 
 
 def test_a_path_in_a_grid_is_relative_to_the_choice(expanded, mine: Path) -> None:

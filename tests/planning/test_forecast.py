@@ -8,7 +8,7 @@ import pytest
 from rnnbench.planning.forecast import (
     GUESS_SECONDS,
     GUESS_SPREAD,
-    Past,
+    FinishedRun,
     forecast,
     repeats_for,
     run_spread,
@@ -16,15 +16,18 @@ from rnnbench.planning.forecast import (
 from rnnbench.tables.stats import ratio_interval
 
 
-def finished(configuration: str, *walls: float) -> list[Past]:
-    return [Past(f"{configuration}-s0-r{i}", wall, 1000, wall / 10) for i, wall in enumerate(walls)]
+def finished(configuration: str, *walls: float) -> list[FinishedRun]:
+    return [
+        FinishedRun(f"{configuration}-s0-r{i}", wall, 1000, wall / 10)
+        for i, wall in enumerate(walls)
+    ]
 
 
 def test_without_finished_runs_the_forecast_is_a_guess() -> None:
     result = forecast(["a-s0-r0", "a-s0-r1"], [])
     assert result.guessed == result.left == 2
     assert result.seconds == pytest.approx(2 * GUESS_SECONDS, rel=0.1)
-    assert (result.spread, result.freedom) == (GUESS_SPREAD, 0)
+    assert (result.spread, result.degrees_of_freedom) == (GUESS_SPREAD, 0)
 
 
 def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
@@ -45,7 +48,7 @@ def test_other_runs_of_the_machine_count_if_degrees_of_freedom_are_few() -> None
     few = finished("a", 10, 11)
     many = [run for name in "bcdef" for run in finished(name, 10, 10 * math.exp(0.02))]
     result = forecast(["a-s0-r2"], few, lambda: many)
-    assert (result.freedom, result.borrowed) == (6, True)
+    assert (result.degrees_of_freedom, result.borrowed) == (6, True)
     result = forecast(["b-s0-r2"], many, lambda: pytest.fail("called without need"))
     assert (result.spread, result.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
 
@@ -79,7 +82,7 @@ def test_the_spread_is_computed_among_comparable_values() -> None:
     not with seconds."""
     pair, four = ("a", "b"), ("a", "b", "c", "d")
     values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
-    runs = [Past(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]
+    runs = [FinishedRun(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]
     spread, freedom = run_spread(runs)
     assert freedom == 2 and 0.01 < spread < 0.02
     alone, freedom = run_spread(runs[4:])

@@ -112,7 +112,7 @@ def test_a_pointer_is_valid_only_with_its_companions(results: Path, damage: str)
     elif damage == "truncated":
         companion_file.write_bytes(companion_file.read_bytes()[:100])
     is_intact = damage == "none"
-    assert store.stands(results, pointer) == is_intact
+    assert store.pointer_is_valid(results, pointer) == is_intact
     records, faults = store.records_of(results, [pointer])
     assert late in records and (companion in records) == is_intact
     assert len(faults) == (0 if is_intact else 1)

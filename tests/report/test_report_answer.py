@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.report.answer import NO_RUNS, answers, spans
 from rnnbench.report.numbers import ratio_span
-from rnnbench.tables.accuracy_outliers import alike
+from rnnbench.tables.accuracy_outliers import find_accuracy_outliers
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
@@ -22,7 +22,7 @@ from tests.report.made_up import EXPERIMENT
 def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificates()):  # noqa: B008
     frame = ranked(tidy(records))
     winners = fastest(frame, time(frame, reference, certificates), reference)
-    result = answers(winners, learning(frame, reference), alike(frame), reference)
+    result = answers(winners, learning(frame, reference), find_accuracy_outliers(frame), reference)
     return [str(answer) for answer in result]
 
 

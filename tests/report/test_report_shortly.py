@@ -27,7 +27,7 @@ def records_of(cells):
 def test_many_models_get_a_headline_and_a_row_each():
     found = content(list(records_of(CELLS)), EXPERIMENT)
     (answer,) = found.answers
-    assert answer.fast == (
+    assert answer.speed_sentence == (
         "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25× as fast as `keras`), "
         "`keras` in 1 (the reference)."
     )
@@ -35,7 +35,7 @@ def test_many_models_get_a_headline_and_a_row_each():
     assert [row.head for row in view.rows] == list(CELLS)
     assert view.rows[0].cells[:2] == ("unrolled", "1.25×")
     assert view.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
-    anchors = {cell.anchor for cell in found.cells}
+    anchors = {cell.anchor for cell in found.configuration_details}
     assert {link for row in view.rows for link in row.links if link} <= anchors
 
 
@@ -50,9 +50,11 @@ def test_the_headline_names_four_winners_and_counts_more(winners, end):
         for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4))
     ]
     (answer,) = content(records, EXPERIMENT).answers
-    assert answer.fast.startswith("Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in ")
-    assert answer.fast.endswith(f", {end}.")
-    assert "In 7 comparisons, a single run cannot show a difference yet." in answer.same
+    start = "Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in "
+    assert answer.speed_sentence.startswith(start)
+    assert answer.speed_sentence.endswith(f", {end}.")
+    caveat = "In 7 comparisons, a single run cannot show a difference yet."
+    assert caveat in answer.accuracy_sentence
 
 
 def test_few_models_get_an_answer_each():
@@ -64,7 +66,7 @@ def test_many_networks_with_one_implementation_each_show_their_results():
     unrolled = [record for record in records_of(CELLS) if record.choices["rnn"] == "unrolled"]
     found = content(unrolled, EXPERIMENT)
     (answer,), (view,) = found.answers, found.answer_views
-    assert "nothing to compare" in answer.fast
+    assert "nothing to compare" in answer.speed_sentence
     assert [row.head for row in view.rows] == list(CELLS)
     last = unrolled[0].epochs[-1]
     assert view.rows[0].cells == (
@@ -109,7 +111,7 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
     found = content(records, EXPERIMENT)
     assert (
         "Excluded because every run is void: `keras` (the loss is not finite from epoch 2) for "
-        "digits_rnn" in found.answers[0].same
+        "digits_rnn" in found.answers[0].accuracy_sentence
     )
     rows = {row.head: row.cells for row in found.answer_views[0].rows}
     assert "gru" not in rows  # a single configuration is not a comparison
@@ -121,5 +123,5 @@ def test_if_every_run_is_void_the_answer_says_so():
     records = [dataclasses.replace(record, verdict=VOID) for record in records_of(CELLS)]
     found = content(records, EXPERIMENT)
     (answer,) = found.answers
-    assert answer.fast == "No run has a comparable result."
-    assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.same
+    assert answer.speed_sentence == "No run has a comparable result."
+    assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.accuracy_sentence

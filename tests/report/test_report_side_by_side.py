@@ -40,7 +40,7 @@ def test_builds_share_a_figure_and_link_to_their_own_runs(page: Content) -> None
         assert build in figure.svg
     links = [row.links[0] for row in page.time[0].rows]
     assert len(set(links)) == 3
-    assert set(links) == {cell.anchor for cell in page.cells}
+    assert set(links) == {cell.anchor for cell in page.configuration_details}
 
 
 def test_the_answer_does_not_add_the_build_to_the_model(page: Content) -> None:

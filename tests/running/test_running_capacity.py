@@ -107,13 +107,13 @@ ON_GPU = [run(name, "gpu", on_gpu=True) for name in "ghij"]
     ],
 )
 def test_runs_share_a_gpu_as_its_memory_allows(reported: str, groups: list[str]) -> None:
-    card = cards.contexts(reported)
+    card = cards.parse_contexts(reported)
     assert names(cohorts(ON_GPU, ON_GPU[0], [], 640 * GB, card=card)) == groups
 
 
 def test_without_a_whole_card_no_contexts_are_queried() -> None:
-    assert cards.ask_contexts(None) is None
-    assert cards.ask_contexts({"name": "x", "uuid": "MIG-1", "slice": True}) is None
+    assert cards.query_contexts(None) is None
+    assert cards.query_contexts({"name": "x", "uuid": "MIG-1", "slice": True}) is None
 
 
 def test_the_starting_order_alternates() -> None:

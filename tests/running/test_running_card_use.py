@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.report.raw_runs import raw_cells
+from rnnbench.report.raw_runs import raw_configurations
 from rnnbench.running import worker
 from rnnbench.running.affinity import read_topology
 from rnnbench.running.card_use import card_reasons, card_use
@@ -117,7 +117,7 @@ def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
     frame = tidy([record])
     assert set(frame["card_watts"]) == {300.0}
     assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
-    (raw,) = raw_cells([record], {})
+    (raw,) = raw_configurations([record], {})
     assert dict(raw.facts)["card"] == "NVIDIA H200"
     assert dict(raw.facts)["energy"].endswith("J per sample, at 300 W")
     values = {point.key: point.value for point in metrics(record)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rnnbench.running.host_check import look, warnings
+from rnnbench.running.host_check import read_host_facts, warnings
 
 QUIET = {
     "load": 0.1,
@@ -35,4 +35,4 @@ def test_a_quiet_or_unknown_host_gives_no_warning() -> None:
 
 
 def test_facts_of_this_host_can_be_read() -> None:
-    assert set(look()) == set(QUIET)
+    assert set(read_host_facts()) == set(QUIET)

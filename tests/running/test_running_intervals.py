@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.interval_log import noted
+from rnnbench.interval_log import log_interval
 
 
 def test_each_command_appends_one_line(tmp_path: Path) -> None:
     path = tmp_path / "site" / "intervals.jsonl"
     before = time.monotonic()
-    with noted(str(path), "track", ["quick", "secret"]):
+    with log_interval(str(path), "track", ["quick", "secret"]):
         time.sleep(0.05)
-    with pytest.raises(ValueError), noted(str(path), "report", []):
+    with pytest.raises(ValueError), log_interval(str(path), "report", []):
         raise ValueError
     first, second = [json.loads(line) for line in path.read_text().splitlines()]
     assert (first["command"], first["arguments"], first["pid"]) == ("track", ["quick"], os.getpid())
@@ -29,6 +29,6 @@ def test_a_command_runs_even_if_its_line_cannot_be_written(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     done = []
     for path in (None, str(tmp_path / "file" / "intervals.jsonl")):
-        with noted(path, "track", []):
+        with log_interval(path, "track", []):
             done.append(path)
     assert len(done) == 2

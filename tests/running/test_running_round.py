@@ -12,7 +12,7 @@ import pytest
 
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_json, read_record, records_of, stands
+from rnnbench.records.store import pointer_is_valid, read_json, read_record, records_of
 from rnnbench.running import capacity
 from rnnbench.running import sitting as measuring
 from rnnbench.running.round import measure
@@ -159,9 +159,11 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     assert [pointer.read_bytes() for pointer in pointers] == before
     # A deleted companion is no longer named, so that nothing is missing forever.
     (place.results / companion).unlink()
-    assert not stands(place.results, pointers[2])
+    assert not pointer_is_valid(place.results, pointers[2])
     assert measure_round(place, *lines) == records
-    assert stands(place.results, pointers[2]) and "companions" not in read_json(pointers[2])
+    assert pointer_is_valid(place.results, pointers[2]) and "companions" not in read_json(
+        pointers[2]
+    )
 
 
 def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:
@@ -179,7 +181,7 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     with pytest.raises(RunError, match="received an external SIGKILL"):
         measure_round(place, *lines)
     pointer = place.pointer(lines[1]["name"])
-    assert stands(place.results, pointer) and "companions" not in read_json(pointer)
+    assert pointer_is_valid(place.results, pointer) and "companions" not in read_json(pointer)
 
 
 def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rnnbench.commands.publish import main as publish
 from rnnbench.errors import ConfigError
 from rnnbench.report.published_page import published_sections
-from rnnbench.report.published_section import beside_section
+from rnnbench.report.published_section import published_results_section
 from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import COLUMNS, append_row, parse_row, read_published
 from rnnbench.tables.articles import (
@@ -97,7 +97,7 @@ def measured(**changes):
 
 def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     rows = read_published(FOLDER)
-    section = beside_section(measured(), rows)
+    section = published_results_section(measured(), rows)
     (view,) = section.views
     assert {row.group for row in view.rows} == {
         "mnist_rnn, lstm, 60,000 samples per epoch: measured here",
@@ -105,17 +105,19 @@ def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     }
     assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
     for other in (measured(cell="gru"), measured().assign(samples=1438)):
-        section = beside_section(other, rows)
+        section = published_results_section(other, rows)
         assert not section.views and bool(section)
-        assert section.words == (
+        assert section.paragraphs == (
             "Not shown, because the cell type or the number of samples differs or is unknown: "
             "4 rows of `mnist_rnn, lstm` (60,000 samples per epoch) by ASH1998/mnist-CuDNNLSTM.",
         )
-    assert not beside_section(measured().assign(model="mine"), rows)
+    assert not published_results_section(measured().assign(model="mine"), rows)
 
 
 def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
-    section = beside_section(measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER))
+    section = published_results_section(
+        measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER)
+    )
     assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 
@@ -147,7 +149,7 @@ def test_newest_usable_price_list_is_chosen_unless_the_user_names_one(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("title: T\ndate: 2026\nsource: S\n"
                     "prices: [{device: p100, kind: owned, usd_per_hour: 0.5}]\n")  # fmt: skip
-    assert choose_prices(str(mine), folder, {"p100"}).of("p100").usd_per_hour == 0.5
+    assert choose_prices(str(mine), folder, {"p100"}).price_of("p100").usd_per_hour == 0.5
 
 
 @pytest.mark.parametrize(

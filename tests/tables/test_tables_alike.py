@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from rnnbench.tables.accuracy_outliers import alike, distances
+from rnnbench.tables.accuracy_outliers import distances, find_accuracy_outliers
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.stats import sidak_confidence, student
+from rnnbench.tables.stats import sidak_confidence, student_quantile
 from tests.factory import TEST_SAMPLES, make_record
 
 TRIES = 500
@@ -28,7 +28,7 @@ def records(accuracies):
 
 
 def compared(accuracies):
-    table = alike(tidy(list(records(accuracies))))
+    table = find_accuracy_outliers(tidy(list(records(accuracies))))
     return {(row["build"], row["device"], row["rnn"]): row for row in table.to_dict("records")}
 
 
@@ -46,7 +46,9 @@ def test_an_outlier_is_found():
     assert row["difference"] == pytest.approx(np.mean(ONE_THREAD) - 0.92)
     # By hand: squares about the mean of each configuration over 4 · (3 - 1) degrees of freedom.
     squares = sum(((np.array(a) - np.mean(a)) ** 2).sum() for a in accuracies.values())
-    allowed = student(sidak_confidence(0.95, 4), 8) * math.sqrt(squares / 8 * (1 + math.pi / 6) / 3)
+    allowed = student_quantile(sidak_confidence(0.95, 4), 8) * math.sqrt(
+        squares / 8 * (1 + math.pi / 6) / 3
+    )
     assert row["allowed"] == pytest.approx(allowed)
 
 
@@ -71,8 +73,8 @@ def test_spread_is_at_least_the_sampling_error_of_the_validation_set():
 def test_configurations_with_other_overrides_or_no_accuracy_are_not_compared():
     other = [make_record(seed=s, acc=0.5, overrides={"model.units": 8}) for s in range(3)]
     same = [make_record(seed=s, acc=0.97) for s in range(3)]
-    assert alike(tidy([*other, *same])).empty
-    assert alike(tidy([])).empty
+    assert find_accuracy_outliers(tidy([*other, *same])).empty
+    assert find_accuracy_outliers(tidy([])).empty
 
 
 @pytest.mark.parametrize(("count", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10), (4, 1), (12, 1)])

@@ -51,7 +51,7 @@ def test_cost_by_hand():
     assert cheapest_within(table, 30)["device"] == "cpu_2"
     assert cheapest_within(table, 1) is None
     assert fastest_under(table, 0.011)["device"] == "cpu_1"
-    assert PRICES.of("cpu_2", "preemptible").usd_per_hour == 0.1
+    assert PRICES.price_of("cpu_2", "preemptible").usd_per_hour == 0.1
 
 
 def test_without_a_price_there_is_no_cost():
@@ -276,7 +276,7 @@ def test_runs_with_wrong_gradients_are_not_clean():
         for rnn in ("keras", "block")
         for verdict in ("clean", "suspect", "void")
     ]
-    marked = Certificates((wrong_gradients(),)).marked(records)
+    marked = Certificates((wrong_gradients(),)).mark_wrong_gradients(records)
     assert [record.verdict.status for record in marked] == [
         "clean", "suspect", "void", "suspect", "suspect", "void",
     ]  # fmt: skip

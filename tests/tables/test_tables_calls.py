@@ -109,7 +109,7 @@ def test_published_thread_counts_are_shown_next_to_measured_ones():
                     beside=ReportInputs(published=tuple(rows)))  # fmt: skip
     (section,) = [section for section in report.sections if section.id == "threads"]
     assert [view.id for view in section.views] == ["threads-published"]
-    assert len(section.figures) == 1 and "Fewer than three" in section.words[0]
+    assert len(section.figures) == 1 and "Fewer than three" in section.paragraphs[0]
 
 
 def test_a_run_without_calls_has_no_row():

@@ -94,5 +94,5 @@ def test_runs_above_the_peak_have_no_share_and_question_the_probe():
     assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
     assert "exceed the peak of the probe" in row["why"] and pd.isna(row["roof_gflops"])
     section = efficiency_section(efficiency(frame, [make_probe(peak_gflops=2.0)]), {})
-    assert any("No share of the peak: the runs exceed" in text for text in section.words)
+    assert any("No share of the peak: the runs exceed" in text for text in section.paragraphs)
     assert percent_span(0.9, 1.04) == "90–over 100 %"

@@ -18,7 +18,7 @@ from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
-from rnnbench.tables.measuring_order import as_planned, order
+from rnnbench.tables.measuring_order import in_planned_order, order
 from rnnbench.tables.missing import missing, skipped
 from rnnbench.tables.runs import runs
 from rnnbench.tables.sort_order import ranked
@@ -267,7 +267,7 @@ def test_runs_kernels_order_and_missing():
     table = kernels(tidy([make_record(measured={"kernel": not_found})]))
     assert table["kernel"].tolist() == ["not attested: no kernel found"]
     assert kernels(tidy([make_record(measured={"kernel": {**not_found, "expected": None}})])).empty
-    assert order(frame)["planned"].tolist() == [2, 1] and not as_planned(order(frame))
+    assert order(frame)["planned"].tolist() == [2, 1] and not in_planned_order(order(frame))
     assert skipped([{"name": "a", "why": "b"}])["why"].tolist() == ["b"]
     assert missing(["x", "y"], ["y"])["name"].tolist() == ["x"]
 

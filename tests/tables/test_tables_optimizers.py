@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from rnnbench.report.axis_sections import PARTED, builds_section
+from rnnbench.report.axis_sections import OPTIMIZER_SENTENCES, builds_section
 from rnnbench.tables.builds import builds
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.optimizers import CAUSES, Parted, parted
+from rnnbench.tables.optimizers import CAUSES, OptimizerDifference, optimizer_differences
 from tests.factory import make_record
 
 
@@ -32,16 +32,23 @@ def test_rmsprop_differs_between_generations_of_keras() -> None:
         trained("keras3_torch", "keras3_torch", "rmsprop", name="m"),
         trained("tf_2_15", "keras2_tensorflow2", "rmsprop", name="other"),
     ]
-    assert parted(records) == [Parted("m", "epsilon", ("tf_1_15",), ("tf_2_15", "keras3_torch"))]
-    assert parted(records[2:]) == []
+    assert optimizer_differences(records) == [
+        OptimizerDifference("m", "epsilon", ("tf_1_15",), ("tf_2_15", "keras3_torch"))
+    ]
+    assert optimizer_differences(records[2:]) == []
 
 
 def test_an_embedding_differs_in_keras_3_on_tensorflow() -> None:
     builds = (("tf_2_21", "keras3_tensorflow"), ("keras3_torch", "keras3_torch"))
     with_embedding = [trained(*build, "adam", name="m", embedding=8) for build in builds]
-    assert parted(with_embedding) == [Parted("m", "rows", ("tf_2_21",), ("keras3_torch",))]
-    assert parted([trained(*build, "adam", name="m") for build in builds]) == []
-    assert parted([trained(*build, "sgd", name="m", embedding=8) for build in builds]) == []
+    assert optimizer_differences(with_embedding) == [
+        OptimizerDifference("m", "rows", ("tf_2_21",), ("keras3_torch",))
+    ]
+    assert optimizer_differences([trained(*build, "adam", name="m") for build in builds]) == []
+    assert (
+        optimizer_differences([trained(*build, "sgd", name="m", embedding=8) for build in builds])
+        == []
+    )
 
 
 def test_the_report_states_the_difference_in_the_builds_section() -> None:
@@ -50,7 +57,7 @@ def test_the_report_states_the_difference_in_the_builds_section() -> None:
         trained("keras3_torch", "keras3_torch", "adam", name="m", embedding=8),
     ]
     table = builds(tidy(records), {})
-    texts = builds_section(table, parted(records)).words
+    texts = builds_section(table, optimizer_differences(records)).paragraphs
     assert "in `tf_2_21` and squares their sum in `keras3_torch`." in texts[-1]
-    assert not any("embedding" in text for text in builds_section(table).words)
-    assert set(PARTED) == set(CAUSES)
+    assert not any("embedding" in text for text in builds_section(table).paragraphs)
+    assert set(OPTIMIZER_SENTENCES) == set(CAUSES)

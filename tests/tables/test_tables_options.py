@@ -209,8 +209,8 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     report = content(records, experiment)
     assert report.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in report.time[0].rows for link in row.links}
-    assert links == {cell.anchor for cell in report.cells} and len(links) == 2
-    text = report.answers[0].fast
+    assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2
+    text = report.answers[0].speed_sentence
     name = "`keras activation=tanh, recurrent_activation=sigmoid`"
     assert text.startswith(f"{name} is the only implementation of its function")
     assert "marked ≠; not compared: `keras activation=relu" in text and "×" not in text

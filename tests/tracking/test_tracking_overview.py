@@ -10,7 +10,7 @@ import pytest
 from rnnbench.commands.report import main as report
 from rnnbench.records.store import write_json
 from rnnbench.tracking.client import connected
-from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing, labels_of, view
+from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing_keys, labels_of, view
 from rnnbench.tracking.track import track
 from tests.factory import make_record
 from tests.tracking.conftest import write_run
@@ -103,7 +103,7 @@ def test_labels_name_what_differs():
         for rnn, units in (("keras", 4), ("block", 8))
         for repeat in range(2)
     ]  # fmt: skip
-    assert differing(runs) == ["rnn", "model.units", "repeat"]
+    assert differing_keys(runs) == ["rnn", "model.units", "repeat"]
     assert labels_of(runs)["block-1"] == "block · model.units=8 · r1"
     assert labels_of(runs[:1]) == {"keras-0": "keras-0"}
 

@@ -43,12 +43,12 @@ CUDNN = [("lstm/CudnnRNNV3", "CudnnRNNV3", 1), ("gradients/x", "CudnnRNNBackprop
     ],
 )
 def test_kernels_are_named_from_what_was_executed(ops: list, kernels: list[str]) -> None:
-    assert attest.found(ops, STEPS) == kernels
+    assert attest.kernels_in_tensorflow(ops, STEPS) == kernels
 
 
 def test_unrolled_needs_time_steps() -> None:
-    assert attest.found(DENSE + UNROLLED, None) == []
-    assert attest.found(DENSE, 1) == []
+    assert attest.kernels_in_tensorflow(DENSE + UNROLLED, None) == []
+    assert attest.kernels_in_tensorflow(DENSE, 1) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_unrolled_needs_time_steps() -> None:
     ],
 )
 def test_kernels_in_torch(counts: dict, kernels: list[str]) -> None:
-    assert attest.found_in_torch(counts, STEPS) == kernels
+    assert attest.kernels_in_torch(counts, STEPS) == kernels
 
 
 DENSE_IN_JAX = [((), "dot_general")] * 3
@@ -83,7 +83,7 @@ SCAN = [((), "scan"), (("scan",), "dot_general"), (("scan",), "tanh")]
     ],
 )
 def test_kernels_in_jax(primitives: list, kernels: list[str]) -> None:
-    assert attest.found_in_jax(primitives, STEPS) == kernels
+    assert attest.kernels_in_jax(primitives, STEPS) == kernels
 
 
 def test_primitives_are_found_inside_loops_and_calls() -> None:

@@ -13,9 +13,9 @@ from rnnworker.frameworks import FRAMEWORKS
 from rnnworker.frameworks.arrays_session import traced_ops
 from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
-from rnnworker.frameworks.shuffle import shuffled_as
+from rnnworker.frameworks.shuffle import fixed_shuffle_orders
 from rnnworker.frameworks.tensorflow_facts import (
-    heard,
+    captured_stderr,
     onednn_on,
     onednn_version,
     unused_instructions,
@@ -43,7 +43,7 @@ def test_fit_gets_the_canonical_order() -> None:
     orders = [numpy.array([2, 0, 1]), numpy.array([1, 2, 0])]
     original = numpy.random.shuffle
     shuffled = []
-    with shuffled_as(orders):
+    with fixed_shuffle_orders(orders):
         for _ in orders:
             index = numpy.arange(3)
             numpy.random.shuffle(index)
@@ -54,13 +54,16 @@ def test_fit_gets_the_canonical_order() -> None:
 
 @pytest.mark.parametrize("sizes", [[4], [3, 3]])
 def test_an_unexpected_shuffle_is_an_error(sizes: list[int]) -> None:
-    with pytest.raises(RuntimeError, match="something else"), shuffled_as([numpy.arange(3)]):
+    with (
+        pytest.raises(RuntimeError, match="something else"),
+        fixed_shuffle_orders([numpy.arange(3)]),
+    ):
         for size in sizes:
             numpy.random.shuffle(numpy.arange(size))
 
 
 def test_a_fit_that_never_shuffles_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="never"), shuffled_as([numpy.arange(3)]):
+    with pytest.raises(RuntimeError, match="never"), fixed_shuffle_orders([numpy.arange(3)]):
         pass
 
 
@@ -95,7 +98,7 @@ def test_onednn() -> None:
 
 
 def test_output_of_c_code_is_captured_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with heard() as output:
+    with captured_stderr() as output:
         os.write(2, b"from C\n")
     assert output == ["from C\n"]
     assert capfd.readouterr().err == "from C\n"

@@ -69,7 +69,7 @@ def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> No
 )
 def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, uuid) -> None:
     environment = {} if variable is None else {cards.VISIBLE: variable}
-    card = cards.chosen({"kind": "gpu", "gpu": wanted}, machine, environment)
+    card = cards.select_card({"kind": "gpu", "gpu": wanted}, machine, environment)
     assert (card and card["uuid"]) == uuid
     only = {cards.VISIBLE: uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if uuid else {}
     assert cards.variables(card) == only
@@ -98,7 +98,7 @@ def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, 
     ],
 )
 def test_models_are_compared_exactly(wanted: str, name: str, same: bool) -> None:
-    assert cards.is_card(wanted, name) is same
+    assert cards.is_model(wanted, name) is same
 
 
 SCRIPT = """#!/bin/sh

@@ -232,7 +232,7 @@ class Trial:
 def test_weights_are_exchanged_only_between_implementations_of_one_function() -> None:
     with_bias, without = ({"use_bias": True}, {"use_bias": False})
     trials = {"a": Trial(with_bias, 3), "b": Trial(with_bias, 3), "c": Trial(without, 2)}
-    served = [(pair["trained"], pair["served"]) for pair in certify.portable(trials)]
+    served = [(pair["trained"], pair["served"]) for pair in certify.evaluate_portability(trials)]
     assert served == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b"), ("c", "c")]
 
 

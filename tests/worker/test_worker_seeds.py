@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.point import GridPoint
-from rnnbench.tables.optimizers import ROWS_APART, TO_THE_ROOT
+from rnnbench.tables.optimizers import EPSILON_OUTSIDE_SQRT, SQUARES_PER_OCCURRENCE
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 from tests.worker.seeds import SAMPLES, cpu_builds, grid_points, write_data
@@ -253,8 +253,8 @@ def test_the_first_step_of_the_optimizers(
     correction = (1 - 0.999) ** 0.5 / (1 - 0.9)
     assert changes["adam"] == pytest.approx(1e-3 * correction * m / (v**0.5 + 1e-7), rel=1e-3)
     v = 0.1 * gradient**2
-    divisor = v**0.5 + 1e-8 if framework in TO_THE_ROOT else (v + 1e-8) ** 0.5
+    divisor = v**0.5 + 1e-8 if framework in EPSILON_OUTSIDE_SQRT else (v + 1e-8) ** 0.5
     assert changes["rmsprop"] == pytest.approx(1e-3 * gradient / divisor, rel=1e-3)
     # The gradient of a row is 2 · 1/2 at each position: v is 1 + 1 or (1 + 1)², and m is 2.
-    v = 2.0 if framework in ROWS_APART else 4.0
+    v = 2.0 if framework in SQUARES_PER_OCCURRENCE else 4.0
     assert changes["rows"] == pytest.approx(1e-3 * correction * 0.2 / (0.001 * v) ** 0.5, rel=1e-3)

@@ -20,7 +20,7 @@ OPTIONS = (
 )
 
 
-def pythons(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]:
+def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]:
     """Lock → its Python version according to ``conf/build``. Raises `ConfigError` if two builds
     give one lock different versions, or if no build has a lock in `choices`."""
     versions: dict[str, str] = {}

@@ -14,7 +14,7 @@ from rnnbench.commands.experiment_arguments import add_experiment, conf_folders,
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
-from rnnbench.grid.functions import own_files
+from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of
 from rnnbench.planning.plan import Plan, Run, facts_of, make_plan
 from rnnbench.records.probe_match import probe_key
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 def _own_files(plan: Plan) -> set[Path]:
     certified = (entry for item in plan.certificates.values() for entry in item.implementations)
     configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
-    return set().union(*map(own_files, configs))
+    return set().union(*map(user_files, configs))
 
 
 def _packages(plan: Plan, root: Path) -> dict[str, Packages]:

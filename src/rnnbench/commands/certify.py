@@ -10,7 +10,7 @@ from rnnbench.commands.planned_item import requested_preflight
 from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import say
-from rnnworker.options import is_own
+from rnnworker.options import is_user_file
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,6 +40,6 @@ def summary(certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]
 
 
 def _fix(rnn: Mapping[str, Any]) -> str:
-    if not is_own(rnn.get("implementation")):
+    if not is_user_file(rnn.get("implementation")):
         return ""
     return f". Fix: correct {rnn['implementation']} or its YAML, as docs/own_kernel.md describes."

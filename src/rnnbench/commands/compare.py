@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.report.terminal import print_comparison
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
-    from rnnbench.tables.comparison import versus, void_words
+    from rnnbench.tables.comparison import versus, void_messages
     from rnnbench.tables.frame import tidy
 
     records, faults = _records(options)
@@ -40,10 +40,10 @@ def main(argv: Sequence[str]) -> int:
     certificates = Certificates(
         tuple(certificate for folder in folders for certificate in read_certificates(folder))
     )
-    frame = tidy(certificates.marked(records))
+    frame = tidy(certificates.mark_wrong_gradients(records))
     a, b = options.a.split(","), options.b.split(",")
     table = versus(frame, a, b, certificates)
-    void = [line for terms in (a, b) for line in void_words(frame, terms)]
+    void = [line for terms in (a, b) for line in void_messages(frame, terms)]
     if table.empty:
         remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
         if void:

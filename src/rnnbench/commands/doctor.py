@@ -22,7 +22,7 @@ from rnnbench.grid.compose import compose_choices
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.running import host_check
 from rnnbench.tracking.address import is_server, redacted, tracking_uri
-from rnnbench.tracking.store import reach
+from rnnbench.tracking.store import check_server
 from rnnworker import machine
 
 LOW_DISK_BYTES = 5e9
@@ -65,7 +65,7 @@ def _machine() -> Iterator[str]:
 
 
 def _host(root: Path) -> Iterator[str]:
-    warnings = host_check.warnings(host_check.look())
+    warnings = host_check.warnings(host_check.read_host_facts())
     free = shutil.disk_usage(root).free
     if free < LOW_DISK_BYTES:
         warnings.append(f"only {free / 1e9:.1f} GB of disk are free; an environment takes 2 GB")
@@ -121,7 +121,7 @@ def _tracking(root: Path) -> Iterator[str]:
     uri = tracking_uri(root)
     try:
         if is_server(uri):
-            reach(uri)
+            check_server(uri)
         yield f"MLflow     {redacted(uri, uri)}"
     except RnnbenchError as error:
         yield f"warning    MLflow: {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.builds.relock import pythons, relock
+from rnnbench.builds.relock import python_versions, relock
 from rnnbench.commands.arguments import command_parser
 
 
@@ -16,6 +16,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
     options = parser.parse_args(argv)
     root = Path.cwd()
-    for name, python in pythons(root / "conf", tuple(options.names)).items():
+    for name, python in python_versions(root / "conf", tuple(options.names)).items():
         print(f"{relock(name, python, root, upgrade=options.upgrade)}: Python {python}")
     return 0

@@ -11,8 +11,14 @@ from typing import Any
 from rnnbench.commands.arguments import command_parser
 from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.errors import RecordError
-from rnnbench.grid.point import cell_of
-from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, Past, forecast, repeats_for
+from rnnbench.grid.point import configuration_of
+from rnnbench.planning.forecast import (
+    ENVIRONMENT_BYTES,
+    FinishedRun,
+    Forecast,
+    forecast,
+    repeats_for,
+)
 from rnnbench.planning.plan import Plan, Run, make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, read_record, record_files
@@ -65,8 +71,8 @@ def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[st
     if estimate.left:
         text += _cost_lines(plan, estimate, environments)
     basis = "a guess"
-    if estimate.freedom:
-        basis = f"measured, {estimate.freedom} degrees of freedom"
+    if estimate.degrees_of_freedom:
+        basis = f"measured, {estimate.degrees_of_freedom} degrees of freedom"
         if estimate.borrowed:
             basis += ", including other configurations on this machine"
     text.append(f"spread between runs: {estimate.spread:.2%} ({basis})")
@@ -143,7 +149,7 @@ def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     return isinstance(data, dict) and data.get("digest") == run.digest
 
 
-def _past(plan: Plan, results: Path) -> Iterator[Past]:
+def _past(plan: Plan, results: Path) -> Iterator[FinishedRun]:
     """This machine's newest record of each run of the plan."""
     local_machine = machine.fingerprint()["machine"]
     for name in plan.runs:
@@ -152,7 +158,7 @@ def _past(plan: Plan, results: Path) -> Iterator[Past]:
                 yield _as_past(read_record(path), path)
 
 
-def _elsewhere(plan: Plan, results: Path) -> Iterator[Past]:
+def _elsewhere(plan: Plan, results: Path) -> Iterator[FinishedRun]:
     """This machine's newest records of runs that are not in the plan."""
     files = record_files(results, machine.fingerprint()["machine"])
     others = [path for path in files if path.parent.name not in plan.runs]
@@ -161,11 +167,11 @@ def _elsewhere(plan: Plan, results: Path) -> Iterator[Past]:
             yield _as_past(read_record(path), path)
 
 
-def _as_past(record: Record, path: Path) -> Past:
+def _as_past(record: Record, path: Path) -> FinishedRun:
     seconds = [epoch.seconds for epoch in record.epochs]
     usable = record.verdict.status != "void" and seconds
     wall = record.measured.get("wall_seconds")
-    return Past(
+    return FinishedRun(
         name=record.name,
         wall_seconds=float(wall) if isinstance(wall, int | float) else None,
         bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
@@ -177,7 +183,7 @@ def _as_past(record: Record, path: Path) -> Past:
 def _company(record: Record) -> tuple[str, ...]:
     facts = record.round or {}
     members = facts["members"] if facts.get("effect") is not None else ()
-    return tuple(sorted(map(cell_of, members)))
+    return tuple(sorted(map(configuration_of, members)))
 
 
 def _missing_environments(plan: Plan, root: Path) -> int:

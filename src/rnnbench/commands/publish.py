@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.commands.arguments import command_parser
-from rnnbench.sources.published import COLUMNS, NEEDED, append_row, parse_row
+from rnnbench.sources.published import COLUMNS, REQUIRED_COLUMNS, append_row, parse_row
 
 OWN = Path("reports/published/own.csv")
 HELP = {
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             default="",
-            required=name in NEEDED,
+            required=name in REQUIRED_COLUMNS,
             help=HELP[name],
         )
     parser.add_argument(

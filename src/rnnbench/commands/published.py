@@ -69,4 +69,6 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     certificates = Certificates(
         tuple(certificate for folder in folders for certificate in read_certificates(folder))
     )
-    return measured_claims(claims, tidy(certificates.marked(local.values())), certificates)
+    return measured_claims(
+        claims, tidy(certificates.mark_wrong_gradients(local.values())), certificates
+    )

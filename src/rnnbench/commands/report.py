@@ -88,21 +88,21 @@ def _report(options: argparse.Namespace) -> None:
 def _log_to_mlflow(report: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.address import is_server, redacted, tracking_uri
-    from rnnbench.tracking.overview import Overview, differing, labels_of, tell
+    from rnnbench.tracking.overview import Overview, differing_keys, labels_of, publish_overview
 
     experiment = report.experiment
     answers = "\n\n".join(map(str, [*report.answers, *report.advice]))
     overview = Overview(
         experiment.name,
         "\n\n".join(filter(None, (f"# {experiment.title}", answers, experiment.about))),
-        differing(planned),
+        differing_keys(planned),
         report.speedups,
         report.unequal_runs,
         labels_of(planned),
         out,
     )
     try:
-        address, uri = tell(Path(), overview), tracking_uri(Path())
+        address, uri = publish_overview(Path(), overview), tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
     except RnnbenchError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import ConfigError
-from rnnbench.grid.point import cell_of
+from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.store import not_needed, read_json
 from rnnworker import machine
@@ -63,9 +63,9 @@ def _no_finished_run(folder: Path) -> ConfigError:
 def _reopen_not_needed(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
     """Removes the pointers of repeats that were not needed: the new measurement of their
     configuration may change that."""
-    configurations = {cell_of(name) for name in chosen}
+    configurations = {configuration_of(name) for name in chosen}
     for name, pointer in pointers.items():
-        same = cell_of(name) in configurations
+        same = configuration_of(name) in configurations
         if same and pointer.exists() and not_needed(read_json(pointer)):
             pointer.unlink()
 

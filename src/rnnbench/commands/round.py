@@ -21,7 +21,7 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
 from rnnbench.grid.rounds import digest_of_round
 from rnnbench.records.record import Record, run_value
-from rnnbench.records.store import read_json, stands, write_json
+from rnnbench.records.store import pointer_is_valid, read_json, write_json
 from rnnbench.running import live_mirror, slurm
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.repeats_needed import (
@@ -80,7 +80,7 @@ def _measure(
 def _has_record(run: Mapping, place: Place) -> bool:
     """Whether the run has a record of its present identity."""
     pointer = place.pointer(run["name"])
-    is_valid = stands(place.results, pointer)
+    is_valid = pointer_is_valid(place.results, pointer)
     return is_valid and bool(read_json(pointer).get("digest") == run["digest"])
 
 
@@ -89,7 +89,7 @@ def _needed(planned: Sequence[Mapping], place: Place, label: str) -> list[Mappin
     reason why they are not needed."""
     rule = rule_of(place)
     pointers = (place.pointer(run["name"]) for run in planned)
-    begun = any(stands(place.results, pointer) for pointer in pointers)
+    begun = any(pointer_is_valid(place.results, pointer) for pointer in pointers)
     if rule is None or planned[0]["repeat"] < rule.least or begun:
         return list(planned)
     # In a separate process: this one stays small, without SciPy, while runs are timed.

@@ -12,7 +12,7 @@ from rnnbench.datasets.verify import md5_of
 from rnnbench.errors import ConfigError
 
 
-def own_file_md5(path: Path, cache: Path) -> str:
+def user_file_md5(path: Path, cache: Path) -> str:
     """The md5 of a user-supplied file. Raises `ConfigError` if it cannot be read.
 
     **Arguments:**

@@ -41,7 +41,7 @@ def absolute_file(path: Any, folder: Path, where: str) -> Any:
     return str(absolute)
 
 
-def own_files(config: Mapping[str, Any]) -> set[Path]:
+def user_files(config: Mapping[str, Any]) -> set[Path]:
     """The user's Python files that a run with `config` uses."""
     paths = [str(lookup(config, key)).rpartition(":")[0] for key in FUNCTIONS]
     paths.append(str(lookup(config, IMPLEMENTATION)))

@@ -22,7 +22,7 @@ def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) ->
     if device.get("kind") == "gpu" and not cards:
         return "no NVIDIA GPU on this machine"
     wanted = device.get("gpu")
-    if wanted and not any(nvidia.is_card(wanted, card) for card in cards):
+    if wanted and not any(nvidia.is_model(wanted, card) for card in cards):
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:

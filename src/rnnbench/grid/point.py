@@ -70,7 +70,7 @@ def name_of(
     return name
 
 
-def cell_of(name: str) -> str:
+def configuration_of(name: str) -> str:
     """The name of the configuration: the run's `name` without seed and repeat."""
     return re.sub(r"-s\d+-r\d+$", "", name)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.errors import ConfigError
-from rnnworker.precision import DEFAULT, TOLERANCE, asked
+from rnnworker.precision import DEFAULT, TOLERANCE, requested_precision
 
 PRECISIONS = tuple(TOLERANCE)
 _WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
@@ -20,7 +20,7 @@ _WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
 
 def check_precision(config: Mapping[str, Any], where: str) -> None:
     """Raises a `ConfigError` if the precision is not one of `PRECISIONS`."""
-    if asked(config) not in PRECISIONS:
+    if requested_precision(config) not in PRECISIONS:
         raise ConfigError(
             f"precision is {config['precision']!r}.",
             where=where,
@@ -30,7 +30,7 @@ def check_precision(config: Mapping[str, Any], where: str) -> None:
 
 def unmet_precision(config: Mapping[str, Any]) -> str | None:
     """Why a run with `config` cannot compute in its precision, or None."""
-    precision, framework = asked(config), config["build"].get("framework")
+    precision, framework = requested_precision(config), config["build"].get("framework")
     if precision == DEFAULT:
         return None
     if precision == "tf32":

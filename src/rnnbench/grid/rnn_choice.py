@@ -13,7 +13,7 @@ from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.dotted_keys import ABSENT, MISSING, lookup
 from rnnbench.grid.python_file import STAR, top_level
 from rnnworker.attest import KERNELS
-from rnnworker.options import HONOURED, is_own
+from rnnworker.options import HONOURED, is_user_file
 
 # The keys of an rnn choice that rnnbench reads.
 KEYS = ("name", "about", "source", "requires", "cells", "implementation", "options", "kernels")
@@ -34,7 +34,7 @@ def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> N
             remedy="add implementation: mine.py, a Python file in the same folder, or one of "
             f"{', '.join(HONOURED)}.",
         )
-    for key in section if is_own(implementation) else ():
+    for key in section if is_user_file(implementation) else ():
         if key not in KEYS:
             raise ConfigError(
                 f"unknown key {key!r}.",
@@ -58,7 +58,7 @@ def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> N
 def check_implementation(implementation: Any, where: str) -> None:
     """Raises a `ConfigError` if `implementation` is neither one of rnnbench's nor a file with the
     required functions. The file is not executed."""
-    if is_own(implementation):
+    if is_user_file(implementation):
         _check_file(Path(implementation))
     elif implementation not in HONOURED:
         raise ConfigError(
@@ -76,7 +76,7 @@ def unmet_rnn_requirement(config: Mapping[str, Any]) -> str | None:
     cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
     if cells is not None and lookup(config, "cell.name") not in cells:
         return f"{name} is for cell={','.join(cells)} only"
-    if not is_own(rnn.get("implementation")):
+    if not is_user_file(rnn.get("implementation")):
         return None
     if lookup(config, "model.recurrent") is False:
         return "this model has no recurrent layer: it takes rnn=none"

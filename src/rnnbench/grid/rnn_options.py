@@ -9,7 +9,7 @@ from typing import Any
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.rnn_choice import KEYS
-from rnnworker.options import honoured, is_own, not_honoured
+from rnnworker.options import honoured, is_user_file, not_honoured
 
 
 def check_options(
@@ -45,7 +45,7 @@ def check_options(
         )
     implementation = rnn.get("implementation")
     known, unknown = honoured(config) or [], not_honoured(config)
-    if is_own(implementation):
+    if is_user_file(implementation):
         known = sorted(choice.get("options") or {})
         unknown = [key for key in options or {} if key not in known]
     rnn_choice = f"rnn={rnn.get('name')}"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.planning import canonical_source
-from rnnworker.options import is_own
+from rnnworker.options import is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
@@ -44,7 +44,7 @@ def _digest(framework: str, implementation: str | None, functions: frozenset[str
     files = [_ROOT / "frameworks" / f"{framework}.py"]
     if implementation:
         builtin = _ROOT / f"recurrent/{implementation}.py"
-        files.append(Path(implementation) if is_own(implementation) else builtin)
+        files.append(Path(implementation) if is_user_file(implementation) else builtin)
     return _digest_of_files([*_files(_ENTRY), *files, *sorted(map(_file_of, functions))])
 
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rnnbench.grid.point import cell_of
-from rnnbench.tables.stats import student
+from rnnbench.grid.point import configuration_of
+from rnnbench.tables.stats import student_quantile
 
 GUESS_SECONDS = 60.0
 OVERHEAD_SECONDS = 2.0  # per run, for controller, tracking and scheduling
@@ -24,7 +24,7 @@ MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True)
-class Past:
+class FinishedRun:
     """A finished run.
 
     - `wall_seconds`: its share of the wall time.
@@ -48,8 +48,8 @@ class Forecast:
 
     - `left`: number of runs to do; `seconds`, `bytes`: total time and disk space for them.
     - `guessed`: number of runs whose time is estimated from other configurations or is a guess.
-    - `spread`: standard deviation of log run values within a configuration, with `freedom` degrees
-      of freedom; `GUESS_SPREAD` if `freedom` is 0.
+    - `spread`: standard deviation of log run values within a configuration; `GUESS_SPREAD` if
+      `degrees_of_freedom` is 0.
     - `borrowed`: whether the spread includes this machine's other configurations.
     """
 
@@ -58,12 +58,14 @@ class Forecast:
     guessed: int
     bytes: float
     spread: float
-    freedom: int
+    degrees_of_freedom: int
     borrowed: bool = False
 
 
 def forecast(
-    left: Sequence[str], past: Iterable[Past], elsewhere: Callable[[], Iterable[Past]] = tuple
+    left: Sequence[str],
+    past: Iterable[FinishedRun],
+    elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
 ) -> Forecast:
     """Estimates time, disk space and spread.
 
@@ -78,10 +80,10 @@ def forecast(
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.wall_seconds is not None:
-            walls[cell_of(run.name)].append(run.wall_seconds)
+            walls[configuration_of(run.name)].append(run.wall_seconds)
     means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
     default = statistics.median(means.values()) if means else GUESS_SECONDS
-    seconds = [means.get(cell_of(name), default) + OVERHEAD_SECONDS for name in left]
+    seconds = [means.get(configuration_of(name), default) + OVERHEAD_SECONDS for name in left]
     size = statistics.fmean(run.bytes for run in runs) if runs else GUESS_BYTES
     spread, freedom = run_spread(runs)
     borrowed = freedom < MIN_FREEDOM
@@ -90,22 +92,22 @@ def forecast(
     return Forecast(
         left=len(left),
         seconds=sum(seconds),
-        guessed=sum(cell_of(name) not in means for name in left),
+        guessed=sum(configuration_of(name) not in means for name in left),
         bytes=size * len(left),
         spread=spread if freedom else GUESS_SPREAD,
-        freedom=freedom,
+        degrees_of_freedom=freedom,
         borrowed=borrowed,
     )
 
 
-def run_spread(runs: Iterable[Past]) -> tuple[float, int]:
+def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     """The standard deviation of log run values within a configuration, pooled over configurations,
     and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
     do will take turns too."""
     usable = [run for run in runs if run.value]
     groups: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
     for run in [run for run in usable if run.company] or usable:
-        groups[cell_of(run.name), *run.company].append(math.log(run.value or 0))
+        groups[configuration_of(run.name), *run.company].append(math.log(run.value or 0))
     freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum(
         statistics.variance(values) * (len(values) - 1)
@@ -138,4 +140,4 @@ def power_of(difference: float, spread: float, runs: int) -> float:
 
     freedom = runs - 1
     noncentrality = math.log1p(difference) / (spread * math.sqrt(2 / runs))
-    return 1.0 - float(nctdtr(freedom, noncentrality, student(0.95, freedom)))
+    return 1.0 - float(nctdtr(freedom, noncentrality, student_quantile(0.95, freedom)))

@@ -17,7 +17,7 @@ from typing import Any
 from rnnbench.builds.lock import lock_of
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import Pins, pins_of
-from rnnbench.datasets.own_file import own_file_md5
+from rnnbench.datasets.own_file import user_file_md5
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
@@ -245,4 +245,4 @@ def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path)
         return None
     if path in pins:
         return pins[path].md5
-    return own_file_md5(Path(path), root / "results" / "cache" / "md5.json")
+    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Sequence
 
 from rnnbench.grid.repeats import Repeats
-from rnnbench.tables.stats import student
+from rnnbench.tables.stats import student_quantile
 
 MIN_RUNS_WITHOUT_OTHERS = 5
 
@@ -57,4 +57,4 @@ def relative_ci_halfwidth(own: Sequence[float], others: Sequence[Sequence[float]
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in logs)
     pooled = squares / sum(len(values) - 1 for values in logs)
     spread = math.sqrt(max(pooled, statistics.variance(logs[0])))
-    return math.expm1(student(0.95, len(own) - 1) * spread / math.sqrt(len(own)))
+    return math.expm1(student_quantile(0.95, len(own) - 1) * spread / math.sqrt(len(own)))

@@ -14,7 +14,7 @@ def in_words(overrides: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]}={overrides[key]}" for key in sorted(overrides))
 
 
-def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
+def section_overrides(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
     """The `overrides` that change the config's `section`."""
     return {
         key: value
@@ -23,7 +23,7 @@ def of_section(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:
     }
 
 
-def reference_words(reference: Mapping[str, str]) -> str:
+def reference_label(reference: Mapping[str, str]) -> str:
     """Label of an experiment's reference: ``keras``, ``keras, implementation=1``."""
     return ", ".join(
         f"{key.removeprefix(PREFIX)}={choice}" if key.startswith(PREFIX) else choice
@@ -33,7 +33,7 @@ def reference_words(reference: Mapping[str, str]) -> str:
 
 def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:
     """``keras``, or ``cudnn_raw op=CudnnRNNV3`` if `overrides` change the choice's `section`."""
-    return labelled(choice, in_words(of_section(overrides, section)))
+    return labelled(choice, in_words(section_overrides(overrides, section)))
 
 
 def labelled(choice: str, options: str) -> str:

@@ -119,7 +119,7 @@ def record_behind(results: Path, pointer: Path, data: Any) -> Record:
     return read_record(target)
 
 
-def stands(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
+def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
     """Whether the pointer is valid. Either its record and those of its companions exist and end as
     a complete record does (one truncated by a power failure does not), or it says why its run is
     not needed by the current `rule`. Takes some 50 µs per record; `read_pointer` finds all other

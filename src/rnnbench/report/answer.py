@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.labels import reference_words
+from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
@@ -42,11 +42,11 @@ TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 class Answer:
     """The answer for one model: `fast`, its speed; `same`, its accuracy (``""`` for none)."""
 
-    fast: str
-    same: str = ""
+    speed_sentence: str
+    accuracy_sentence: str = ""
 
     def __str__(self) -> str:
-        return f"{self.fast} {self.same}".strip()
+        return f"{self.speed_sentence} {self.accuracy_sentence}".strip()
 
 
 def answers(
@@ -217,7 +217,7 @@ def _where(row: Any, name_machine: bool) -> str:
 
 def _reference_name(reference: Mapping[str, str], row: Any) -> str:
     axes = {**({"rnn": row["rnn"]} if row["rnn"] else {}), **reference}
-    return daggered(reference_words(axes), row["reference_suspect"])
+    return daggered(reference_label(axes), row["reference_suspect"])
 
 
 def same_sentence(learning: pd.DataFrame) -> str:

@@ -14,7 +14,7 @@ from rnnbench.report.labels import with_labels
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.report.table_views import marked
-from rnnbench.tables.optimizers import Parted
+from rnnbench.tables.optimizers import OptimizerDifference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
 DRAWN = 12  # figures of a section; its table has all rows
 
 
-def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Section:
+def builds_section(table: pd.DataFrame, optimizers: Sequence[OptimizerDifference] = ()) -> Section:
     """`table` as from `tables.builds`, `optimizers` as from `tables.optimizers`."""
     if table.empty:
         return Section("builds", "Builds")
@@ -41,7 +41,7 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[Parted] = ()) -> Se
                    (builds_view(table),))  # fmt: skip
 
 
-PARTED = {
+OPTIMIZER_SENTENCES = {
     "epsilon": (
         "`{model}` is trained with RMSprop, which adds epsilon to the square root in {some} and "
         "inside it in {others}"
@@ -53,9 +53,9 @@ PARTED = {
 }
 
 
-def _parted(parted: Parted) -> str:
+def _parted(parted: OptimizerDifference) -> str:
     some, others = (", ".join(f"`{name}`" for name in b) for b in (parted.some, parted.others))
-    text = PARTED[parted.why].format(model=parted.model, some=some, others=others)
+    text = OPTIMIZER_SENTENCES[parted.why].format(model=parted.model, some=some, others=others)
     return f"{text}. Their losses therefore differ by more than rounding (`benchmarks/README.md`)."
 
 

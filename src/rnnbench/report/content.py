@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rnnbench.records.labels import reference_words
+from rnnbench.records.labels import reference_label
 from rnnbench.records.record import Record
 from rnnbench.report import listing_views, table_views
 from rnnbench.report import numbers as n
@@ -23,8 +23,8 @@ from rnnbench.report.inference_section import inference_section
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import regrouping
 from rnnbench.report.learning_curves import curves_section
-from rnnbench.report.published_section import beside_section
-from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_cells
+from rnnbench.report.published_section import published_results_section
+from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_configurations
 from rnnbench.report.reliability import (
     caveats,
     order_text,
@@ -38,7 +38,7 @@ from rnnbench.report.summary_table import answer_view, headline, is_long
 from rnnbench.report.svg import unchecked
 from rnnbench.report.table_view import TableView
 from rnnbench.tables.accuracy import accuracy
-from rnnbench.tables.accuracy_outliers import alike
+from rnnbench.tables.accuracy_outliers import find_accuracy_outliers
 from rnnbench.tables.builds import builds
 from rnnbench.tables.calls import calls
 from rnnbench.tables.certificates import UNKNOWN
@@ -50,7 +50,7 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import order
 from rnnbench.tables.missing import skipped as skipped_table
-from rnnbench.tables.optimizers import parted
+from rnnbench.tables.optimizers import optimizer_differences
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.runs import runs
@@ -104,7 +104,7 @@ class Content:
     panels: int
     missing: list[str]
     faults: list[str]
-    cells: list[RawConfiguration]
+    configuration_details: list[RawConfiguration]
     whole: bool
     not_clean: list[RawRun]
     more_not_clean: int
@@ -199,12 +199,12 @@ def content(
 ) -> Content:
     """All numbers, text and figures of the report on `records`. `unneeded`: planned runs that
     the experiment's ``repeats`` skipped → reason."""
-    records = beside.certificates.marked(records)
+    records = beside.certificates.mark_wrong_gradients(records)
     reference, every_function = experiment.reference, tidy(records)
     frame = ranked(with_named_options(every_function, reference))
     speed, accuracies = time(frame, reference, beside.certificates), accuracy(frame)
     every, differences = runs(frame), learning(frame, reference)
-    outliers = with_named_options(alike(every_function), reference)
+    outliers = with_named_options(find_accuracy_outliers(every_function), reference)
     winners, costs = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
     by_build, by_threads = builds(frame, reference, beside.certificates), scaling(frame)
@@ -217,13 +217,13 @@ def content(
     sections = [
         cost_section(costs, beside, palette),
         inference_section(inference),
-        builds_section(by_build, parted(records)),
+        builds_section(by_build, optimizer_differences(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
         efficiency_section(efficiencies, palette),
         equivalence_section(frame, beside.certificates),
         curves_section(drawn),
         target_section(to_target, curves_by_second(frame, "val_acc"), palette),
-        beside_section(speed, beside.published),
+        published_results_section(speed, beside.published),
     ]
     ratios = (
         ratios_shown(speed) + extra_ratios(winners) + ratios_shown(inference)
@@ -254,7 +254,7 @@ def content(
         panels=PANELS if places(regrouped) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
-        cells=raw_cells(records, beside.mlflow, whole, reference),
+        configuration_details=raw_configurations(records, beside.mlflow, whole, reference),
         whole=whole,
         not_clean=unclean[:MANY],
         more_not_clean=max(0, len(unclean) - MANY),
@@ -276,7 +276,7 @@ def content(
 
 
 def _reference_text(reference: Mapping[str, str]) -> str:
-    return reference_words(reference) or "nothing"
+    return reference_label(reference) or "nothing"
 
 
 def _filled(*candidates: TableView) -> list[TableView]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
-from rnnbench.tables.certificates import WHERE, Certificates, certified, pairs, portability
+from rnnbench.tables.certificates import (
+    CERTIFICATE_COLUMNS,
+    Certificates,
+    certified,
+    pairs,
+    portability,
+)
 from rnnbench.tables.kernels import kernels
 
 if TYPE_CHECKING:
@@ -144,7 +150,7 @@ def portability_view(table: pd.DataFrame) -> TableView:
     difference of outputs."""
     served = list(dict.fromkeys(table["served"]))
     rows = []
-    for key, group in table.groupby(WHERE, sort=False):
+    for key, group in table.groupby(CERTIFICATE_COLUMNS, sort=False):
         where = _group(*map(str, key))
         for trained, results in group.groupby("trained", sort=False):
             by_user = {row["served"]: row for row in results.to_dict("records")}

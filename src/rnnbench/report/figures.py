@@ -18,8 +18,8 @@ from rnnbench.report.speed_panels import (
     time_panel,
 )
 from rnnbench.tables.curves import curves
-from rnnbench.tables.frame import COLUMN, GROUP
-from rnnbench.tables.measuring_order import binned, order
+from rnnbench.tables.frame import DEVICE_COLUMNS, GROUP
+from rnnbench.tables.measuring_order import order, thinned_order
 from rnnbench.tables.time import COMPARED
 from rnnbench.tables.usable_runs import run_values
 
@@ -47,13 +47,13 @@ def figures(
             for measure in CURVES
             for drawn in _learning(regroup(curves(frame, measure)), measure, palette)
         ),
-        *_orders(binned(order(frame)), colours(table["implementation"])),
+        *_orders(thinned_order(order(frame)), colours(table["implementation"])),
     ]
 
 
 def places(table: pd.DataFrame) -> int:
     """The number of pairs of group and device in `table`."""
-    return int(table.groupby([*GROUP, *COLUMN]).ngroups)
+    return int(table.groupby([*GROUP, *DEVICE_COLUMNS]).ngroups)
 
 
 def first_places(table: pd.DataFrame) -> pd.DataFrame:

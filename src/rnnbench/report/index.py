@@ -31,7 +31,7 @@ def card(report: Content) -> str:
         "name": report.experiment.name,
         "title": report.experiment.title,
         "summary": report.summary,
-        "answers": [answer.fast for answer in report.answers],
+        "answers": [answer.speed_sentence for answer in report.answers],
         "last": report.last,
     }
     return json.dumps(facts, indent=1) + "\n"

@@ -96,7 +96,7 @@ def to_page(report: Content) -> str:
         .render(
             page=report,
             title=report.experiment.title,
-            description=report.answers[0].fast.replace("`", ""),
+            description=report.answers[0].speed_sentence.replace("`", ""),
             picture=PREVIEW if report.lead_figures else "",
         )
     )

@@ -22,7 +22,7 @@ WORDS = (
 PLACE = ["device", "machine", "variant"]
 
 
-def beside_section(speed: pd.DataFrame, published: Sequence[PublishedRow]) -> Section:
+def published_results_section(speed: pd.DataFrame, published: Sequence[PublishedRow]) -> Section:
     """The published rows of each measured model, cell type and number of samples, after the fastest
     measured rows of the same. `speed`: the time table. Text lists the published rows of measured
     models that are not shown."""

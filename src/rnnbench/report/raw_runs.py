@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from rnnbench.grid.point import cell_of
+from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
-from rnnbench.tables.reference_options import move
+from rnnbench.tables.reference_options import move_named_options
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
@@ -60,7 +60,7 @@ def _by_start(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: (record.started, record.key))
 
 
-def raw_cells(
+def raw_configurations(
     records: Sequence[Record],
     mlflow: Mapping[str, str],
     whole: bool = True,
@@ -70,7 +70,7 @@ def raw_cells(
     `whole`: with epochs. `reference`: the experiment's, which determines the anchors."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in _by_start(records):
-        groups.setdefault((cell_of(record.name), record.machine), []).append(record)
+        groups.setdefault((configuration_of(record.name), record.machine), []).append(record)
     return [
         _configuration(name, machine, runs, mlflow, whole, reference)
         for (name, machine), runs in groups.items()
@@ -105,7 +105,7 @@ def _configuration(
         _run(record, mlflow.get(record.key, ""), tuple(facts.items() - shared.items()), whole)
         for record, facts in zip(records, all_facts, strict=True)
     )
-    anchor = configuration_anchor(move(run_facts(records[0]), reference))
+    anchor = configuration_anchor(move_named_options(run_facts(records[0]), reference))
     return RawConfiguration(anchor, name, machine, tuple(shared.items()), runs)
 
 

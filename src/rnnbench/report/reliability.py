@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.grid.point import cell_of
+from rnnbench.grid.point import configuration_of
 from rnnbench.report import numbers as n
-from rnnbench.tables.measuring_order import as_planned
+from rnnbench.tables.measuring_order import in_planned_order
 from rnnbench.tables.rank_test import BOOTSTRAP_FROM, RANKS_FROM
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def order_text(places: pd.DataFrame) -> str:
     if places.empty:
         return ""
     blocks = n.counted(int(places["block"].nunique()), "block")
-    order = "in the planned order" if as_planned(places) else "not exactly in the planned order"
+    order = (
+        "in the planned order" if in_planned_order(places) else "not exactly in the planned order"
+    )
     rounds = int((places.groupby("together")["name"].count() > 1).sum())
     turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
     return (
@@ -82,7 +84,7 @@ def stopping_text(unneeded: Mapping[str, str]) -> list[str]:
         return []
     reasons: dict[str, str] = {}
     for name, why in unneeded.items():
-        reasons.setdefault(cell_of(name), why)
+        reasons.setdefault(configuration_of(name), why)
     listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
     more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
     return [

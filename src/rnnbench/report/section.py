@@ -29,7 +29,7 @@ class Section:
 
     id: str
     title: str
-    words: tuple[str, ...] = ()
+    paragraphs: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     views: tuple[TableView, ...] = ()
     kind: str = ""

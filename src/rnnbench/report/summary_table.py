@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.labels import reference_words
+from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
@@ -51,7 +51,7 @@ def headline(
 ) -> Answer:
     """How often each implementation has the shortest epochs, and in how many comparisons no
     difference is shown; then accuracy. From the tables of these names."""
-    base = f"`{reference_words(reference)}`"
+    base = f"`{reference_label(reference)}`"
     contests = fastest[fastest["contestants"] > 1]
     if not fastest["contestants"].any():
         return Answer("No run has a comparable result.", _excluded(fastest))

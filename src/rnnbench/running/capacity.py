@@ -30,9 +30,9 @@ def cohorts(
 
     - `peaks`: peak bytes of similar runs that were measured before.
     - `available`: bytes of free memory; read from this host if None.
-    - `card`: as `cards.ask_contexts` returns it.
+    - `card`: as `cards.query_contexts` returns it.
     """
-    on_card = rounds.room_on_card(card)
+    on_card = rounds.gpu_capacity(card)
 
     def takes_turns(run: Planned) -> bool:
         has_room = run["config"]["device"].get("kind") != "gpu" or on_card > 1
@@ -58,7 +58,7 @@ def max_cohort_size(
     """How many of `runs` may be alive at the same time."""
     limits = [(run["config"].get("limits") or {}).get("members") or rounds.MOST for run in runs]
     free = available_bytes() if available is None else available
-    return min([rounds.room(free, max(peaks, default=rounds.GUESS_BYTES)), *limits])
+    return min([rounds.memory_capacity(free, max(peaks, default=rounds.GUESS_BYTES)), *limits])
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int | None:

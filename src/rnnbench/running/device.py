@@ -47,9 +47,9 @@ def _card(
     gpus = [card] if card else hardware.get("gpus") or []
     names = sorted({str(gpu.get("name")) for gpu in gpus} | set(reported))
     texts = []
-    if requested and not all(cards.is_card(requested, name) for name in names):
+    if requested and not all(cards.is_model(requested, name) for name in names):
         texts.append(f"{requested} was requested, but the card is {', '.join(names)}")
-    elif card and not all(cards.is_card(str(card.get("name")), name) for name in reported):
+    elif card and not all(cards.is_model(str(card.get("name")), name) for name in reported):
         saw = ", ".join(reported)
         texts.append(f"card {card.get('name')} was assigned, but the framework saw {saw}")
     if card and len(seen) > 1:

@@ -40,7 +40,7 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
     return messages
 
 
-def look() -> dict[str, Any]:
+def read_host_facts() -> dict[str, Any]:
     """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
     governor, battery, swapped bytes, other processes on NVIDIA GPUs."""
     return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
-from rnnbench.grid.point import cell_of
+from rnnbench.grid.point import configuration_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
 from rnnbench.records.store import read_json
@@ -30,13 +30,18 @@ def why_not_needed(
     """
     runs = finished_runs(place)
     spent = sum(run.wall_seconds for run in runs.values())
-    base = cell_of(reference) if reference else None
-    base_values = {run.round: run.value for name, run in runs.items() if cell_of(name) == base}
+    base = configuration_of(reference) if reference else None
+    base_values = {
+        run.round: run.value for name, run in runs.items() if configuration_of(name) == base
+    }
     devices = {run["choices"].get("device") for run in planned}
-    values: dict[str, list[float]] = {cell_of(run["name"]): [] for run in planned}
+    values: dict[str, list[float]] = {configuration_of(run["name"]): [] for run in planned}
     for name, run in runs.items():
         if run.device in devices and run.value is not None:
-            own, base_value = values.setdefault(cell_of(name), []), base_values.get(run.round)
+            own, base_value = (
+                values.setdefault(configuration_of(name), []),
+                base_values.get(run.round),
+            )
             if run.round is None or base is None:
                 own.append(run.value)
             elif base_value is not None:
@@ -44,14 +49,18 @@ def why_not_needed(
     if base is not None and any(run.round for run in runs.values()):
         values.pop(base, None)  # the reference has no ratio
     reasons = {}
-    for configuration in {cell_of(run["name"]) for run in planned} & set(values):
+    for configuration in {configuration_of(run["name"]) for run in planned} & set(values):
         others = [known for other, known in values.items() if other != configuration]
         reason = stop_reason(rule, planned[0]["repeat"], values[configuration], others, spent)
         if reason is None:
             return {}
         reasons[configuration] = reason
     default = min(reasons.values(), default="")  # for the reference, which has no ratio
-    return {run["name"]: reasons.get(cell_of(run["name"]), default) for run in planned if reasons}
+    return {
+        run["name"]: reasons.get(configuration_of(run["name"]), default)
+        for run in planned
+        if reasons
+    }
 
 
 def rule_of(place: Place) -> Repeats | None:

@@ -16,7 +16,7 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.record import Record
-from rnnbench.records.store import pointer_to, read_json, stands, write_json
+from rnnbench.records.store import pointer_is_valid, pointer_to, read_json, write_json
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_companions, existing_record
 from rnnbench.running.capacity import cohorts
@@ -102,7 +102,7 @@ def _card(runs: Sequence[Planned]) -> Mapping[str, Any] | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card."""
     configs = (run["config"] for run in runs if takes_turns(run["config"]))
     on_gpu = next((config for config in configs if config["device"].get("kind") == "gpu"), None)
-    return cards.ask_contexts(card_of(on_gpu)) if on_gpu else None
+    return cards.query_contexts(card_of(on_gpu)) if on_gpu else None
 
 
 def _point_to(record: Record, place: Place) -> None:
@@ -111,7 +111,7 @@ def _point_to(record: Record, place: Place) -> None:
     pointer = place.pointer(record.name)
     with suppress(RecordError, AttributeError):
         is_named = read_json(pointer).get("record") == f"records/{record.key}.json"
-        if is_named and stands(place.results, pointer):
+        if is_named and pointer_is_valid(place.results, pointer):
             return
     write_json(pointer, pointer_to(record, existing_companions(record, place)))
 

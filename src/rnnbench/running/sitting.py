@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import RecordError, RunError
-from rnnbench.grid.point import cell_of
+from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
@@ -56,7 +56,9 @@ class CohortRunner:
         peaks = []
         for run in planned:
             files = record_files(
-                self.place.results, self.hardware["machine"], f"{cell_of(run['name'])}-s*-r*"
+                self.place.results,
+                self.hardware["machine"],
+                f"{configuration_of(run['name'])}-s*-r*",
             )
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(max(files, key=lambda file: file.name))

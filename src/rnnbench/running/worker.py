@@ -128,7 +128,7 @@ def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
     if config["device"].get("kind") != "gpu":
         return None
     environment = {**os.environ, **(config["build"].get("environment") or {})}
-    return cards.chosen(config["device"], machine.gpus(), environment)
+    return cards.select_card(config["device"], machine.gpus(), environment)
 
 
 def worker_environment(

@@ -36,7 +36,7 @@ class PriceList:
     note: str = ""
     reference: str = ""
 
-    def of(self, device: str, kind: str = "") -> Price | None:
+    def price_of(self, device: str, kind: str = "") -> Price | None:
         """The price of `device` of the given `kind`. Without a `kind`, the first that the list has
         of on demand, preemptible and owned; None if it has none."""
         by_kind = {price.kind: price for price in self.prices if price.device == device}
@@ -83,7 +83,7 @@ def choose_prices(
         path = Path(requested)
         return read_prices(path if path.suffix else folder / f"{requested}.yaml")
     lists = [read_prices(path) for path in sorted(folder.glob("*.yaml"))]
-    usable = [prices for prices in lists if any(prices.of(device) for device in devices)]
+    usable = [prices for prices in lists if any(prices.price_of(device) for device in devices)]
     return max(usable, key=lambda prices: (prices.date, prices.name), default=None)
 
 

@@ -22,7 +22,7 @@ MODELS = {"imdb_bidirectional_lstm": "imdb_bilstm", "lstm_text_generation": "lst
 CLAIMS = "claims.csv"  # holds claims about the rows, not rows
 INTEGER_COLUMNS = ("year", "vcpus", "epochs", "train_samples")
 FLOAT_COLUMNS = ("train_seconds", "loss", "acc", "val_loss", "val_acc", "price_usd_per_hour")
-NEEDED = ("source", "year", "workload", "train_seconds", "caveat")
+REQUIRED_COLUMNS = ("source", "year", "workload", "train_seconds", "caveat")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
     if unknown or None in texts:
         raise _error(where, f"unknown columns {unknown or 'after the last one'}")
     values: dict[str, Any] = {name: given.get(name, "") for name in COLUMNS}
-    for name in NEEDED:
+    for name in REQUIRED_COLUMNS:
         if not values[name]:
             raise _error(where, f"{name} is missing")
     values["below"] = values["train_seconds"].startswith("<")

@@ -23,7 +23,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CONFIGURATION, TASK
-from rnnbench.tables.stats import sidak_confidence, student
+from rnnbench.tables.stats import sidak_confidence, student_quantile
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
 
@@ -36,7 +36,7 @@ CONFIDENCE = 0.95
 ALIKE_COLUMNS = [*CONFIGURATION, "seeds", "val_acc", "others", "difference", "allowed", "apart"]
 
 
-def alike(frame: pd.DataFrame) -> pd.DataFrame:
+def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration that can be compared with others of its task.
 
     Columns: the configuration; `seeds`; `val_acc` at the last epoch (mean over its seeds, after
@@ -91,7 +91,7 @@ def distances(accuracies: np.ndarray, samples: float | None = None) -> list[dict
         variance_of_others = (1 if count < 4 else math.pi / 2) / (count - 1)
         confidence = sidak_confidence(CONFIDENCE, count if count > 2 else 1)
         standard_error = math.sqrt(variance * (1 + variance_of_others) / seeds)
-        allowed = student(confidence, degrees_of_freedom) * standard_error
+        allowed = student_quantile(confidence, degrees_of_freedom) * standard_error
         difference = float((own[common] - median).mean())
         results.append(
             {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.labels import in_words, labelled, of_section
+from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 AXES = ["model", "cell", "build"]
-WHERE = [*AXES, "variant"]
+CERTIFICATE_COLUMNS = [*AXES, "variant"]
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 ANOTHER_FUNCTION = "not the same function: "
@@ -36,7 +36,7 @@ class Certificates:
 
     every: tuple[Mapping[str, Any], ...] = ()
 
-    def of(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def for_configuration(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The best certificate for a configuration, or None.
 
         It has the same precision, model, RNN cell and build, and no overrides that the
@@ -58,7 +58,7 @@ class Certificates:
     def entry(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The entry of the configuration's implementation, including overrides of ``rnn``, in its
         certificate; None if there is none."""
-        certificate = self.of(configuration)
+        certificate = self.for_configuration(configuration)
         return certificate["implementations"].get(_label(configuration)) if certificate else None
 
     def applied(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -80,11 +80,13 @@ class Certificates:
         `options`, `machine`) apply a gradient other than the computed one, else None."""
         applied = self.applied(configuration)
         text = not_learning(applied) if applied else None
-        if text and (self.of(configuration) or {}).get("overrides", {}).get(AS_PUBLISHED):
+        if text and (self.for_configuration(configuration) or {}).get("overrides", {}).get(
+            AS_PUBLISHED
+        ):
             return f"{text}, as published"
         return text
 
-    def marked(self, records: Iterable[Record]) -> list[Record]:
+    def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
         """`records`; those that apply wrong gradients get that as a reason and are at most suspect.
         Only the certificate can show this, not the run itself."""
         # Thousands of runs share a few configurations.
@@ -100,7 +102,7 @@ class Certificates:
         """
         verdict, why = self._judge(a, b)
         for side in (a, b):
-            certificate = self.of(side)
+            certificate = self.for_configuration(side)
             if verdict == CERTIFIED and certificate and not _same_machine(certificate, side):
                 return UNKNOWN, f"they were certified on another machine, {certificate['machine']}"
         return verdict, why
@@ -112,7 +114,7 @@ class Certificates:
         for side in (a, b):
             if why := self.why_not_learning(side):
                 return UNEQUAL, f"{_label(side)} {why}"
-        certificate, other = self.of(a), self.of(b)
+        certificate, other = self.for_configuration(a), self.for_configuration(b)
         entry_a, entry_b = self.entry(a), self.entry(b)
         if differences := _differences(*_functions(a, b, entry_a, entry_b)):
             return UNEQUAL, f"{ANOTHER_FUNCTION}{differences}"
@@ -148,7 +150,7 @@ def _configuration_of(record: Record) -> tuple[tuple[str, str], ...]:
     return (
         *((axis, record.choices.get(axis, "")) for axis in (*AXES, "rnn", "device")),
         ("variant", in_words(record.overrides)),
-        ("options", in_words(of_section(record.overrides, "rnn"))),
+        ("options", in_words(section_overrides(record.overrides, "rnn"))),
         ("machine", record.machine),
     )
 
@@ -285,7 +287,7 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         for name, entry in certificate["implementations"].items()
     ]
     columns = [
-        *WHERE, "rnn", "status", "why", "outputs", "gradients", "round_trip",
+        *CERTIFICATE_COLUMNS, "rnn", "status", "why", "outputs", "gradients", "round_trip",
         "steps", "tolerance_outputs", "tolerance_gradients",
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
@@ -326,4 +328,4 @@ def _listed(
         for certificate in certificates
         for entry in certificate.get(part) or ()
     ]
-    return pd.DataFrame(rows, columns=[*WHERE, *names])
+    return pd.DataFrame(rows, columns=[*CERTIFICATE_COLUMNS, *names])

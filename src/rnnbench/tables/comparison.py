@@ -92,7 +92,7 @@ def versus(
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
-def void_words(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
+def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
     """A message that runs which match all `terms` are void and thus in no comparison, with the most
     common reason; empty if none is void."""
     void = frame[(frame["phase"] == "run") & (frame["verdict"] == "void")]

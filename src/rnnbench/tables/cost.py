@@ -104,8 +104,8 @@ def _row(
         for runs, count in ((own, epochs), (other, base_epochs))
     )
     seconds = mean_interval(training["seconds"].tolist())
-    price = prices.of(place["device"]) if prices else None
-    base_price = prices.of(base["device"]) if prices else None
+    price = prices.price_of(place["device"]) if prices else None
+    base_price = prices.price_of(base["device"]) if prices else None
     is_base = key_of(place) == key_of(base)
     if place["machine"] == base["machine"]:
         ratio = compare(base_training, training, spread)

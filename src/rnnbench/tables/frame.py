@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.labels import in_words, labelled, of_section
+from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnworker.options import OF_THE_FUNCTION
@@ -18,8 +18,8 @@ DOES_NOT_LEARN = "not_learning"  # reason code that comes from the certificate, 
 # Comparisons stay within a group; each of its (device, machine) pairs is a column of a report.
 GROUP = ["model", "cell", "build", "dataset", "variant"]
 TASK = ["model", "cell", "dataset", "variant"]  # defines a training, apart from how it is done
-COLUMN = ["device", "machine"]
-CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *COLUMN]
+DEVICE_COLUMNS = ["device", "machine"]
+CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_COLUMNS]
 
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
@@ -57,7 +57,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
       `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
-      the computed one (``Certificates.marked``), else 0.
+      the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
       own); `effect`: log seconds of its steps relative to the others of the round (missing if
       unknown); `companion`: 1 if the run only serves ratios with the others of its round, else 0.
@@ -117,7 +117,7 @@ def run_facts(record: Record) -> dict[str, Any]:
     """The run columns of the tidy frame (`RUN_COLUMNS`)."""
     choices, alias = record.choices, record.alias or ""
     rnn = choices.get("rnn", "")
-    options, function = of_section(record.overrides, "rnn"), _function_options(record)
+    options, function = section_overrides(record.overrides, "rnn"), _function_options(record)
     others = {key: value for key, value in record.overrides.items() if key not in options}
     methods = {key: value for key, value in options.items() if key not in function}
     return {

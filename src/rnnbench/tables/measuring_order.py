@@ -33,7 +33,7 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
                    "relative", "suspect", "name", "together"]]  # fmt: skip
 
 
-def binned(table: pd.DataFrame) -> pd.DataFrame:
+def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
     """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
     that many rows, the medians of each implementation over sections of equal length."""
     import pandas as pd
@@ -52,7 +52,7 @@ def binned(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else table
 
 
-def as_planned(table: pd.DataFrame) -> bool:
+def in_planned_order(table: pd.DataFrame) -> bool:
     """Whether each machine measured its runs, or groups of runs in turns, in the planned order."""
     first = table.groupby(["machine", "together"], sort=False)["planned"].min()
     return all(

@@ -23,13 +23,13 @@ from typing import Any
 
 from rnnbench.records.record import Record
 
-TO_THE_ROOT = ("keras206_tensorflow1", "keras2_tensorflow1")
-ROWS_APART = ("keras3_tensorflow",)
+EPSILON_OUTSIDE_SQRT = ("keras206_tensorflow1", "keras2_tensorflow1")
+SQUARES_PER_OCCURRENCE = ("keras3_tensorflow",)
 SQUARE_AVERAGING = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
 
 
 @dataclass(frozen=True)
-class Parted:
+class OptimizerDifference:
     """A `model` whose optimizer has a different update in the builds `some` than in `others`; `why`
     is a key of `CAUSES`."""
 
@@ -49,12 +49,12 @@ def _has_embedding(model: Mapping[str, Any]) -> bool:
 
 # Cause → whether it affects a model (given its config), and the frameworks of `Parted.some`.
 CAUSES: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], tuple[str, ...]]] = {
-    "epsilon": (_has_rmsprop, TO_THE_ROOT),
-    "rows": (_has_embedding, ROWS_APART),
+    "epsilon": (_has_rmsprop, EPSILON_OUTSIDE_SQRT),
+    "rows": (_has_embedding, SQUARES_PER_OCCURRENCE),
 }
 
 
-def parted(records: Iterable[Record]) -> list[Parted]:
+def optimizer_differences(records: Iterable[Record]) -> list[OptimizerDifference]:
     """The models of `records` that were trained in builds of both kinds, for each cause. A model
     has an embedding if its config has ``model.embedding``."""
     builds: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
@@ -65,7 +65,7 @@ def parted(records: Iterable[Record]) -> list[Parted]:
                 sides = builds.setdefault((str(model.get("name")), why), ({}, {}))
                 sides[build.get("framework") not in frameworks][str(build.get("name"))] = None
     return [
-        Parted(model, why, tuple(some), tuple(others))
+        OptimizerDifference(model, why, tuple(some), tuple(others))
         for (model, why), (some, others) in builds.items()
         if some and others
     ]

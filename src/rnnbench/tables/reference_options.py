@@ -21,14 +21,14 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
     if not _function_options(reference) or table.empty:
         return table
     rows = table[AXES].drop_duplicates().to_dict("records")
-    moved = {tuple(row.values()): move(row, reference) for row in rows}
+    moved = {tuple(row.values()): move_named_options(row, reference) for row in rows}
     keys = list(table[AXES].itertuples(index=False, name=None))
     return table.assign(
         **{name: [moved[key][name] for key in keys] for name in ("variant", "implementation")}
     )
 
 
-def move(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
+def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
     """A row after moving the function options that `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
     options = _parts(row["options"])

@@ -46,7 +46,7 @@ class Ratio:
 
 
 @lru_cache(maxsize=4096)
-def student(confidence: float, degrees_of_freedom: float) -> float:
+def student_quantile(confidence: float, degrees_of_freedom: float) -> float:
     """The two-sided quantile of Student's t distribution."""
     # Imported lazily: a process next to a timed run should not hold SciPy in memory.
     from scipy.special import stdtrit
@@ -72,15 +72,15 @@ def dunnett_quantile(confidence: float, comparisons: int, degrees_of_freedom: fl
     blocks.
     """
     if comparisons < 2:
-        return student(confidence, degrees_of_freedom)
+        return student_quantile(confidence, degrees_of_freedom)
     from scipy.optimize import brentq
 
     def excess(c: float) -> float:
         return _probability_within(c, comparisons, degrees_of_freedom) - confidence
 
     # The quantile lies between Student's t for one comparison and Bonferroni's bound.
-    low = student(confidence, degrees_of_freedom)
-    high = student(1 - (1 - confidence) / comparisons, degrees_of_freedom)
+    low = student_quantile(confidence, degrees_of_freedom)
+    high = student_quantile(1 - (1 - confidence) / comparisons, degrees_of_freedom)
     return float(brentq(excess, 0.99 * low, 1.01 * high))
 
 
@@ -190,7 +190,11 @@ def _welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) 
 
 
 def _halfwidth(standard_error: float, degrees_of_freedom: float, confidence: float) -> float:
-    return student(confidence, degrees_of_freedom) * standard_error if standard_error > 0 else 0.0
+    return (
+        student_quantile(confidence, degrees_of_freedom) * standard_error
+        if standard_error > 0
+        else 0.0
+    )
 
 
 def _exp(value: float | None) -> float | None:

@@ -49,7 +49,7 @@ class Overview:
     files: Path | None = None
 
 
-def tell(root: Path, overview: Overview) -> str | None:
+def publish_overview(root: Path, overview: Overview) -> str | None:
     """Updates the MLflow experiment; writes only what has changed. Returns the address of the page
     that shows its runs (`address_of`), or None if MLflow has no such experiment. Raises
     `TrackingError`."""
@@ -104,7 +104,7 @@ def view(axes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def differing(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_keys(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
     flat = [
         {
@@ -120,7 +120,7 @@ def differing(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Run name → what distinguishes it from the other runs, such as ``block · cpu_1 · r2``."""
-    keys = differing(runs)
+    keys = differing_keys(runs)
     return {run["name"]: _label(run, keys) or run["name"] for run in runs}
 
 

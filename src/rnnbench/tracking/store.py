@@ -33,7 +33,7 @@ def ensure_store(root: Path) -> Path | None:
     """
     uri = tracking_uri(root)
     if is_server(uri):
-        reach(uri)
+        check_server(uri)
     database = database_file(uri)
     if database is None:
         return None
@@ -91,7 +91,7 @@ def _remove(database: Path) -> None:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
-def reach(uri: str) -> None:
+def check_server(uri: str) -> None:
     """Raises a `TrackingError` unless the server responds; any response will do. Call it before
     importing MLflow, whose own retries would take minutes to fail."""
     parts = urlsplit(uri)

@@ -120,7 +120,7 @@ class Job:
         return state.hexdigest()
 
     @property
-    def elsewhere(self) -> list[str]:
+    def imported_files(self) -> list[str]:
         """The pointers, certificates and probes of this experiment at other sites."""
         patterns = ("*-s*-r*.json", "certificates/[!.]*.json", "probes/[!.]*.json")
         results = self.root / self.results

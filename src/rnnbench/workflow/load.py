@@ -10,7 +10,7 @@ from typing import Any
 from rnnbench.errors import ConfigError, RecordError, say
 from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
 from rnnbench.planning.plan import make_plan
-from rnnbench.records.store import not_needed, read_json, stands
+from rnnbench.records.store import not_needed, pointer_is_valid, read_json
 from rnnbench.workflow.job import Job
 
 KEYS = ("experiment", "overrides", "site", "conf")
@@ -56,7 +56,9 @@ def damaged(job: Job) -> list[str]:
         if not (job.root / name).exists():
             continue
         pointers = [job.root / path for path in job.pointers_of(name)]
-        invalid = [path for path in pointers if not stands(job.root / job.results, path, repeats)]
+        invalid = [
+            path for path in pointers if not pointer_is_valid(job.root / job.results, path, repeats)
+        ]
         if not invalid:
             continue
         rounds.append(name)

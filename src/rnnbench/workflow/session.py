@@ -42,7 +42,7 @@ class Session:
                 )
             write_plan(self.job.plan, folder)
             signal_handling.install(self._progress, local)
-            for warning in host_check.warnings(host_check.look()):
+            for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except OSError as error:
             _leave(

@@ -14,7 +14,7 @@ from rnnworker import optimizers
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.epoch_clock import short_name
 from rnnworker.frameworks.keras_session import KerasSession
-from rnnworker.frameworks.shuffle import shuffled_as
+from rnnworker.frameworks.shuffle import fixed_shuffle_orders
 
 _SESSION_CACHE = {}
 
@@ -30,7 +30,7 @@ class ArraysSession(KerasSession):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
         if config["device"]["kind"] == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        with tensorflow_facts.heard() as captured:
+        with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
             self.session = _session(tensorflow, threads)
@@ -104,7 +104,7 @@ class ArraysSession(KerasSession):
         if len(orders[0]) != len(x):
             x, y = x[orders[0]], y[orders[0]]
             orders = [numpy.arange(len(x))]
-        with shuffled_as(orders):
+        with fixed_shuffle_orders(orders):
             self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
 
     def evaluate(self, samples=None):

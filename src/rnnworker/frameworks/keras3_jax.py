@@ -89,7 +89,7 @@ class Session(KerasSession):
         parts = ("trainable", "non_trainable", "optimizer", "metrics")
         state = model._get_jax_state(**{part + "_variables": True for part in parts})
         traced = self.jax.make_jaxpr(model.train_step)(state, (x, y, None))
-        return attest.found_in_jax(list(primitives(traced.jaxpr)), steps)
+        return attest.kernels_in_jax(list(primitives(traced.jaxpr)), steps)
 
     def cudnn_facts(self):
         gpus = sum(device.platform == "gpu" for device in self.jax.devices())

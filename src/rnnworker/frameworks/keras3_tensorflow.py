@@ -17,7 +17,7 @@ class Session(KerasSession):
     def __init__(self, config, threads):
         super().__init__(config, threads)
         set_environment(config)
-        with tensorflow_facts.heard() as captured:
+        with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
             tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
@@ -138,7 +138,7 @@ class Session(KerasSession):
 def preload(config):
     """Imports the packages of a session and runs nothing, so that the process may fork later."""
     set_environment(config)
-    with tensorflow_facts.heard() as captured:
+    with tensorflow_facts.captured_stderr() as captured:
         import keras  # noqa: F401
         import tensorflow  # noqa: F401
     tensorflow_facts.keep_import_messages(captured[0])

@@ -93,7 +93,7 @@ class Session(KerasSession):
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
             self.train_steps(1)
         counts = {event.key: event.count for event in profile.key_averages()}
-        return attest.found_in_torch(counts, steps)
+        return attest.kernels_in_torch(counts, steps)
 
     def cudnn_facts(self):
         torch = self.torch

@@ -52,7 +52,7 @@ class KerasProbe:
         """The kernels that one training step ran on sequences of at least `steps` time steps; None
         if the framework does not report them."""
         ops = self.executed_ops(lambda: self.train_steps(1))
-        return None if ops is None else attest.found(ops, steps)
+        return None if ops is None else attest.kernels_in_tensorflow(ops, steps)
 
     def cudnn_facts(self):
         """``gpus`` and ``cuda_build`` as the framework reports them."""

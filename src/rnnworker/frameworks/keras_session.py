@@ -69,7 +69,7 @@ class KerasSession(KerasTraining, KerasProbe):
 
     def build(self):
         settings = self.config["model"]
-        self.set_tf32(precision.asked(self.config) == "tf32")
+        self.set_tf32(precision.requested_precision(self.config) == "tf32")
         self._set_policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
@@ -123,7 +123,7 @@ class KerasSession(KerasTraining, KerasProbe):
             "tf32": self.tf32(),
         }
         as_asked = precision.as_expected(self.config, reported)
-        return dict(reported, asked=precision.asked(self.config), as_asked=as_asked)
+        return dict(reported, asked=precision.requested_precision(self.config), as_asked=as_asked)
 
     def layers(self):
         """The layers with weights in order, as arguments of ``canonical_weights.initial``."""

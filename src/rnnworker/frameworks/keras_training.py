@@ -9,7 +9,7 @@ import numpy
 
 from rnnworker import data
 from rnnworker.frameworks.epoch_clock import clocked_steps, epoch_clock, short_name
-from rnnworker.garbage import settle
+from rnnworker.garbage import collect_and_freeze
 from rnnworker.step_clock import StepClock
 
 
@@ -118,7 +118,7 @@ class KerasTraining:
         self.reset()
         if self._on_start is not None:
             self._on_start()
-        settle()
+        collect_and_freeze()
         self.evaluate()
 
     def validation(self, samples=None):

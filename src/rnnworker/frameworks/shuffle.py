@@ -10,7 +10,7 @@ import numpy
 
 
 @contextlib.contextmanager
-def shuffled_as(orders):
+def fixed_shuffle_orders(orders):
     """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``. Raises
     `RuntimeError` if `fit` shuffles anything but the samples once per epoch, or never shuffles."""
     original, lengths = numpy.random.shuffle, []

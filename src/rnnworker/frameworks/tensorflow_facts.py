@@ -80,7 +80,7 @@ def onednn_version(include):
 
 
 @contextlib.contextmanager
-def heard():
+def captured_stderr():
     """Captures standard error in the block, the lines of C++ code too, and prints it afterwards.
     Yields a list that contains the captured text after the block."""
     captured = []

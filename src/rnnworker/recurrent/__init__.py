@@ -5,7 +5,7 @@ user-supplied files fulfil the same contract, which is in ``docs/own_kernel.md``
 
 import importlib
 
-from rnnworker.options import HONOURED, honoured, is_own, not_honoured
+from rnnworker.options import HONOURED, honoured, is_user_file, not_honoured
 from rnnworker.recurrent import both_directions, own_file
 
 IMPLEMENTATIONS = tuple(HONOURED)
@@ -13,7 +13,7 @@ IMPLEMENTATIONS = tuple(HONOURED)
 
 def implementation(name):
     """The module, or the object with the same functions, that ``rnn.implementation`` names."""
-    if is_own(name):
+    if is_user_file(name):
         return own_file.Implementation(name)
     if name not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)

@@ -6,12 +6,12 @@ puts layers that Keras cannot recreate side by side in a layer that does the sam
 """
 
 from rnnworker.recurrent.cells import accepts
-from rnnworker.user_functions import OWN
+from rnnworker.user_functions import USER_MODULE_PREFIX
 
 PREFIXES = ("forward_", "backward_")
 RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
 # The beginnings of the names of modules whose classes Keras cannot recreate.
-UNREGISTERED = ("rnnworker", OWN)
+UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
 def make(keras, forward, backward, name=None):
