@@ -88,7 +88,7 @@ def test_a_wheel_replaces_distributions_with_its_import_name(root: Path) -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lock": "none"}, "none.lock does not exist. Fix: make lock-builds"),
+        ({"lock": "none"}, "none.lock does not exist. Fix: run `make lock-builds`"),
         ({"python": "python3.7"}, "a Python version"),
         ({"python": None}, "a Python version"),
         ({"command": "apptainer exec x"}, "no `command`"),

@@ -64,7 +64,7 @@ def pins_of(build: Mapping[str, Any], root: Path) -> Pins | None:
         )
     file = root / (lock if str(lock).endswith(".lock") else LOCKS / f"{lock}.lock")
     if not file.is_file():
-        raise ConfigError(f"{file} does not exist.", where=where, remedy="make lock-builds")
+        raise ConfigError(f"{file} does not exist.", where=where, remedy="run `make lock-builds`.")
     path = None if not wheel else root / Path(str(wheel)).expanduser()
     if path is not None and not (path.suffix == ".whl" and path.is_file()):
         raise ConfigError(

@@ -68,7 +68,7 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
         raise TrackingError(
             f"the experiment {name!r} was deleted in MLflow.",
             where=redacted(tracking_uri(root)),
-            remedy=f"mlflow experiments restore --experiment-id {experiment.experiment_id}",
+            remedy=f"run `mlflow experiments restore --experiment-id {experiment.experiment_id}`.",
         )
     return str(experiment.experiment_id)
 
@@ -86,7 +86,7 @@ def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list
 
 
 def prepare() -> None:
-    """Disables telemetry and logging and shortens time-outs. Call it before importing MLflow."""
+    """Disables telemetry and logging and shortens timeouts. Call it before importing MLflow."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", module=r"(mlflow|alembic|sqlalchemy)\b")
