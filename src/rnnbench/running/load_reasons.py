@@ -11,6 +11,7 @@ from rnnbench.records.record import Phase, Reason
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
 SPINS_SHARE = 0.5
+STOP_THEM = "stop them and measure the run again: rnnbench retry NAME."
 
 
 def load_reasons(
@@ -40,13 +41,8 @@ def _disturbed_turns(good: Sequence[bool]) -> list[Reason]:
     bad = len(good) - sum(good)
     if 2 * bad <= len(good):
         return []
-    return [
-        Reason(
-            "foreign_load",
-            f"other processes used its cores in {bad} of its {len(good)} turns",
-            "stop them and measure the run again: rnnbench retry NAME.",
-        )
-    ]
+    text = f"other processes used its cores in {bad} of its {len(good)} turns"
+    return [Reason("foreign_load", text, STOP_THEM)]
 
 
 def _spins(asleep: Mapping[str, Any]) -> list[Reason]:
@@ -89,20 +85,10 @@ def _of_phase(phase: Phase, cores: int) -> list[Reason]:
     # The kernel counts in ticks of 10 ms: fewer than five ticks are not evidence.
     if load.get("foreign", 0) > max(0.05, FOREIGN_SHARE * pinned_seconds):
         share = load["foreign"] / pinned_seconds
-        reasons.append(
-            Reason(
-                "foreign_load",
-                f"other processes used {share:.0%} of {core_label} during {phase.name}",
-                "stop them and measure the run again: rnnbench retry NAME.",
-            )
-        )
+        text = f"other processes used {share:.0%} of {core_label} during {phase.name}"
+        reasons.append(Reason("foreign_load", text, STOP_THEM))
     if load.get("steal", 0) > max(0.05, STEAL_SHARE * pinned_seconds):
         share = load["steal"] / pinned_seconds
-        reasons.append(
-            Reason(
-                "steal",
-                f"the hypervisor took {share:.0%} of {core_label} during {phase.name}",
-                "measure again, or on a dedicated machine.",
-            )
-        )
+        text = f"the hypervisor took {share:.0%} of {core_label} during {phase.name}"
+        reasons.append(Reason("steal", text, "measure again, or on a dedicated machine."))
     return reasons

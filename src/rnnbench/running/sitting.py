@@ -14,13 +14,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.record import Record
-from rnnbench.records.store import (
-    pointer_to,
-    read_json,
-    record_files,
-    record_folder,
-    write_json,
-)
+from rnnbench.records.store import pointer_to, read_json, record_files, record_folder, write_json
 from rnnbench.running import attempt, effects, memory, slurm, worker
 from rnnbench.running.progress import Progress, say
 from rnnbench.running.revision import revision

@@ -42,9 +42,8 @@ def judge(
     reasons += _closure(measured.get("closure"))
     if not epochs and not failure:
         reasons.append(Reason("no_epochs", "no epoch was completed", "see the run's log."))
-    if any(reason.code in VOID_CODES for reason in reasons):
-        return Verdict("void", tuple(reasons))
-    return Verdict("suspect" if reasons else "clean", tuple(reasons))
+    is_void = any(reason.code in VOID_CODES for reason in reasons)
+    return Verdict("void" if is_void else "suspect" if reasons else "clean", tuple(reasons))
 
 
 def failure_reason(
@@ -149,37 +148,25 @@ def _kernel(kernel: Mapping[str, Any] | None) -> list[Reason]:
     found, expected = sorted(kernel.get("found") or []), sorted(kernel["expected"])
     if found == expected:
         return []
+    promised = " and ".join(expected)
     if not found:
-        return [
-            Reason(
-                "not_attested",
-                f"no recurrent kernel was observed, so {' and '.join(expected)} is not attested",
-                "nothing contradicts it either; compare with a run whose kernel was observed.",
-            )
-        ]
-    ran = " and ".join(found)
-    return [
-        Reason(
-            "wrong_kernel",
-            f"ran {ran} instead of {' and '.join(expected)}",
-            "choose the rnn that names what ran, or rnn=auto, which promises no kernel; in a "
-            "user-supplied rnn correct `kernels` or set it to null.",
-        )
-    ]
+        text = f"no recurrent kernel was observed, so {promised} is not attested"
+        remedy = "nothing contradicts it either; compare with a run whose kernel was observed."
+        return [Reason("not_attested", text, remedy)]
+    remedy = (
+        "choose the rnn that names what ran, or rnn=auto, which promises no kernel; in a "
+        "user-supplied rnn correct `kernels` or set it to null."
+    )
+    return [Reason("wrong_kernel", f"ran {' and '.join(found)} instead of {promised}", remedy)]
 
 
 def _precision(used: Any) -> list[Reason]:
     """Compares the precision read back from the layers with the requested one."""
     if not isinstance(used, Mapping) or used.get("as_asked") is not False:
         return []
-    text = f"policy {used.get('policy')}, layers {used.get('layers')}, TF32 {used.get('tf32')}"
-    return [
-        Reason(
-            "wrong_precision",
-            f"computed with {text} instead of {used.get('asked')}",
-            "choose a precision that this implementation supports.",
-        )
-    ]
+    actual = f"policy {used.get('policy')}, layers {used.get('layers')}, TF32 {used.get('tf32')}"
+    text = f"computed with {actual} instead of {used.get('asked')}"
+    return [Reason("wrong_precision", text, "choose a precision this implementation supports.")]
 
 
 def _start(measured: Mapping[str, Any]) -> list[Reason]:
@@ -189,34 +176,22 @@ def _start(measured: Mapping[str, Any]) -> list[Reason]:
     )
     if canonical is None or started is None or canonical == started:
         return []
-    return [
-        Reason(
-            "warm_start",
-            "training did not start from the canonical weights of its model and seed",
-            "the model's function must only build layers, not load or train weights.",
-        )
-    ]
+    text = "training did not start from the canonical weights of its model and seed"
+    remedy = "the model's function must only build layers, not load or train weights."
+    return [Reason("warm_start", text, remedy)]
 
 
 def _loss(epochs: Sequence[Epoch]) -> list[Reason]:
     losses = [epoch.loss for epoch in epochs]
     for epoch, loss in zip(epochs, losses, strict=True):
         if loss is None or not math.isfinite(loss):
-            return [
-                Reason(
-                    "loss_not_finite",
-                    f"loss became NaN or infinite in epoch {epoch.epoch}",
-                    "lower the learning rate, clip gradients, or check the data.",
-                )
-            ]
+            text = f"loss became NaN or infinite in epoch {epoch.epoch}"
+            remedy = "lower the learning rate, clip gradients, or check the data."
+            return [Reason("loss_not_finite", text, remedy)]
     if len(losses) > 1 and losses[-1] >= losses[0]:  # type: ignore[operator]
-        return [
-            Reason(
-                "loss_not_falling",
-                f"loss did not fall: {losses[0]:.4g} in epoch 1, {losses[-1]:.4g} in the last",
-                "train more epochs or change the learning rate; its times are valid nevertheless.",
-            )
-        ]
+        text = f"loss did not fall: {losses[0]:.4g} in epoch 1, {losses[-1]:.4g} in the last"
+        remedy = "train more epochs or change the learning rate; its times are valid nevertheless."
+        return [Reason("loss_not_falling", text, remedy)]
     return []
 
 
