@@ -266,11 +266,8 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         {
             **_certificate_columns(certificate),
             "rnn": name,
-            "status": entry["status"],
+            **{name: entry.get(name) for name in ("status", "outputs", "gradients", "round_trip")},
             "why": entry.get("why") or "",
-            "outputs": entry.get("outputs"),
-            "gradients": entry.get("gradients"),
-            "round_trip": entry.get("round_trip"),
             "steps": _steps(entry.get("applied") or {}),
             "tolerance_outputs": (certificate.get("tolerance") or {}).get("outputs"),
             "tolerance_gradients": (certificate.get("tolerance") or {}).get("gradients"),
