@@ -78,8 +78,8 @@ def memory_capacity(available, each=GUESS_BYTES):
 
 def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
     """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time. `card`:
-    from `cards.query_contexts`. The result is 1 if `card` is None or its compute mode admits only one
-    process."""
+    from `cards.query_contexts`. The result is 1 if `card` is None or its compute mode admits only
+    one process."""
     if card is None or card["mode"] != "Default":
         return 1
     return memory_capacity(card["free_bytes"], each)

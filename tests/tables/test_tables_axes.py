@@ -154,18 +154,20 @@ def config(rnn, build="tf_2_21", options="", device="cpu_1"):
             "device": device, "variant": options}  # fmt: skip
 
 
+KERAS = config("keras")
+
+
 def test_judgement_follows_the_certificates():
     certificates = Certificates((certificate("tf_2_21"), certificate("tf_1_15")))
-    assert certificates.judge(config("block"), config("keras"))[0] == CERTIFIED
+    assert certificates.judge(config("block"), KERAS)[0] == CERTIFIED
     verdict, why = certificates.judge(config("cell", "tf_1_15"), config("keras", "tf_1_15"))
     assert verdict == UNEQUAL and "gradients differ by 0.03" in why
-    assert certificates.judge(config("block", "tf_1_15"), config("keras"))[0] == CERTIFIED
-    assert certificates.judge(config("mine"), config("keras"))[0] == UNKNOWN
-    assert Certificates().judge(config("block"), config("keras"))[0] == UNKNOWN
-    failed = certificate("tf_2_21")
-    why = "outputs are NaN"
+    assert certificates.judge(config("block", "tf_1_15"), KERAS)[0] == CERTIFIED
+    assert certificates.judge(config("mine"), KERAS)[0] == UNKNOWN
+    assert Certificates().judge(config("block"), KERAS)[0] == UNKNOWN
+    failed, why = certificate("tf_2_21"), "outputs are NaN"
     failed["implementations"]["block"] |= {"status": "failed", "why": why, "function_why": why}
-    verdict, why = Certificates((failed,)).judge(config("block"), config("keras"))
+    verdict, why = Certificates((failed,)).judge(config("block"), KERAS)
     assert verdict == UNEQUAL and "outputs are NaN" in why
 
 
@@ -182,29 +184,25 @@ def with_options():
 
 def test_an_implementation_is_judged_with_its_options():
     certificates, relu = Certificates((with_options(),)), "activation=relu"
-    assert (
-        certificates.judge(config("unrolled", options=relu), config("keras", options=relu))[0]
-        == CERTIFIED
-    )
-    verdict, why = certificates.judge(config("keras", options=relu), config("keras"))
+    keras_relu = config("keras", options=relu)
+    assert certificates.judge(config("unrolled", options=relu), keras_relu)[0] == CERTIFIED
+    verdict, why = certificates.judge(keras_relu, KERAS)
     assert (verdict, why) == (UNEQUAL, "not the same function: activation relu instead of tanh")
-    verdict, why = certificates.judge(config("block", options="activation=relu"), config("keras"))
+    verdict, why = certificates.judge(config("block", options="activation=relu"), KERAS)
     assert verdict == UNEQUAL and "relu instead of tanh" in why
     # A full name in the certificate of one side does not differ from the options of the other.
     hard = with_options()
-    hard["implementations"]["keras recurrent_activation=hard_sigmoid"] = hard["implementations"][
-        "keras"
-    ] | {"function": {"recurrent_activation": "hard_sigmoid of Keras 3"}}
     options = "recurrent_activation=hard_sigmoid"
+    function = {"recurrent_activation": "hard_sigmoid of Keras 3"}
+    entries = hard["implementations"]
+    entries[f"keras {options}"] = entries["keras"] | {"function": function}
     pair = (config("keras", options=options), config("keras", "tf_1_15", options=options))
     assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
     # Without a certificate the options decide, and naming the default is not a difference.
-    assert Certificates().judge(config("keras", options=relu), config("keras"))[0] == UNEQUAL
+    assert Certificates().judge(keras_relu, KERAS)[0] == UNEQUAL
     other = config("keras", options="activation=tanh")
-    assert Certificates().judge(other, config("keras"))[0] == UNKNOWN
-    verdict, why = certificates.judge(
-        config("unrolled", options="implementation=1"), config("keras")
-    )
+    assert Certificates().judge(other, KERAS)[0] == UNKNOWN
+    verdict, why = certificates.judge(config("unrolled", options="implementation=1"), KERAS)
     assert verdict == UNKNOWN and why.startswith("unrolled implementation=1 was not certified")
 
 
@@ -216,8 +214,8 @@ def test_a_failed_entry_does_not_affect_other_options():
         "status": "failed", "why": why, "function_why": why,
     }  # fmt: skip
     certificates = Certificates((failing,))
-    assert certificates.judge(config("cudnn_raw", options="op=A"), config("keras"))[0] == CERTIFIED
-    assert certificates.judge(config("cudnn_raw", options="op=B"), config("keras"))[0] == UNEQUAL
+    assert certificates.judge(config("cudnn_raw", options="op=A"), KERAS)[0] == CERTIFIED
+    assert certificates.judge(config("cudnn_raw", options="op=B"), KERAS)[0] == UNEQUAL
 
 
 def wrong_gradients(build="current", device="cpu_1"):
@@ -236,16 +234,14 @@ def test_wrong_gradients_make_unequal_on_that_device_only():
         "computed one (worst 87 %)"
     )
     assert certificates.why_not_learning(config("block")) == text
-    assert certificates.why_not_learning(config("keras")) is None
-    assert certificates.judge(config("block"), config("keras")) == (UNEQUAL, f"block {text}")
+    assert certificates.why_not_learning(KERAS) is None
+    assert certificates.judge(config("block"), KERAS) == (UNEQUAL, f"block {text}")
     # It is not even equal to itself there.
-    assert certificates.judge(config("block"), config("block", device="cpu_4"))[0] == UNEQUAL
-    assert certificates.why_not_learning(config("block", device="cpu_4")) is None
-    assert (
-        certificates.judge(config("block", device="cpu_4"), config("keras", device="cpu_4"))[0]
-        == CERTIFIED
-    )
-    verdict, why = certificates.judge(config("block", device="cpu_2"), config("keras"))
+    other = config("block", device="cpu_4")
+    assert certificates.judge(config("block"), other)[0] == UNEQUAL
+    assert certificates.why_not_learning(other) is None
+    assert certificates.judge(other, config("keras", device="cpu_4"))[0] == CERTIFIED
+    verdict, why = certificates.judge(config("block", device="cpu_2"), KERAS)
     assert verdict == UNKNOWN and "on cpu_2 were not checked" in why
 
 
@@ -265,9 +261,9 @@ def test_a_certificate_of_schema_1_is_read_without_steps():
             del entry[name]
     old["pairs"][2] |= {"equal": False}
     certificates = Certificates((checked(old, "x"),))
-    verdict, why = certificates.judge(config("block"), config("keras"))
+    verdict, why = certificates.judge(config("block"), KERAS)
     assert verdict == UNKNOWN and "were not checked" in why
-    assert certificates.judge(config("cudnn"), config("keras"))[0] == UNEQUAL
+    assert certificates.judge(config("cudnn"), KERAS)[0] == UNEQUAL
 
 
 def test_runs_with_wrong_gradients_are_not_clean():

@@ -14,19 +14,14 @@ LISTS = ("pairs", "portability")
 
 
 def read_certificates(folder: Path) -> list[dict[str, Any]]:
-    """All certificates in `folder`, sorted by file name; an empty list if it does not exist.
-
-    Raises a `RecordError` if a certificate cannot be read: skipping it would show speed-ups that
-    it may forbid.
-    """
+    """All certificates in `folder`, sorted by file name; an empty list if it does not exist. Raises
+    a `RecordError` if one cannot be read: skipping it would show speed-ups that it may forbid."""
     return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every list of the schema filled in. Raises a `RecordError` that names the fault.
-
-    A certificate of schema 1 contains nothing about the applied training steps.
-    """
+    """`data` with every list of the schema filled in. A certificate of schema 1 contains nothing
+    about the applied training steps. Raises a `RecordError` that names the fault."""
     remedy = "delete it and run snakemake again, which makes a new certificate."
     if not isinstance(data, dict) or data.get("schema") not in READABLE_SCHEMAS:
         raise RecordError("is not a certificate of schema 1 or 2.", where=where, remedy=remedy)

@@ -57,7 +57,7 @@ def read_prices(path: Path) -> PriceList:
             remedy="see conf/price/README.md for an example.",
         ) from error
     if not isinstance(data, dict):
-        raise _error(path, "is not a mapping")
+        raise _error(path, "must be a mapping")
     missing = [key for key in REQUIRED if not data.get(key)]
     unknown = [key for key in data if key not in (*REQUIRED, *OPTIONAL)]
     if missing:
@@ -65,7 +65,7 @@ def read_prices(path: Path) -> PriceList:
     if unknown:
         raise _error(path, f"unknown keys: {', '.join(map(str, unknown))}")
     if not isinstance(data["prices"], list):
-        raise _error(path, "prices is not a list")
+        raise _error(path, "prices must be a list")
     prices = tuple(_price(path, entry) for entry in data["prices"])
     if len({(price.device, price.kind) for price in prices}) < len(prices):
         raise _error(path, "has two prices for the same device and kind")
@@ -73,15 +73,13 @@ def read_prices(path: Path) -> PriceList:
     return PriceList(name=path.stem, prices=prices, **texts)
 
 
-def choose_prices(
-    requested: str | None, folder: Path, devices: Collection[str]
-) -> PriceList | None:
-    """The `requested` price list, given by name or path. Without a request, the newest list in
-    `folder` that prices one of `devices` (of several with the same date, the last by name); None
-    if no list does."""
-    if requested:
-        path = Path(requested)
-        return read_prices(path if path.suffix else folder / f"{requested}.yaml")
+def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> PriceList | None:
+    """The price list with the given `name` or path. Without a name, the newest list in `folder`
+    that prices one of `devices` (of several with the same date, the last by name); None if no list
+    does."""
+    if name:
+        path = Path(name)
+        return read_prices(path if path.suffix else folder / f"{name}.yaml")
     lists = [read_prices(path) for path in sorted(folder.glob("*.yaml"))]
     usable = [prices for prices in lists if any(prices.price_of(device) for device in devices)]
     return max(usable, key=lambda prices: (prices.date, prices.name), default=None)
@@ -94,9 +92,7 @@ def _price(path: Path, entry: Any) -> Price:
     if entry["kind"] not in KINDS:
         raise _error(path, f"kind is {entry['kind']!r}; must be one of {', '.join(KINDS)}")
     if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 < usd < 1e6:
-        raise _error(
-            path, f"usd_per_hour of {entry['device']} is {usd!r}; must be a positive number"
-        )
+        raise _error(path, f"usd_per_hour of {entry['device']} is {usd!r}; must be a number > 0")
     return Price(str(entry["device"]), str(entry["kind"]), float(usd))
 
 

@@ -16,11 +16,9 @@ PEAKS = ("peak_gflops", "peak_gb_per_s")
 
 
 def read_probes(folder: Path) -> list[dict[str, Any]]:
-    """All probes in `folder`, sorted by file name; an empty list if it does not exist.
-
-    A failed probe is included, with a message in ``error`` and None for values that were not
-    measured. Raises a `RecordError` if a probe cannot be read.
-    """
+    """All probes in `folder`, sorted by file name; an empty list if it does not exist. A failed
+    probe is included, with a message in ``error`` and None for values that were not measured.
+    Raises a `RecordError` if a probe cannot be read."""
     return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
 
 

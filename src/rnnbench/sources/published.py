@@ -27,12 +27,9 @@ REQUIRED_COLUMNS = ("source", "year", "workload", "train_seconds", "caveat")
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published measurement.
-
-    `train_seconds` is the total over all `epochs`. If the file has ``<60``, `below` is True and
-    `train_seconds` is an upper bound. Accuracies are shares (0 to 1). A value that the source does
-    not state is None or ``""``.
-    """
+    """One published measurement. `train_seconds` is the total over all `epochs`; if the file has
+    ``<60``, `below` is True and it is an upper bound. Accuracies are shares (0 to 1). A value that
+    the source does not state is None or ``""``."""
 
     source: str
     year: int
@@ -85,7 +82,7 @@ def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
     given = {key: str(value or "").strip() for key, value in texts.items() if key is not None}
     unknown = [key for key in given if key not in COLUMNS]
     if unknown or None in texts:
-        raise _error(where, f"unknown columns {unknown or 'after the last one'}")
+        raise _error(where, f"unknown columns: {', '.join(unknown) or 'after the last one'}")
     values: dict[str, Any] = {name: given.get(name, "") for name in COLUMNS}
     for name in REQUIRED_COLUMNS:
         if not values[name]:
@@ -122,16 +119,12 @@ def read_published(folder: Path) -> list[PublishedRow]:
 
 
 def append_row(path: Path, row: PublishedRow) -> None:
-    """Appends `row` to the CSV file; a new file gets a header first.
-
-    Raises a `ConfigError` if the folder already has the same row.
-    """
+    """Appends `row` to the CSV file; a new file gets a header first. Raises a `ConfigError` if the
+    folder already has the same row."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent.parent / ".published.lock"):
         if path.exists() and row in read_published(path.parent):
-            raise ConfigError(
-                "already has this row.", where=str(path), remedy="there is nothing to do."
-            )
+            raise ConfigError("already has this row.", where=str(path), remedy="nothing to do.")
         is_new = not path.exists()
         with path.open("a", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

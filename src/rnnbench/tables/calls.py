@@ -64,8 +64,7 @@ def calls(
         )
         values = values[values["seconds"] > 0]
         spreads = pooled_spreads(values, KEY)
-        columns = [*RATIO_COLUMNS, "implementation", "call_samples", "batch"]
-        groups = split(values, KEY, columns)
+        groups = split(values, KEY, [*RATIO_COLUMNS, "implementation", "call_samples", "batch"])
         for key, runs in groups.items():
             configuration, base = dict(zip(KEY, key, strict=True)), against[key]
             spread = shared_spread(spreads, configuration, dict(zip(KEY, base, strict=True)))
@@ -101,10 +100,8 @@ def _ratio(
     words = time_row.get("words", NO_REFERENCE)
     if words == IS_REFERENCE:
         return {"speedup": 1.0, "words": words}
-    if base is None:
-        return {"words": NO_REFERENCE}
-    if words not in (*COMPARED, NOT_EQUAL):
-        return {"words": words}
+    if base is None or words not in (*COMPARED, NOT_EQUAL):
+        return {"words": words if base is not None else NO_REFERENCE}
     ratio = compare(runs, base, spread)
     if words == NOT_EQUAL:
         return {"words": words, "unequal": unequal(ratio), "difference": time_row["difference"]}

@@ -37,12 +37,9 @@ class Certificates:
     every: tuple[Mapping[str, Any], ...] = ()
 
     def for_configuration(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The best certificate for a configuration, or None.
-
-        It has the same precision, model, RNN cell and build, and no overrides that the
-        configuration lacks. Of several, it is the one with the most overrides, preferably made on
-        the configuration's machine.
-        """
+        """The certificate with the same precision, model, RNN cell and build, and no overrides that
+        the configuration lacks, or None. Of several, the one with the most overrides, preferably
+        made on the configuration's machine."""
         overrides, best, best_score = _parts(configuration.get("variant", "")), None, -1
         for certificate in self.every:
             if _precision(certificate) != _precision(configuration):
@@ -62,8 +59,8 @@ class Certificates:
         return certificate["implementations"].get(_label(configuration)) if certificate else None
 
     def applied(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The certified training steps of the configuration on its device, or None. Of several
-        entries for the device, the one that shares the most overrides."""
+        """The result of testing the configuration's training steps on its device, or None. Of
+        several for the device, the one that shares the most overrides."""
         entry = self.entry(configuration) or {}
         overrides, best, best_count = _parts(configuration.get("variant", "")), None, -1
         for name, applied in (entry.get("applied") or {}).items():
@@ -94,12 +91,10 @@ class Certificates:
         return [_marked(record, why(_configuration_of(record))) for record in records]
 
     def judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-        """Whether two configurations compute the same function: (``certified`` | ``not equal`` |
-        ``not certified``, reason).
-
-        Within a build, the certified pair decides; across builds, both must agree with the
-        reference. A failure counts on every machine, a success only on the certified machine.
-        """
+        """(``certified`` | ``not equal`` | ``not certified``, reason): whether two configurations
+        compute the same function. Within a build, the certified pair decides; across builds, both
+        must agree with the float64 reference. A failure counts on every machine, a success only on
+        the machine of the certificate."""
         verdict, why = self._judge(a, b)
         for side in (a, b):
             certificate = self.for_configuration(side)
@@ -137,9 +132,8 @@ class Certificates:
             if applied is None or applied["off"] is None:
                 device = side.get("device") or "its device"
                 why = (applied or {}).get("why") or "it was not tried"
-                return UNKNOWN, (
-                    f"the training steps of {_label(side)} on {device} were not checked: {why}"
-                )
+                steps = f"the training steps of {_label(side)} on {device}"
+                return UNKNOWN, f"{steps} were not checked: {why}"
         if pair:
             return CERTIFIED, "the same function within tolerance"
         return CERTIFIED, "both agree with the float64 reference"
@@ -274,11 +268,8 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         {
             **_certificate_columns(certificate),
             "rnn": name,
-            "status": entry["status"],
+            **{name: entry.get(name) for name in ("status", "outputs", "gradients", "round_trip")},
             "why": entry.get("why") or "",
-            "outputs": entry.get("outputs"),
-            "gradients": entry.get("gradients"),
-            "round_trip": entry.get("round_trip"),
             "steps": _steps(entry.get("applied") or {}),
             "tolerance_outputs": (certificate.get("tolerance") or {}).get("outputs"),
             "tolerance_gradients": (certificate.get("tolerance") or {}).get("gradients"),

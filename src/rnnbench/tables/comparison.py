@@ -51,10 +51,8 @@ def versus(
     in_a, in_b = (np.array([_matches(row, terms) for row in records], bool) for terms in (a, b))
     in_a, in_b = (in_a, in_b & ~in_a) if (in_b & ~in_a).any() else (in_a & ~in_b, in_b)
     values_a, values_b = values[in_a], values[in_b]
-    if values_a.empty or values_b.empty:
-        return pd.DataFrame(columns=VERSUS_COLUMNS)
     differing = [axis for axis in KEY if set(values_a[axis]).isdisjoint(values_b[axis])]
-    if not differing:
+    if values_a.empty or values_b.empty or not differing:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
     common = [axis for axis in KEY if axis not in differing]
     varied = [axis for axis in common if values[axis].nunique() > 1]

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
 
 
 def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row per configuration and epoch.
-
-    Columns: the configuration; `epoch`; `mean`, `low` and `high` (minimum and maximum over runs) of
-    `measure` (``loss``, ``val_acc``, …); `suspect` (bool: at least one run is suspect). Epochs
-    without a value are omitted. Source: epochs of runs that are not void.
-    """
+    """One row per configuration and epoch: the configuration; `epoch`; `mean`, `low` and `high`
+    (minimum and maximum over runs) of `measure` (``loss``, ``val_acc``, …); `suspect` (bool: at
+    least one run is suspect). Epochs without a value are omitted. Source: epochs of runs that are
+    not void."""
     epochs = usable_epochs(frame).dropna(subset=[measure])
     by_epoch = epochs.assign(suspect=epochs["verdict"] == "suspect").groupby(
         [*CONFIGURATION, "epoch"], sort=False

@@ -21,6 +21,10 @@ TASK = ["model", "cell", "dataset", "variant"]  # defines a training, apart from
 DEVICE_COLUMNS = ["device", "machine"]
 CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_COLUMNS]
 
+CHOSEN = ("model", "cell", "build", "dataset", "rnn", "device")
+MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
+EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_loss", "val_acc",
+         "val_seconds")  # fmt: skip
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
@@ -116,7 +120,6 @@ def flat_text(facts: Any) -> str:
 def run_facts(record: Record) -> dict[str, Any]:
     """The run columns of the tidy frame (`RUN_COLUMNS`)."""
     choices, alias = record.choices, record.alias or ""
-    rnn = choices.get("rnn", "")
     options, function = section_overrides(record.overrides, "rnn"), _function_options(record)
     others = {key: value for key, value in record.overrides.items() if key not in options}
     methods = {key: value for key, value in options.items() if key not in function}
@@ -125,16 +128,11 @@ def run_facts(record: Record) -> dict[str, Any]:
         "name": record.name,
         "experiment": record.experiment,
         "site": record.site,
-        "model": choices.get("model", ""),
-        "cell": choices.get("cell", ""),
-        "build": choices.get("build", ""),
-        "dataset": choices.get("dataset", ""),
+        **{axis: choices.get(axis, "") for axis in CHOSEN},
         "variant": in_words({**others, **function}),
-        "rnn": rnn,
         "options": in_words(options),
         "alias": alias,
-        "implementation": implementation_of(rnn, alias, in_words(methods)),
-        "device": choices.get("device", ""),
+        "implementation": implementation_of(choices.get("rnn", ""), alias, in_words(methods)),
         "machine": record.machine,
         "seed": record.seed,
         "repeat": record.repeat,
@@ -143,10 +141,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         "verdict": record.verdict.status,
         "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
         "started": record.started,
-        "peak_memory_bytes": record.measured.get("peak_memory_bytes"),
-        "parameters": record.measured.get("parameters"),
-        "joules_per_sample": record.measured.get("joules_per_sample"),
-        "card_watts": record.measured.get("card_watts"),
+        **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
         "probe": probe_key(choices, record.overrides),
         "config": model_digest(record.config),
@@ -231,17 +226,4 @@ def _phase_row(phase: Phase) -> dict[str, Any]:
 
 
 def _epoch_row(epoch: Epoch) -> dict[str, Any]:
-    return {
-        "phase": "epoch",
-        "epoch": epoch.epoch,
-        "start": epoch.start,
-        "seconds": epoch.seconds,
-        "timed": True,
-        "samples": epoch.samples,
-        "steps": epoch.steps,
-        "loss": epoch.loss,
-        "acc": epoch.acc,
-        "val_loss": epoch.val_loss,
-        "val_acc": epoch.val_acc,
-        "val_seconds": epoch.val_seconds,
-    }
+    return {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}

@@ -48,13 +48,10 @@ class Spread:
 def pooled_spreads(
     values: pd.DataFrame, axes: list[str], below: float = POOLED_BELOW
 ) -> dict[tuple[Any, ...], Spread]:
-    """(model, device, machine) → pooled spread.
-
-    It exists if at least three configurations have runs in two or more blocks, none has runs in
-    `below` or more blocks, and none has two runs in a block. A missing run only removes that block
-    from its configuration. `values` is the table of `run_values`, `axes` are its columns that
-    identify a configuration.
-    """
+    """(model, device, machine) → pooled spread. It exists if at least three configurations have
+    runs in two or more blocks, none has runs in `below` or more blocks, and none has two runs in a
+    block. A missing run only removes that block from its configuration. `values` is the table of
+    `run_values`, `axes` are its columns that identify a configuration."""
     import numpy as np
 
     spreads = {}
@@ -104,11 +101,8 @@ def pooled(
 ) -> Ratio:
     """The ratio with the pooled interval: mean of `pairs` (log a - log b of each common block)
     ± c·√(2 s²/n). c is the quantile of Dunnett's test for the number of simultaneous `comparisons`
-    with the same configuration (Student's t for one).
-
-    Returns `ratio`, which has the interval from the pairs' own spread, if that is wider and the F
-    test rejects pooling.
-    """
+    with the same configuration (Student's t for one). Returns `ratio`, which has the interval from
+    the pairs' own spread, if that is wider and the F test rejects pooling."""
     n, mean = len(pairs), statistics.fmean(pairs)
     variance, degrees_of_freedom = 2 * spread.variance, spread.degrees_of_freedom
     quantile = dunnett_quantile(confidence, comparisons, degrees_of_freedom)

@@ -18,13 +18,11 @@ MIN_EPOCHS = 5
 
 
 def change_point(seconds: Sequence[float]) -> int:
-    """The number of epochs at the beginning that are still warm-up.
-
-    It is the k ≤ n / 2 whose split into the first k epochs and the rest minimizes the sum of
-    squares around the two means (Hinkley, Biometrika 57, 1970). It is 0 unless the mean of the
-    first k exceeds the median of the rest by more than 5 % and by more than four robust spreads of
-    the rest (1.4826 × median absolute deviation), and 0 for fewer than five epochs.
-    """
+    """The number of epochs at the beginning that are still warm-up. It is the k ≤ n / 2 whose split
+    into the first k epochs and the rest minimizes the sum of squares around the two means (Hinkley,
+    Biometrika 57, 1970). It is 0 unless the mean of the first k exceeds the median of the rest by
+    more than 5 % and by more than four robust spreads of the rest (1.4826 × median absolute
+    deviation), and 0 for fewer than five epochs."""
     n = len(seconds)
     if n < MIN_EPOCHS:
         return 0
