@@ -93,12 +93,9 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an experiment on a site.
-
-    - `runs`: by name. `skipped`: name and reason of each skipped grid point.
-    - `datasets`: path of each required pinned file → name of the dataset choice.
-    - `certificates`, `probes`: by key. `environments`: by key, those to be made.
-    """
+    """The plan of an experiment on a site. `runs`: by name; `skipped`: name and reason of each
+    skipped grid point; `datasets`: path of each required pinned file → the dataset choice;
+    `certificates`, `probes`, `environments`: those to be made, by key."""
 
     experiment: Experiment
     site: str
@@ -146,8 +143,7 @@ def make_plan(
     - `name`: of the experiment.
     - `conf`: folders of choices, the project's first.
     - `root`: the project's folder.
-    - `site`: a cluster's name. None means this machine; only then are grid points skipped that this
-      machine's cores, GPUs or builds cannot run.
+    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
     - `overrides`: the command line's; each replaces the grids' setting of the same key.
     """
     experiment = load_experiment(name, conf)
@@ -229,8 +225,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
 
 
 def _unmet_locally(root: Path):
-    """A function that returns why a config cannot run on this machine, or None. Checks each build
-    once."""
+    """A function that returns why a config cannot run on this machine; checks each build once."""
     missing_in = IdentityCache(lambda build: missing(build, root))
 
     def unmet(config: Mapping[str, Any]) -> str | None:
