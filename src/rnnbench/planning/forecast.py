@@ -39,10 +39,11 @@ class Past:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`left`: number of runs to do; `seconds`, `bytes`: total for them; `guessed`: number of runs
-    whose time is estimated from other configurations or is a guess. `spread`: standard deviation of
-    log run values within a configuration, with `freedom` degrees of freedom, or `GUESS_SPREAD` if
-    that is 0; `borrowed`: whether it includes this machine's other configurations."""
+    """The estimate for the runs to do. `left`: their number; `seconds`, `bytes`: their totals;
+    `guessed`: number of runs whose time is estimated from other configurations or is a guess.
+    `spread`: standard deviation of log run values within a configuration, with `freedom` degrees of
+    freedom, or `GUESS_SPREAD` if that is 0; `borrowed`: whether it includes this machine's other
+    configurations."""
 
     left: int
     seconds: float
@@ -56,7 +57,9 @@ class Forecast:
 def forecast(
     left: Sequence[str], past: Iterable[Past], elsewhere: Callable[[], Iterable[Past]] = tuple
 ) -> Forecast:
-    """**Arguments:** `left`: names of the runs to do; `past`: finished runs of any configurations;
+    """Estimates the time and disk space of the runs to do, and the spread between runs.
+
+    **Arguments:** `left`: names of the runs to do; `past`: finished runs of any configurations;
     `elsewhere`: returns this machine's other finished runs, called only if `past` has fewer than
     `MIN_FREEDOM` degrees of freedom."""
     runs = list(past)

@@ -147,8 +147,13 @@ def make_plan(
     - `overrides`: the command line's; each replaces the grids' setting of the same key.
     """
     experiment = load_experiment(name, conf)
-    unmet = None if site else _unmet_locally(root)
-    points = expand(experiment, conf, split_overrides(overrides), unmet)
+    missing_build = IdentityCache(lambda build: missing(build, root))
+    points = expand(
+        experiment,
+        conf,
+        split_overrides(overrides),
+        None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
+    )
     pins = pinned(root)
     identify = Identifier()
     environment_of = IdentityCache(lambda build: pins_of(build, root))
@@ -222,16 +227,6 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
         "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
     }
-
-
-def _unmet_locally(root: Path):
-    """A function that returns why a config cannot run on this machine; checks each build once."""
-    missing_in = IdentityCache(lambda build: missing(build, root))
-
-    def unmet(config: Mapping[str, Any]) -> str | None:
-        return unmet_constraints(config) or missing_in(config["build"])
-
-    return unmet
 
 
 def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
