@@ -57,11 +57,7 @@ def test_an_error_names_the_invalid_file(
 @pytest.mark.parametrize(
     ("grids", "reference", "message"),
     [
-        (
-            ["rnn=keras,block"],
-            "rnn: kears",
-            r"compared.yaml: .*did you mean keras. the grids have rnn=b",
-        ),
+        (["rnn=keras,block"], "rnn: kears", r"compared.yaml: .*mean keras. the grids have rnn=b"),
         # A choice of conf/ whose name is part of one in the grids, but in no grid.
         (["rnn=keras", "rnn=block_cell"], "rnn: block", "not in any grid.*rnn=block_cell,keras"),
         (["rnn=unrolled"], "rnn: keras", "the grids have rnn=unrolled"),
@@ -73,11 +69,7 @@ def test_an_error_names_the_invalid_file(
             "{rnn: keras, rnn.options.implementation: 2}",
             "has rnn.options.implementation=2, .* the grids have rnn.options.implementation=0,1",
         ),
-        (
-            ["rnn=cell", "rnn=block device=cpu_2"],
-            "{rnn: cell, device: cpu_2}",
-            "no grid contains all of",
-        ),
+        (["rnn=cell", "rnn=block device=cpu_2"], "{rnn: cell, device: cpu_2}", "no grid contains"),
     ],
 )
 def test_a_reference_that_is_not_in_any_grid_is_an_error(

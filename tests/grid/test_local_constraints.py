@@ -11,7 +11,7 @@ from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_devi
     ("device", "cards", "why"),
     [
         ({"kind": "cpu", "threads": 2}, (), None),
-        ({"kind": "cpu", "threads": 4}, (), "this machine has only 2 usable cores"),
+        ({"kind": "cpu", "threads": 4}, (), "this machine offers 2 cores"),
         ({"kind": "cpu", "threads": None}, (), None),
         ({"kind": "gpu", "threads": None}, (), "no NVIDIA GPU on this machine"),
         ({"kind": "gpu", "threads": None}, ("Tesla P100-PCIE-16GB",), None),

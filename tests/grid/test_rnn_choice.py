@@ -77,20 +77,12 @@ def test_the_key_cells_is_not_part_of_the_identity(expanded, mine: Path) -> None
     ("old", "new", "message"),
     [
         ("implementation: mine.py", "x: 1", "mine.yaml: has no implementation. .*add implementati"),
-        (
-            "mine.py",
-            "nine.py",
-            "mine.yaml: nine.py: .*nine.py does not exist.*relative to the YAML",
-        ),
+        ("mine.py", "nine.py", "mine.yaml: nine.py: .*nine.py does not exist.*relative to the Y"),
         ("mine.py", "kears", "mine.yaml: rnn.implementation is 'kears'.*did you mean keras"),
         ("[lstm]", "[lsmt]", "mine.yaml: cells has the unknown name 'lsmt'.*mean lstm.*are gru, "),
         ("[lstm]", "lstm", r"mine.yaml: cells is 'lstm'; it must be a list.*write a list"),
         ("kernels", "kernel", "mine.yaml: unknown key 'kernel'.*did you mean kernels"),
-        (
-            "[while]",
-            "[whlie]",
-            "mine.yaml: kernels has the unknown name 'whlie'.*did you mean while",
-        ),
+        ("[while]", "[whlie]", "mine.yaml: kernels has the unknown name 'whlie'.*mean while"),
         ("[while]", "{cpu: {lstm: [whlie]}}", "mine.yaml: kernels has the unknown name 'whlie'"),
         ("[while]", "[]", r"mine.yaml: kernels is \[\].*or null for any kernel"),
         ("{unroll: 4}", "[unroll]", r"mine.yaml: options is \['unroll'\].*write options:"),

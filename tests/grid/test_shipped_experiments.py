@@ -3,6 +3,7 @@ needs no private data."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,7 @@ ON_A_CPU = {
 ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 8, "k80_p100": 24, "contrib": 0}
 
 
-def points_of(
-    name: str, conf: list[Path], overrides: tuple[str, ...] = ()
-) -> tuple[GridPoint, ...]:
+def points_of(name: str, conf: list[Path], overrides: Sequence[str] = ()) -> tuple[GridPoint, ...]:
     """The grid points of the experiment on a machine with two cores and no GPU."""
     experiment = load_experiment(name, conf)
     return expand(experiment, conf, overrides, lambda c: unmet_device(c["device"], 2, ()))

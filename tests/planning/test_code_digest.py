@@ -27,17 +27,22 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def digest(implementation: str = "keras", framework: str = "keras3_tensorflow", **model) -> str:
+def config_of(
+    implementation: str = "keras",
+    framework: str = "keras3_tensorflow",
+    module: str = "rnnworker.models.digits_rnn",
+    function: str | None = None,
+) -> dict:
+    model = {"function": function or f"{module}:build", "data": {"prepare": f"{module}:prepare"}}
+    build = {"framework": framework}
+    return {"build": build, "rnn": {"implementation": implementation}, "model": model}
+
+
+def digest(*arguments: str, **keywords: str) -> str:
+    """The digest of the worker's code as it is now, for `config_of` the arguments."""
     code_digest._tree.cache_clear()
     code_digest._digest.cache_clear()
-    model = {"function": "rnnworker.models.digits_rnn:build", **model}
-    model.setdefault("data", {"prepare": "rnnworker.models.digits_rnn:prepare"})
-    config = {
-        "build": {"framework": framework},
-        "rnn": {"implementation": implementation},
-        "model": model,
-    }
-    return code_digest.worker_digest(config)
+    return code_digest.worker_digest(config_of(*arguments, **keywords))
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -61,16 +66,11 @@ def test_another_python_version_has_the_same_digests(version: str) -> None:
     pythons = find("3.11"), find(version)
     if None in pythons:
         pytest.skip(f"no Python 3.11 or no {version} on this machine to compare digests")
-    models = [f"rnnworker.models.{name}" for name in ("digits_rnn", "imdb_bilstm", "lstm_textgen")]
     configs = [
-        {
-            "build": {"framework": framework},
-            "rnn": {"implementation": implementation},
-            "model": {"function": f"{model}:build", "data": {"prepare": f"{model}:prepare"}},
-        }
+        config_of(implementation, framework, f"rnnworker.models.{model}")
         for framework in FRAMEWORKS
         for implementation in ("keras", "native", "contrib", "none")
-        for model in models
+        for model in ("digits_rnn", "imdb_bilstm", "lstm_textgen")
     ]
     digests, others = [
         subprocess.run(
@@ -232,18 +232,7 @@ def test_code_that_a_certificate_depends_on(
     def certifier_digest() -> str:
         code_digest._tree.cache_clear()
         code_digest._digest.cache_clear()
-        module = "rnnworker.models.digits_rnn:"
-        model = {"function": module + "build", "data": {"prepare": module + "prepare"}}
-        return code_digest.certifier_digest(
-            [
-                {
-                    "build": {"framework": "keras3_tensorflow"},
-                    "rnn": {"implementation": name},
-                    "model": model,
-                }
-                for name in ("keras", "block")
-            ]
-        )
+        return code_digest.certifier_digest([config_of("keras"), config_of("block")])
 
     before = certifier_digest()
     edit(worker / file, old, new)

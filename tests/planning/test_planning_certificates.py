@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.planning.certificates import Certificate, certificates_of
 
@@ -67,24 +65,15 @@ def test_an_implementation_that_cannot_run_is_listed_with_its_reason() -> None:
 
 
 def test_a_certificate_is_made_on_a_gpu_if_there_is_one() -> None:
-    (certificate,) = certificates(
-        point(), point("cudnn", skip="x"), point("cudnn", device="gpu_0")
-    ).values()
+    points = point(), point("cudnn", skip="x"), point("cudnn", device="gpu_0")
+    (certificate,) = certificates(*points).values()
     assert certificate.config["device"]["kind"] == "gpu"
     assert skips(certificate) == {"keras": None, "cudnn": None}
 
 
-@pytest.mark.parametrize(
-    "uncertifiable",
-    [
-        point(build={"name": "fake", "framework": "fake"}),
-        point(skip="not here"),
-    ],
-)
-def test_the_fake_framework_and_skipped_points_need_no_certificate(
-    uncertifiable: GridPoint,
-) -> None:
-    assert certificates(uncertifiable) == {}
+def test_the_fake_framework_and_skipped_points_need_no_certificate() -> None:
+    assert certificates(point(build={"name": "fake", "framework": "fake"})) == {}
+    assert certificates(point(skip="not here")) == {}
 
 
 def test_overrides_that_change_the_function_need_another_certificate() -> None:

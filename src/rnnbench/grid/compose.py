@@ -206,12 +206,8 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[Any]:
                     f"+{group}@{STAGING}.{package}={_quoted(choice)}"
                     for package, (group, choice) in _package_names(packaged)
                 ]
-                where = " ".join(
-                    [
-                        display_path(folders[0]),
-                        *(f"{key}={value}" for key, value in choices.items()),
-                    ]
-                )
+                settings = [f"{group}={choice}" for group, choice in choices.items()]
+                where = " ".join([display_path(folders[0]), *settings])
                 return _composed([*overrides, f"hydra.searchpath=[{search}]"], where)
 
             yield compose

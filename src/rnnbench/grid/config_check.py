@@ -9,7 +9,7 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup, missing_keys
 from rnnbench.grid.precision import check_precision
 
-# Dotted key → smallest valid integer. Null is valid; the code that uses the value interprets it.
+# Dotted key → smallest valid integer; null is valid too.
 MIN_INTEGERS = {
     "model.batch": 1,
     "model.epochs": 1,
@@ -21,8 +21,7 @@ MIN_INTEGERS = {
     "limits.members": 1,
     "limits.memory_bytes": 2**27,
 }
-# Dotted key → smallest valid number.
-MIN_NUMBERS = {"measure.warmup_seconds": 0.0}
+MIN_NUMBERS = {"measure.warmup_seconds": 0}
 REQUIRED_KEYS = (
     "model.function",
     "model.data.prepare",
@@ -43,13 +42,8 @@ def check_complete(config: Mapping[str, Any], where: str) -> None:
 
 
 def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, str]) -> None:
-    """Raises a `ConfigError` that names the key and the value.
-
-    **Arguments:**
-
-    - `where`: the grid, for errors.
-    - `written`: key or group (``model``) → its source, if that is not the grid.
-    """
+    """Raises a `ConfigError` that names the key and the value. `where`: the grid; `written`: key or
+    group (``model``) → its source, if that is not the grid."""
 
     def source_of(key: str) -> str:
         return written.get(key) or written.get(key.partition(".")[0]) or where
@@ -62,25 +56,17 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 where=where,
                 remedy=f"add {rest} to its file in conf/{group}/, or write +{key}=VALUE.",
             )
-    for key, minimum in MIN_INTEGERS.items():
+    for key, minimum in {**MIN_INTEGERS, **MIN_NUMBERS}.items():
         value = lookup(config, key)
-        if value is ABSENT or value is None:
+        integer = key in MIN_INTEGERS
+        if value is ABSENT or (value is None and integer):
             continue
-        if type(value) is not int or value < minimum:
+        if type(value) not in ((int,) if integer else (int, float)) or value < minimum:
             raise ConfigError(
-                f"{key} is {value!r}; it must be an integer ≥ {minimum}.",
+                f"{key} is {value!r}; it must be {'an integer' if integer else 'a number'} "
+                f"≥ {minimum}.",
                 where=source_of(key),
-                remedy=f"write {key}={max(minimum, 1)} or more.",
-            )
-    for key, lower_bound in MIN_NUMBERS.items():
-        value = lookup(config, key)
-        if value is ABSENT:
-            continue
-        if type(value) not in (int, float) or value < lower_bound:
-            raise ConfigError(
-                f"{key} is {value!r}; it must be a number ≥ {lower_bound:g}.",
-                where=source_of(key),
-                remedy=f"write {key}={lower_bound:g} or more.",
+                remedy=f"write {key}={minimum} or more.",
             )
     check_precision(config, written.get("precision", where))
     kind = lookup(config, "device.kind")

@@ -194,12 +194,10 @@ def _change(
 
 
 def _name_clash(first: GridPoint, second: GridPoint, where: str) -> ConfigError:
+    settings = first.settings(), second.settings()
     only_first, only_second = (
         " ".join(f"{key}={value}" for key, value in point.items() if other.get(key, point) != value)
-        for point, other in (
-            (first.settings(), second.settings()),
-            (second.settings(), first.settings()),
-        )
+        for point, other in (settings, settings[::-1])
     )
     return ConfigError(
         f"two grid points have the name {first.name}: one with {only_first or 'nothing'}, "

@@ -180,8 +180,6 @@ def _probe(value: Any, where: str) -> bool:
 def _order(value: Any, where: str) -> str:
     if value not in ORDERS:
         raise ConfigError(
-            f"grid_order is {value!r}; it must be one of {', '.join(ORDERS)}.",
-            where=where,
-            remedy=f"write grid_order: {ORDERS[0]}, or remove the key.",
+            f"grid_order is {value!r}.", where=where, remedy=f"write one of {', '.join(ORDERS)}."
         )
     return str(value)

@@ -55,12 +55,9 @@ def with_absolute_functions(section: Mapping[str, Any], folder: Path, where: str
         changed["implementation"] = absolute_file(changed["implementation"], folder, where)
     if "function" in changed:
         changed["function"] = absolute_function(changed["function"], folder, where)
-    data = changed.get("data")
-    if isinstance(data, dict):
-        changed["data"] = {
-            key: absolute_function(value, folder, where)
-            if f"model.data.{key}" in FUNCTIONS
-            else value
-            for key, value in data.items()
-        }
+    if isinstance(changed.get("data"), dict):
+        changed["data"] = data = dict(changed["data"])
+        for key in data:
+            if f"model.data.{key}" in FUNCTIONS:
+                data[key] = absolute_function(data[key], folder, where)
     return changed

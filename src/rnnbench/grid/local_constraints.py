@@ -26,7 +26,7 @@ def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) ->
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
-        return f"this machine has only {cores} usable {'core' if cores == 1 else 'cores'}"
+        return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"
     return None
 
 

@@ -16,11 +16,9 @@ class Repeats:
     """The key ``repeats`` of an experiment.
 
     - `least`, `most`: minimum and maximum number of runs of each configuration.
-    - `until`: stop when half the 95 % interval, relative to its centre, is at most this (0.025:
-      ± 2.5 %). The interval is of the ratio to the reference in a round, and of the time for runs
-      that do not take turns. None: no such limit.
-    - `budget_s`: stop when the workers of all runs together have used this many seconds of wall
-      time. None: no such limit.
+    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
+      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
+    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
     """
 
     least: int

@@ -49,9 +49,7 @@ def check_rnn(section: Mapping[str, Any], where: str, cells: Sequence[str]) -> N
     options = section.get("options")
     if options is not None and not isinstance(options, dict):
         raise ConfigError(
-            f"options is {options!r}; it must be a mapping.",
-            where=where,
-            remedy="write options: {NAME: DEFAULT}.",
+            f"options is {options!r}.", where=where, remedy="write options: {NAME: DEFAULT}."
         )
 
 

@@ -1,6 +1,5 @@
 """Determines the certificates that an experiment needs: one per model × cell × build, which covers
-all implementations and devices of its grids. No side effects.
-"""
+all implementations and devices of its grids. No side effects."""
 
 from __future__ import annotations
 
@@ -54,13 +53,8 @@ def certificates_of(
     build_lock: Callable[[Mapping[str, Any]], Any],
 ) -> dict[str, Certificate]:
     """The certificates for `points`, which include skipped ones, by key. The fake framework gets no
-    certificates.
-
-    **Arguments:**
-
-    - `dataset_md5`: maps a config to the MD5 of its dataset, or None.
-    - `build_lock`: maps a build section to its lock.
-    """
+    certificates. `dataset_md5`: maps a config to the MD5 of its dataset, or None; `build_lock`: a
+    build section to its lock."""
     groups: dict[str, list[GridPoint]] = {}
     for point in points:
         if certifiable(point):

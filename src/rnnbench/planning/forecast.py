@@ -25,15 +25,10 @@ MOST_REPEATS = 10_000
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run.
-
-    - `wall_seconds`: its share of the wall time.
-    - `bytes`: size of its files.
-    - `value`: the value that the spread is computed from (`running.finished_runs.value_of`); None
-      if the run is void.
-    - `company`: the configurations that took turns with it, including its own. Values are
-      comparable only if these are the same.
-    """
+    """A finished run. `wall_seconds`: its share of the wall time; `bytes`: size of its files;
+    `value`: basis of the spread (`running.finished_runs.value_of`), None if the run is void;
+    `company`: the configurations that took turns with it, including its own. Values are comparable
+    only if these are the same."""
 
     name: str
     wall_seconds: float | None
@@ -44,14 +39,11 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The estimate for the runs to do.
-
-    - `left`: number of runs to do; `seconds`, `bytes`: total time and disk space for them.
-    - `guessed`: number of runs whose time is estimated from other configurations or is a guess.
-    - `spread`: standard deviation of log run values within a configuration; `GUESS_SPREAD` if
-      `degrees_of_freedom` is 0.
-    - `borrowed`: whether the spread includes this machine's other configurations.
-    """
+    """The estimate for the runs to do. `left`: their number; `seconds`, `bytes`: their totals;
+    `guessed`: number of runs whose time is estimated from other configurations or is a guess.
+    `spread`: standard deviation of log run values within a configuration, `GUESS_SPREAD` if
+    `degrees_of_freedom` is 0; `borrowed`: whether it includes this machine's other
+    configurations."""
 
     left: int
     seconds: float
@@ -67,15 +59,11 @@ def forecast(
     past: Iterable[FinishedRun],
     elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
 ) -> Forecast:
-    """Estimates time, disk space and spread.
+    """Estimates the time and disk space of the runs to do, and the spread between runs.
 
-    **Arguments:**
-
-    - `left`: names of the runs to do.
-    - `past`: finished runs of any configurations.
-    - `elsewhere`: returns this machine's other finished runs. Called only if `past` has fewer than
-      `MIN_FREEDOM` degrees of freedom.
-    """
+    **Arguments:** `left`: names of the runs to do; `past`: finished runs of any configurations;
+    `elsewhere`: returns this machine's other finished runs, called only if `past` has fewer than
+    `MIN_FREEDOM` degrees of freedom."""
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:

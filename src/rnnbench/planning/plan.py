@@ -93,12 +93,9 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an experiment on a site.
-
-    - `runs`: by name. `skipped`: name and reason of each skipped grid point.
-    - `datasets`: path of each required pinned file → name of the dataset choice.
-    - `certificates`, `probes`: by key. `environments`: by key, those to be made.
-    """
+    """The plan of an experiment on a site. `runs`: by name; `skipped`: name and reason of each
+    skipped grid point; `datasets`: path of each required pinned file → the dataset choice;
+    `certificates`, `probes`, `environments`: those to be made, by key."""
 
     experiment: Experiment
     site: str
@@ -146,13 +143,17 @@ def make_plan(
     - `name`: of the experiment.
     - `conf`: folders of choices, the project's first.
     - `root`: the project's folder.
-    - `site`: a cluster's name. None means this machine; only then are grid points skipped that this
-      machine's cores, GPUs or builds cannot run.
+    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
     - `overrides`: the command line's; each replaces the grids' setting of the same key.
     """
     experiment = load_experiment(name, conf)
-    unmet = None if site else _unmet_locally(root)
-    points = expand(experiment, conf, split_overrides(overrides), unmet)
+    missing_build = IdentityCache(lambda build: missing(build, root))
+    points = expand(
+        experiment,
+        conf,
+        split_overrides(overrides),
+        None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
+    )
     pins = pinned(root)
     identify = Identifier()
     environment_of = IdentityCache(lambda build: pins_of(build, root))
@@ -226,17 +227,6 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
         "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
     }
-
-
-def _unmet_locally(root: Path):
-    """A function that returns why a config cannot run on this machine, or None. Checks each build
-    once."""
-    missing_in = IdentityCache(lambda build: missing(build, root))
-
-    def unmet(config: Mapping[str, Any]) -> str | None:
-        return unmet_constraints(config) or missing_in(config["build"])
-
-    return unmet
 
 
 def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
