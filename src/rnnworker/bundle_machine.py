@@ -78,8 +78,8 @@ class Machine:
         if why:
             self.unfit[build["name"]] = why
             message = (
-                "build {0} cannot run, so its runs are skipped: {1}, or name another Python with "
-                "--python {0}=PATH"
+                "build {0} cannot run: {1}, or name another Python with --python {0}=PATH. "
+                "Its runs are skipped."
             )
             print(message.format(build["name"], why), flush=True)
 
