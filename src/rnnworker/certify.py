@@ -19,8 +19,7 @@ SERVED_SAMPLES = 512
 
 
 def certify(job, events, phases):
-    """Emits ``facts`` with a ``certificate``: the worker's parts of the certificate described in
-    ARCHITECTURE.md.
+    """Emits ``facts`` with a ``certificate``: the worker's parts of it (see ARCHITECTURE.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
     name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
@@ -117,8 +116,7 @@ def unmeasured(status, why):
 
 
 def compare_pairs(trials, results, tolerance):
-    """Returns, for each pair of implementations that ran, their differences and whether they are
-    equal."""
+    """Returns the differences of each pair of implementations that ran, and whether it is equal."""
     comparisons, names = [], [name for name in results if name in trials]
     for index, a in enumerate(names):
         for b in names[index + 1 :]:
@@ -234,8 +232,7 @@ class Trial:
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
     def _probe_layers(self):
-        """Returns the layers' largest errors against the reference, and whether the weights
-        survive a round trip."""
+        """Returns the largest errors of the layers, and whether weights survive a round trip."""
         cell, recurrent = self.config["cell"]["name"], self.session.recurrent
         self.saved.update(outputs=[], gradients=[])
         if not recurrent.layers:

@@ -48,8 +48,8 @@ def function_of(cell, options, keras_3):
             activation = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
         if activation is not None and activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            message = "the float64 reference has no {} {}, only {}"
-            raise UnknownFunction(message.format(name, activation, known))
+            message = "the float64 reference has no {} {}, only {}".format(name, activation, known)
+            raise UnknownFunction(message)
         function[name] = activation
     return dict(function, use_bias=bool(options.get("use_bias", True)))
 
@@ -79,11 +79,9 @@ def run(cell, x, arrays, output_gradient, function=None):
     )
     first, second = numpy.split(upstream, 2, axis=-1)
     sequences = upstream.ndim == 3
-    reversed_second = second[:, ::-1] if sequences else second
+    second = second[:, ::-1] if sequences else second
     outputs, gradients = _one_direction(cell, x, forward, first, function)
-    outputs_back, gradients_back = _one_direction(
-        cell, x[:, ::-1], backward, reversed_second, function
-    )
+    outputs_back, gradients_back = _one_direction(cell, x[:, ::-1], backward, second, function)
     both = {"x": gradients.pop("x") + gradients_back.pop("x")[:, ::-1]}
     both.update({"forward_" + name: value for name, value in gradients.items()})
     both.update({"backward_" + name: value for name, value in gradients_back.items()})
