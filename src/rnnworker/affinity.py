@@ -1,7 +1,5 @@
-"""Selects the logical processors that a run is pinned to.
-
-Standard library only. No side effects except in `read_topology`, `processors_near` and `move`.
-"""
+"""Selects the logical processors that a run is pinned to. Standard library only. No side effects
+except in `read_topology`, `processors_near` and `move`."""
 
 import collections
 import contextlib
@@ -58,8 +56,7 @@ def processors_near(topology, card, base="/sys"):
     node = number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
     listed = os.path.join(base, "devices/system/node/node{}/cpulist".format(node))
     numbers = processors(listed) if node >= 0 else set()
-    on_node = tuple(processor for processor in topology if processor.number in numbers)
-    return on_node or tuple(topology)
+    return tuple(entry for entry in topology if entry.number in numbers) or tuple(topology)
 
 
 def start_cores(topology, cores, place):

@@ -164,8 +164,7 @@ class AppliedSteps:
         self.config = with_sgd(dict(job["config"], rnn=rnn))
 
     def measure(self, tolerance):
-        """Returns the result of the function `measure`, with ``why``: None, or the reason why
-        nothing was measured."""
+        """Returns the result of `measure` with ``why``: None, or why nothing was measured."""
         try:
             session = frameworks.open_session(self.config, self.job["threads"])
             if self.arrays is None:

@@ -112,8 +112,7 @@ def expected(config):
 
 
 def contradicts(kernel):
-    """Returns whether the kernels found differ from the expected ones; False if either is
-    unknown."""
+    """Returns whether the kernels found differ from those expected; False if either is unknown."""
     if kernel["expected"] is None or not kernel["found"]:
         return False
     return sorted(kernel["found"]) != sorted(kernel["expected"])
@@ -138,9 +137,7 @@ def why_not_cudnn(facts):
     for name, required in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
         value = known(name)
         differs = not simple and value is not None and value != required
-        reasons.append(
-            (differs, "{} is {}, but cuDNN supports only {}".format(name, value, required))
-        )
+        reasons.append((differs, "{} is {}, cuDNN supports only {}".format(name, value, required)))
     reasons += [
         (known("recurrent_dropout"), "cuDNN has no recurrent dropout"),
         (known("unroll"), "the layer is unrolled"),

@@ -34,9 +34,8 @@ def main(folder, arguments):
     probes = {} if options.no_probes else _planned(folder, "probes")
     left, due_probes = 0, {}
     machine = session.machine
-    machine.check_builds(
-        run["config"] for run in runs if not session.done(run["name"], run["digest"])
-    )
+    left_runs = [run for run in runs if not session.done(run["name"], run["digest"])]
+    machine.check_builds(run["config"] for run in left_runs)
     labels = {
         run["name"]: "[{}/{}] {}".format(place + 1, len(runs), run["name"])
         for place, run in enumerate(runs)

@@ -55,7 +55,6 @@ class Machine:
         return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
 
     def cores(self, config):
-        """Returns the processors for a run with `config`."""
         return affinity.for_device(self.topology, config["device"], self.card(config))
 
     def capacity(self, config):
@@ -73,21 +72,16 @@ class Machine:
             self.refuse(build, missing_requirement(build, python, environment))
 
     def refuse(self, build, why):
-        """Marks `build` as unfit and prints that its runs are skipped; no effect if `why` is
-        None."""
+        """Marks `build` as unfit and prints that its runs are skipped; no effect without `why`."""
         if why:
             self.unfit[build["name"]] = why
-            message = (
-                "build {0} cannot run, so its runs are skipped: {1}, or name another Python with "
-                "--python {0}=PATH"
-            )
+            message = "build {0} cannot run: {1}, or use --python {0}=PATH. Its runs are skipped."
             print(message.format(build["name"], why), flush=True)
 
     def python_of(self, build):
         return self._pythons.get(build["name"], sys.executable)
 
     def environment(self, build, threads):
-        """Returns the environment variables of a run of `build` with this number of `threads`."""
         return environment_of(build, self._sites.get(build.get("carry")), threads)
 
 

@@ -1,7 +1,5 @@
 """One start of a bundle: measures runs, certificates and probes, and writes their outcomes.
-
-Standard library only, Python 3.6 syntax.
-"""
+Standard library only, Python 3.6 syntax."""
 
 import datetime
 import fcntl
@@ -61,10 +59,8 @@ class Session:
 
     def fits(self, planned, name=None):
         """Returns whether all of `planned` are likely to end in the time that is left."""
-        if self.deadline is None:
-            return True
         needed = sum(self.forecast(entry, name) for entry in planned)
-        return time.monotonic() + needed <= self.deadline
+        return self.deadline is None or time.monotonic() + needed <= self.deadline
 
     def together(self, run, runs):
         """Returns `run` and those of `runs` that are still missing and take turns with it; and
@@ -94,14 +90,8 @@ class Session:
         """Returns the expected seconds: the longest duration of its configuration so far, else of
         its kind in its build, else of anything in its build, else a guess."""
         build, configuration = _configuration(planned, name or planned["name"])
-        known = {
-            other: seconds
-            for (other_build, other), seconds in self.seconds.items()
-            if other_build == build
-        }
-        alike = [
-            seconds for other, seconds in known.items() if _kind(other) == _kind(configuration)
-        ]
+        known = {other: took for (python, other), took in self.seconds.items() if python == build}
+        alike = [took for other, took in known.items() if _kind(other) == _kind(configuration)]
         return known.get(configuration) or max(alike or list(known.values()) or [GUESS_SECONDS])
 
     def make(self, kind, planned):
@@ -160,12 +150,12 @@ class Session:
                 continue
             device_folder = os.path.join(folder, str(number))
             os.makedirs(device_folder)
-            other_outcome = self._run_workers([(name, device_folder, other)], {name: limits})[name]
-            if other_outcome is None:
+            result = self._run_workers([(name, device_folder, other)], {name: limits})[name]
+            if result is None:
                 outcome = None
                 continue
-            other_outcome.update(device=other["device"])
-            write(os.path.join(device_folder, "outcome.json"), other_outcome)
+            result.update(device=other["device"])
+            write(os.path.join(device_folder, "outcome.json"), result)
         took = time.monotonic() - begin
         self._note_duration(planned, name, took)
         return outcome and self._keep(folder, name, planned, started, outcome, took)
@@ -229,10 +219,7 @@ class Session:
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             outcomes = supervise(workers, self.deadline)
-        return {
-            name: outcome and dict(outcome, threads=threads[name])
-            for name, outcome in outcomes.items()
-        }
+        return {name: out and dict(out, threads=threads[name]) for name, out in outcomes.items()}
 
     def pack(self, always=False):
         """Packs all results so far into one file, for machines that return only few files."""

@@ -23,8 +23,8 @@ REASONS = (
 
 
 def card_reader(job):
-    """Returns a function that reads the state of the GPU of `job` (`Card.read`). If there is no
-    GPU, or it cannot be read (the reason goes to the log), the function returns None."""
+    """Returns a function that reads the state of the job's GPU (`Card.read`). Without a GPU, or if
+    it cannot be read (the log says why), that function returns None."""
     card, file = job.get("card") or {}, job.get("nvml")
     if not card.get("uuid") or not file:
         return no_card

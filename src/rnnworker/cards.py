@@ -159,16 +159,13 @@ def variables(card):
 
 
 def is_model(wanted, name):
-    """Returns whether a card with the driver's `name` is exactly of the model `wanted`.
-
+    """Returns whether a card with the driver's `name` is exactly of the model `wanted`:
     ``P100 PCIE`` matches ``Tesla P100-PCIE-16GB``, but ``RTX 2070`` does not match
     ``GeForce RTX 2070 SUPER``, ``H100`` (the SXM card, ``NVIDIA H100 80GB HBM3``) does not match
     ``NVIDIA H100 PCIe``, and a card does not match its slice. `wanted` may omit the size or type of
     memory; if given, it must match."""
     wanted_words, name_words = _words(wanted), _words(name)
-    models = [
-        {word for word in words if not MEMORY.match(word)} for words in (wanted_words, name_words)
-    ]
+    models = [{w for w in words if not MEMORY.match(w)} for words in (wanted_words, name_words)]
     return models[0] == models[1] and wanted_words <= name_words
 
 

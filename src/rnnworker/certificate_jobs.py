@@ -1,7 +1,5 @@
-"""Builds the worker's jobs for a certificate, one per device.
-
-Standard library only, Python 3.6 syntax: the controller and bundles use it.
-"""
+"""Builds the worker's jobs for a certificate, one per device. Standard library only, Python 3.6
+syntax: the controller and bundles use it."""
 
 
 def jobs_of(planned):

@@ -19,8 +19,7 @@ SERVED_SAMPLES = 512
 
 
 def certify(job, events, phases):
-    """Emits ``facts`` with a ``certificate``: the worker's parts of the certificate described in
-    ARCHITECTURE.md.
+    """Emits ``facts`` with a ``certificate``: the worker's parts of it (see ARCHITECTURE.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
     name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
@@ -117,12 +116,11 @@ def unmeasured(status, why):
 
 
 def compare_pairs(trials, results, tolerance):
-    """Returns, for each pair of implementations that ran, their differences and whether they are
-    equal."""
+    """Returns the differences of each pair of implementations that ran, and whether it is equal."""
     comparisons, names = [], [name for name in results if name in trials]
     for index, a in enumerate(names):
         for b in names[index + 1 :]:
-            first, second = trials[a].kept, trials[b].kept
+            first, second = trials[a].saved, trials[b].saved
             errors = {
                 "outputs": _largest_error(first["outputs"], second["outputs"]),
                 "gradients": _largest_error(first["gradients"], second["gradients"]),
@@ -144,7 +142,7 @@ def evaluate_portability(trials):
     the weights."""
     evaluations = []
     for trained, trainer in trials.items():
-        weights, outputs = trainer.kept["trained"], trainer.kept["trained_outputs"]
+        weights, outputs = trainer.saved["trained"], trainer.saved["trained_outputs"]
         for served, server in trials.items():
             if server.function != trainer.function:
                 continue
@@ -178,12 +176,12 @@ def probe_weights(cell, arrays, seed):
 
 
 class Trial:
-    """One implementation in a separate model, kept until all others have been compared with it.
+    """One implementation in a separate model, alive until all others have been compared with it.
     All trials share the data's `arrays`."""
 
     def __init__(self, job, rnn, arrays=None):
         config = dict(job["config"], rnn=rnn, certifying=True)
-        self.config, self.kept = config, {}
+        self.config, self.saved = config, {}
         self.session = frameworks.open_session(config, job["threads"])
         if arrays is None:
             self.session.load_data(job["dataset"], job.get("pinned_md5"))
@@ -201,7 +199,7 @@ class Trial:
 
     def measure(self):
         """Measures this implementation on its own. Values for comparison with others are stored
-        in `kept`: outputs, gradients, loss curve, and the weights after a short training."""
+        in `saved`: outputs, gradients, loss curve, and the weights after a short training."""
         session = self.session
         probed = self._probe_layers()
         session.load_weights(self.weights)
@@ -214,7 +212,7 @@ class Trial:
         session.reset()
         batches = -(-len(session.arrays["x_train"]) // self.config["model"]["batch"])
         session.train_steps(min(TRAINED_STEPS, batches))
-        self.kept.update(
+        self.saved.update(
             loss_curve=curve,
             trained=session.dump_weights(),
             trained_outputs=session.outputs(SERVED_SAMPLES),
@@ -234,10 +232,9 @@ class Trial:
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
     def _probe_layers(self):
-        """Returns the layers' largest errors against the reference, and whether the weights
-        survive a round trip."""
+        """Returns the largest errors of the layers, and whether weights survive a round trip."""
         cell, recurrent = self.config["cell"]["name"], self.session.recurrent
-        self.kept.update(outputs=[], gradients=[])
+        self.saved.update(outputs=[], gradients=[])
         if not recurrent.layers:
             return dict.fromkeys(("outputs", "gradients", "round_trip"))
         errors = {"outputs": [], "gradients": []}
@@ -265,8 +262,8 @@ class Trial:
                 relative_error(gradients.get(name, 0.0), expected_gradients[name])
                 for name in expected_gradients
             ]
-            self.kept["outputs"].append(outputs)
-            self.kept["gradients"] += [gradients[name] for name in sorted(gradients)]
+            self.saved["outputs"].append(outputs)
+            self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
         return {
             "outputs": max(errors["outputs"]),
             "gradients": max(errors["gradients"]),

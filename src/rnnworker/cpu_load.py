@@ -52,7 +52,6 @@ def total(first, second):
 
 
 def _processors(file="/proc/stat"):
-    """Returns {processor number: (busy seconds, stolen seconds)} since boot."""
     ticks_per_second = float(os.sysconf("SC_CLK_TCK"))
     processors, has_data = {}, False
     try:

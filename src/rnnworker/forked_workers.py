@@ -37,11 +37,8 @@ class Importers:
 
     def importing(self):
         """Returns the importers that are not ready yet."""
-        return [
-            importer
-            for importer in self._started.values()
-            if not importer.ready and not importer.gone
-        ]
+        importers = self._started.values()
+        return [importer for importer in importers if not importer.ready and not importer.gone]
 
     def finish(self):
         for importer in self._started.values():
@@ -81,8 +78,7 @@ class Importer:
         self.gone = not self.ready
 
     def check_limit(self, selector):
-        """Kills the importer if it takes longer than the limit of a worker's import; its members
-        then start on their own."""
+        """Kills the importer at its limit; its members then start on their own."""
         if not self.ready and not self.gone and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
@@ -118,9 +114,9 @@ class Importer:
 
 
 class Forked:
-    """The part of the interface of `subprocess.Popen` that `members.Running` needs, for a child of
-    the importer. `ended` is a descriptor that becomes readable when the process has ended; the
-    caller closes it."""
+    """A child of the importer, with the part of `subprocess.Popen`'s interface that
+    `members.Running` needs. Its descriptor `ended` becomes readable at its end; the caller closes
+    it."""
 
     def __init__(self, stdin, reports):
         self.stdin = os.fdopen(stdin, "wb")
@@ -138,8 +134,7 @@ class Forked:
         return int(line)
 
     def poll(self):
-        """Returns the exit code, None while the process runs; -9 if its importer has ended, which
-        kills it."""
+        """Returns the exit code; None while running, -9 if its importer has ended (killing it)."""
         if self._code is None and self._ready(0):
             line = self._read_line()
             self._code = SIGKILLED if line is None else int(line.split()[1])

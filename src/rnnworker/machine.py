@@ -74,9 +74,8 @@ def boot():
 
 
 def gpu_models():
-    """Returns the models of the NVIDIA GPUs in the order of their PCI addresses: the names listed
-    by the kernel driver, which are those of nvidia-smi, else their PCI ids, else one placeholder
-    per device file."""
+    """Returns the models of the NVIDIA GPUs by PCI address: the names listed by the kernel driver,
+    which are those of nvidia-smi, else their PCI ids, else one placeholder per device file."""
     if not _has_driver():
         return []
     models = _listed_models()
@@ -102,8 +101,7 @@ def _information(field):
     values = []
     for address in sorted(_listed(DRIVER + "/gpus")):
         information = text(os.path.join(DRIVER, "gpus", address, "information")) or ""
-        pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
-        match = re.search(pattern, information, re.MULTILINE)
+        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), information, re.MULTILINE)
         if match is None:
             return []
         values.append(match.group(1))

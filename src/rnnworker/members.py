@@ -99,8 +99,7 @@ def event_of(line):
 
 
 class Running:
-    """A member's process and its state: `is_working`, `is_waiting` at the gate, or neither once it
-    has ended."""
+    """A member's process and its state: `is_working`, `is_waiting` (at the gate) or ended."""
 
     def __init__(self, member, parse, importer=None):
         self.member, self.name, self.parse = member, member.name, parse
@@ -111,13 +110,12 @@ class Running:
         self.deadline = self.left = 0.0  # of its phase; the seconds left of it while it waits
         self.buffer = b""
         self.pidfd = None
-        # Closed in `finish`.
-        self.events_log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115
+        self.log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
         self.reader, writer = os.pipe()
         try:
             self.process = importer.fork(member, writer) if importer else _started(member, writer)
         except BaseException:
-            self.events_log.close()
+            self.log.close()
             os.close(self.reader)
             raise
         finally:
@@ -148,7 +146,7 @@ class Running:
         if not data:
             self.close(selector)
             return
-        self.events_log.write(data)
+        self.log.write(data)
         lines = (self.buffer + data).split(b"\n")
         self.buffer = lines.pop()
         for line in lines:
@@ -207,7 +205,7 @@ class Running:
 
     def finish(self):
         """Ends the process and its children, and closes all descriptors. Idempotent."""
-        if self.events_log is None:
+        if self.log is None:
             return
         self.is_working = self.is_waiting = False
         try:
@@ -215,8 +213,8 @@ class Running:
             _end(self.process)
             self.outcome.exit_code = _as_signal(self.process.wait())
         finally:
-            self.events_log.close()
-            self.events_log = None
+            self.log.close()
+            self.log = None
             os.close(self.reader)
             if self.pidfd is not None:
                 os.close(self.pidfd)

@@ -66,11 +66,7 @@ def honoured(config):
     if name in _GENERIC:
         options.append("use_bias")
         if cell in GATED:
-            options += [
-                option
-                for option in _GATED_LAYER
-                if name != "cell" or option != "activity_regularizer"
-            ]
+            options += _GATED_LAYER[:1] if name == "cell" else _GATED_LAYER
         # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
         if has_modes and (name != "auto" or framework in _WITHOUT_CUDNN):

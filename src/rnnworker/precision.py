@@ -1,17 +1,15 @@
 """The precision of a run: requested from the framework and read back from it.
 
-``float32`` disables TF32 and ``tf32`` enables it; ``mixed_float16`` and ``mixed_bfloat16`` are
-Keras's dtype policies (float32 weights, 16-bit computation; the remaining float32 products do not
-use TF32).
+``float32`` disables TF32, ``tf32`` enables it; ``mixed_float16`` and ``mixed_bfloat16`` are Keras's
+dtype policies (float32 weights, 16-bit computation; remaining float32 products do not use TF32).
 """
 
 DEFAULT = "float32"
 MIXED = ("mixed_float16", "mixed_bfloat16")
 
 # Largest accepted relative errors against the float64 reference and between implementations. Those
-# of float32 are at least 20 times its rounding error, 6e-8, which accumulates over hundreds of
-# steps. TF32 and float16 round to 5e-4, bfloat16 to 4e-3; gradients through time then lose one
-# more digit.
+# of float32 are over 20 times its rounding error, 6e-8, which accumulates over hundreds of steps.
+# TF32 and float16 round to 5e-4, bfloat16 to 4e-3; gradients through time lose one more digit.
 TOLERANCE = {
     "float32": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
     "tf32": {"outputs": 5e-3, "gradients": 2e-2, "loss_curve": 1e-2},
@@ -36,9 +34,8 @@ def compute_dtype(config):
 
 
 def as_expected(config, facts):
-    """Returns whether the `facts` read back from the session, ``{"policy", "layers", "tf32"}``,
-    match the request: ``layers`` are the compute dtypes of the recurrent layers, ``tf32`` is None
-    if unknown."""
+    """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
+    `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
     tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
     other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
     return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

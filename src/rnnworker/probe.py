@@ -20,8 +20,7 @@ ARRAY_BYTES, MOST_ARRAY_BYTES = 128 * 2**20, 512 * 2**20
 
 
 def probe(job, events, phases):
-    """Emits ``facts`` with a ``probe``: the worker's parts of the probe described in
-    ARCHITECTURE.md.
+    """Emits ``facts`` with a ``probe``: the worker's parts of the probe (see ARCHITECTURE.md).
 
     `job`: ``config`` (of any run on the device and build), ``models`` (list of ``{"model", "cell",
     "config", "settings"}``; ``settings`` is a run's config), ``threads``.
@@ -83,10 +82,7 @@ def model_facts(entry, threads, device, known):
         flops_per_step=layers.flops_per_step(products),
         bytes_per_step=layers.bytes_per_step(products),
         products=products,
-        products_s=sum(
-            product["times"] * layers.flops(product) / (product["gflops"] * 1e9)
-            for product in products
-        ),
+        products_s=sum(p["times"] * layers.flops(p) / (p["gflops"] * 1e9) for p in products),
     )
 
 
@@ -103,9 +99,8 @@ def product_rate(device, m, k, n):
 
 
 def sample_rates(run, work):
-    """Returns `work` per second for each sample. A sample consists of as many calls as take
-    `SAMPLE_SECONDS`. There are `SAMPLES` samples, or as many as fit into `SIZE_SECONDS`, but at
-    least `LEAST_SAMPLES`."""
+    """Returns `work` per second for each sample, which consists of calls for `SAMPLE_SECONDS`: up
+    to `SAMPLES` samples within `SIZE_SECONDS`, but at least `LEAST_SAMPLES`."""
     run()
     begin = time.monotonic()
     run()
@@ -121,8 +116,7 @@ def sample_rates(run, work):
 
 
 def array_bytes(caches):
-    """Returns the size of an array that exceeds every cache: four times the largest cache, within
-    limits."""
+    """Returns the size of an array beyond every cache: four times the largest, within limits."""
     factors = {"K": 2**10, "M": 2**20, "G": 2**30}
     largest = 0
     for text in caches.values():

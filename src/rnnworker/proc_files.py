@@ -1,7 +1,4 @@
-"""Reads small files of the kernel below /proc and /sys.
-
-Standard library only, Python 3.6 syntax.
-"""
+"""Reads small files below /proc and /sys. Standard library only, Python 3.6 syntax."""
 
 
 def text(path):

@@ -1,5 +1,4 @@
 """Reads the CPU quota of this process's control groups (cgroups), which limit containers.
-
 Standard library only, Python 3.6 syntax.
 
 Sources: Linux's Documentation/admin-guide/cgroup-v2.rst (``cpu.max``) and

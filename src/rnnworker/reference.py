@@ -48,8 +48,8 @@ def function_of(cell, options, keras_3):
             activation = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
         if activation is not None and activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            message = "the float64 reference has no {} {}, only {}"
-            raise UnknownFunction(message.format(name, activation, known))
+            message = "the float64 reference has no {} {}, only {}".format(name, activation, known)
+            raise UnknownFunction(message)
         function[name] = activation
     return dict(function, use_bias=bool(options.get("use_bias", True)))
 
@@ -79,11 +79,9 @@ def run(cell, x, arrays, output_gradient, function=None):
     )
     first, second = numpy.split(upstream, 2, axis=-1)
     sequences = upstream.ndim == 3
-    reversed_second = second[:, ::-1] if sequences else second
+    second = second[:, ::-1] if sequences else second
     outputs, gradients = _one_direction(cell, x, forward, first, function)
-    outputs_back, gradients_back = _one_direction(
-        cell, x[:, ::-1], backward, reversed_second, function
-    )
+    outputs_back, gradients_back = _one_direction(cell, x[:, ::-1], backward, second, function)
     both = {"x": gradients.pop("x") + gradients_back.pop("x")[:, ::-1]}
     both.update({"forward_" + name: value for name, value in gradients.items()})
     both.update({"backward_" + name: value for name, value in gradients_back.items()})
@@ -103,18 +101,20 @@ def _one_direction(cell, x, arrays, upstream, function):
     given = set(arrays)
     arrays = dict({"bias": _no_bias(cell, arrays["recurrent"])}, **arrays)
     state = tuple(numpy.zeros((batch, units)) for _ in range(states))
-    outputs, kept = [], []
+    outputs, saved = [], []
     for time in range(times):
-        state, memory = step(x[:, time], state, arrays, squash, gate)
+        state, values = step(x[:, time], state, arrays, squash, gate)
         outputs.append(state[0])
-        kept.append(memory)
+        saved.append(values)
     gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
     gradients["x"] = numpy.zeros_like(x)
-    back = tuple(numpy.zeros((batch, units)) for _ in range(states))
+    grad = tuple(numpy.zeros((batch, units)) for _ in range(states))
     for time in reversed(range(times)):
         arrived = upstream[:, time] if upstream.ndim == 3 else (time == times - 1) * upstream
-        back = (back[0] + arrived,) + back[1:]
-        gradients["x"][:, time], back = step_back(back, kept[time], arrays, gradients, squash, gate)
+        grad = (grad[0] + arrived,) + grad[1:]
+        gradients["x"][:, time], grad = step_back(
+            grad, saved[time], arrays, gradients, squash, gate
+        )
     gradients = {name: gradients[name] for name in given | {"x"}}
     if upstream.ndim == 3:
         return numpy.stack(outputs, axis=1), gradients
@@ -149,12 +149,12 @@ ACTIVATIONS = {
 TANH, SIGMOID = ACTIVATIONS["tanh"], ACTIVATIONS["sigmoid"]
 
 
-def _affine_back(back, x, hidden, arrays, gradients):
+def _affine_back(grad, x, hidden, arrays, gradients):
     """Backward pass of x·W + h'·R + b: adds to `gradients`, returns those of x and h'."""
-    gradients["kernel"] += x.T @ back
-    gradients["recurrent"] += hidden.T @ back
-    gradients["bias"] += back.sum(axis=0)
-    return back @ arrays["kernel"].T, back @ arrays["recurrent"].T
+    gradients["kernel"] += x.T @ grad
+    gradients["recurrent"] += hidden.T @ grad
+    gradients["bias"] += grad.sum(axis=0)
+    return grad @ arrays["kernel"].T, grad @ arrays["recurrent"].T
 
 
 def _lstm(x, state, arrays, squash=TANH, gate=SIGMOID):
@@ -166,20 +166,20 @@ def _lstm(x, state, arrays, squash=TANH, gate=SIGMOID):
     return (o * squash[0](new), new), (x, hidden, memory, i, f, c, o, new)
 
 
-def _lstm_back(back, kept, arrays, gradients, squash, gate):
-    x, hidden, memory, i, f, c, o, new = kept
-    back_hidden, back_new = back
+def _lstm_back(grad, saved, arrays, gradients, squash, gate):
+    x, hidden, memory, i, f, c, o, new = saved
+    grad_hidden, grad_new = grad
     squashed = squash[0](new)
-    back_new = back_new + back_hidden * o * squash[1](squashed)
+    grad_new = grad_new + grad_hidden * o * squash[1](squashed)
     gates = [
-        back_new * c * gate[1](i),
-        back_new * memory * gate[1](f),
-        back_new * i * squash[1](c),
-        back_hidden * squashed * gate[1](o),
+        grad_new * c * gate[1](i),
+        grad_new * memory * gate[1](f),
+        grad_new * i * squash[1](c),
+        grad_hidden * squashed * gate[1](o),
     ]
     gates = numpy.concatenate(gates, axis=1)
-    back_x, back_before = _affine_back(gates, x, hidden, arrays, gradients)
-    return back_x, (back_before, back_new * f)
+    grad_x, grad_before = _affine_back(gates, x, hidden, arrays, gradients)
+    return grad_x, (grad_before, grad_new * f)
 
 
 def _gru(x, state, arrays, squash=TANH, gate=SIGMOID):
@@ -191,19 +191,19 @@ def _gru(x, state, arrays, squash=TANH, gate=SIGMOID):
     return (z * hidden + (1 - z) * n,), (x, hidden, z, r, n, q_h)
 
 
-def _gru_back(back, kept, arrays, gradients, squash, gate):
-    x, hidden, z, r, n, q_h = kept
-    (back_hidden,) = back
-    back_n = back_hidden * (1 - z) * squash[1](n)
-    back_z = back_hidden * (hidden - n) * gate[1](z)
-    back_r = back_n * q_h * gate[1](r)
-    back_p = numpy.concatenate([back_z, back_r, back_n], axis=1)
-    back_q = numpy.concatenate([back_z, back_r, back_n * r], axis=1)
-    gradients["kernel"] += x.T @ back_p
-    gradients["recurrent"] += hidden.T @ back_q
-    gradients["bias"] += numpy.stack([back_p.sum(axis=0), back_q.sum(axis=0)])
-    back_before = back_hidden * z + back_q @ arrays["recurrent"].T
-    return back_p @ arrays["kernel"].T, (back_before,)
+def _gru_back(grad, saved, arrays, gradients, squash, gate):
+    x, hidden, z, r, n, q_h = saved
+    (grad_hidden,) = grad
+    grad_n = grad_hidden * (1 - z) * squash[1](n)
+    grad_z = grad_hidden * (hidden - n) * gate[1](z)
+    grad_r = grad_n * q_h * gate[1](r)
+    grad_p = numpy.concatenate([grad_z, grad_r, grad_n], axis=1)
+    grad_q = numpy.concatenate([grad_z, grad_r, grad_n * r], axis=1)
+    gradients["kernel"] += x.T @ grad_p
+    gradients["recurrent"] += hidden.T @ grad_q
+    gradients["bias"] += numpy.stack([grad_p.sum(axis=0), grad_q.sum(axis=0)])
+    grad_before = grad_hidden * z + grad_q @ arrays["recurrent"].T
+    return grad_p @ arrays["kernel"].T, (grad_before,)
 
 
 def _gru_reset_before(x, state, arrays, squash=TANH, gate=SIGMOID):
@@ -217,23 +217,23 @@ def _gru_reset_before(x, state, arrays, squash=TANH, gate=SIGMOID):
     return (z * hidden + (1 - z) * n,), (x, hidden, z, r, n)
 
 
-def _gru_reset_before_back(back, kept, arrays, gradients, squash, gate):
-    x, hidden, z, r, n = kept
-    (back_hidden,) = back
+def _gru_reset_before_back(grad, saved, arrays, gradients, squash, gate):
+    x, hidden, z, r, n = saved
+    (grad_hidden,) = grad
     units = hidden.shape[1]
     recurrent = arrays["recurrent"]
-    back_n = back_hidden * (1 - z) * squash[1](n)
-    back_z = back_hidden * (hidden - n) * gate[1](z)
-    back_reset = back_n @ recurrent[:, 2 * units :].T
-    back_r = back_reset * hidden * gate[1](r)
-    back_zr = numpy.concatenate([back_z, back_r], axis=1)
-    back_all = numpy.concatenate([back_zr, back_n], axis=1)
-    gradients["kernel"] += x.T @ back_all
-    gradients["bias"] += back_all.sum(axis=0)
-    gradients["recurrent"][:, : 2 * units] += hidden.T @ back_zr
-    gradients["recurrent"][:, 2 * units :] += (r * hidden).T @ back_n
-    back_before = back_hidden * z + back_reset * r + back_zr @ recurrent[:, : 2 * units].T
-    return back_all @ arrays["kernel"].T, (back_before,)
+    grad_n = grad_hidden * (1 - z) * squash[1](n)
+    grad_z = grad_hidden * (hidden - n) * gate[1](z)
+    grad_reset = grad_n @ recurrent[:, 2 * units :].T
+    grad_r = grad_reset * hidden * gate[1](r)
+    grad_zr = numpy.concatenate([grad_z, grad_r], axis=1)
+    grad_all = numpy.concatenate([grad_zr, grad_n], axis=1)
+    gradients["kernel"] += x.T @ grad_all
+    gradients["bias"] += grad_all.sum(axis=0)
+    gradients["recurrent"][:, : 2 * units] += hidden.T @ grad_zr
+    gradients["recurrent"][:, 2 * units :] += (r * hidden).T @ grad_n
+    grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent[:, : 2 * units].T
+    return grad_all @ arrays["kernel"].T, (grad_before,)
 
 
 def _rnn(x, state, arrays, squash, gate=None):
@@ -242,10 +242,10 @@ def _rnn(x, state, arrays, squash, gate=None):
     return (new,), (x, hidden, new)
 
 
-def _rnn_back(back, kept, arrays, gradients, squash, gate=None):
-    x, hidden, new = kept
-    back_x, back_before = _affine_back(back[0] * squash[1](new), x, hidden, arrays, gradients)
-    return back_x, (back_before,)
+def _rnn_back(grad, saved, arrays, gradients, squash, gate=None):
+    x, hidden, new = saved
+    grad_x, grad_before = _affine_back(grad[0] * squash[1](new), x, hidden, arrays, gradients)
+    return grad_x, (grad_before,)
 
 
 # Cell → forward step, backward step, number of states.

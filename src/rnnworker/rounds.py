@@ -77,9 +77,8 @@ def memory_capacity(available, each=GUESS_BYTES):
 
 
 def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
-    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time. `card`:
-    from `cards.query_contexts`. The result is 1 if `card` is None or its compute mode admits only
-    one process."""
+    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time; 1 if
+    `card` (from `cards.query_contexts`) is None or its compute mode admits only one process."""
     if card is None or card["mode"] != "Default":
         return 1
     return memory_capacity(card["free_bytes"], each)
@@ -200,8 +199,7 @@ class _Round:
         self.turn, self.last = self.turn + 1, chosen
 
     def _length(self, others, chosen):
-        """Returns the length of turns, which is fixed once all training members have had a first
-        turn; None before that."""
+        """Returns the length of turns; None until all training members have had a first turn."""
         if self.length is None:
             members = [chosen, *others.values()]
             training = [member for member in members if member.gate_event.get("left")]

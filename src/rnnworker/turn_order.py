@@ -1,7 +1,4 @@
-"""The order in which the members of a round take their turns.
-
-Standard library only, Python 3.6 syntax.
-"""
+"""The order in which members take their turns. Standard library only, Python 3.6 syntax."""
 
 
 def cycles(names, stream):

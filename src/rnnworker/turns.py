@@ -1,7 +1,4 @@
-"""The turns of one run, with the CPU load during each.
-
-Standard library only, Python 3.6 syntax.
-"""
+"""The turns of one run, with the CPU load of each. Standard library only, Python 3.6 syntax."""
 
 import collections
 import time
@@ -24,10 +21,9 @@ def grant_of(line):
 
 
 class Turns:
-    """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate
-    or reading the state of the GPU (`waited_second`: by the second clock), and `load` is the sum
-    of the CPU load over its turns. `read_card` is called before and after each turn
-    (`card_look.card_reader`)."""
+    """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate or
+    reading the GPU's state (`waited_second`: by the second clock), `load` is the CPU load over its
+    turns. `read_card` is called before and after each turn (`card_look.card_reader`)."""
 
     def __init__(self, events, read_card=card_look.no_card):
         self._events, self._read_card = events, read_card

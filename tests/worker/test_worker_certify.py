@@ -222,7 +222,7 @@ class Trial:
 
     def __init__(self, function: dict, arrays: int):
         self.function, self.arrays = function, arrays
-        self.kept = {"trained": [1.0] * arrays, "trained_outputs": numpy.ones(2)}
+        self.saved = {"trained": [1.0] * arrays, "trained_outputs": numpy.ones(2)}
 
     def serve(self, weights: list) -> tuple:
         assert len(weights) == self.arrays, "a layer without a bias has fewer"

@@ -124,7 +124,7 @@ def test_a_single_member_gets_all_turns(run) -> None:
 )
 def test_the_end_of_one_member_does_not_affect_the_others(run, end: str, exit_code: int) -> None:
     outcomes = run({"a": TURNS, "b": f"turn(); turn(); {end}", "c": TURNS})
-    assert {name: one.exit_code for name, one in outcomes.items()} == {
+    assert {name: outcome.exit_code for name, outcome in outcomes.items()} == {
         "a": 0,
         "b": exit_code,
         "c": 0,
@@ -148,7 +148,7 @@ def test_waiting_for_a_turn_is_not_work(run) -> None:
     outcomes = run(
         {"a": short, "b": "for _ in range(4): turn(0.5)"}, limits={"train": 1.2, "start": 30}
     )
-    assert [one.over_limit for one in outcomes.values()] == [None, None]
+    assert [outcome.over_limit for outcome in outcomes.values()] == [None, None]
     assert len(spans(outcomes)) == 8
 
 
@@ -174,7 +174,7 @@ def test_all_members_are_ended_at_the_end_of_the_time(run) -> None:
     begin = time.monotonic()
     outcomes = run(scripts, end=begin + 1.0)
     assert time.monotonic() - begin < 20
-    assert [one.cut for one in outcomes.values()] == [True, True]
+    assert [outcome.cut for outcome in outcomes.values()] == [True, True]
 
 
 @pytest.mark.parametrize("fault", ["command", "events"])

@@ -1,7 +1,4 @@
-"""Lists the matrix products of one training step from a model's layers.
-
-No side effects except in `read`.
-"""
+"""Lists the matrix products of a training step. No side effects except in `read`."""
 
 RECURRENT = ("kernel", "recurrent")
 BYTES = 4
@@ -50,8 +47,7 @@ def products_of(layers, batch):
 
 
 def flops_per_step(products):
-    """Returns 2·m·k·n summed over the forward products; training counts three times that, the usual
-    approximation."""
+    """Returns 2·m·k·n over the forward products; training counts three times that, as usual."""
     forward = sum(flops(p) * p["times"] for p in products if p["pass"] == "forward")
     return {"forward": forward, "training": 3 * forward}
 
@@ -68,8 +64,7 @@ def flops(product):
 
 
 def _three(layer, of, m, shape, times, outer):
-    """Returns the forward product and those of both gradients; an `outer` product, of the model's
-    inputs, needs no gradient of them."""
+    """Forward product and both gradients; an `outer` one, of the model's inputs, has only one."""
     k, n = shape
     shapes = [("forward", (m, k, n)), ("inputs", (m, n, k)), ("weights", (k, m, n))]
     return [

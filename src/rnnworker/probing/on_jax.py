@@ -10,8 +10,7 @@ class Arithmetic:
         self.jax = session.jax
 
     def products(self, m, k, n, count):
-        """Returns a function that computes `count` float32 products (m, k) × (k, n) in a scan, one
-        per iteration."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n) in a scan."""
         jax = self.jax
         left, right = self._random(count, m, k), self._random(k, n)
 
@@ -25,8 +24,7 @@ class Arithmetic:
         return lambda: multiply(left, right).block_until_ready()
 
     def addition(self, elements):
-        """Returns a function that computes a += b over `elements` float32 numbers; the memory of a
-        is donated and reused."""
+        """Returns a function that computes a += b over `elements` float32 numbers; a is donated."""
         jax = self.jax
         b, state = jax.numpy.full((elements,), 1e-3, "float32"), {}
         state["a"] = jax.numpy.zeros((elements,), "float32")

@@ -1,8 +1,6 @@
-"""Products and additions in TensorFlow 1, with the settings of the models' session.
-
-Each uses a separate graph and session, because in a common graph each new operation would cause
-all others to be optimised again.
-"""
+"""Products and additions in TensorFlow 1, with the settings of the models' session. Each uses a
+separate graph, because in a common graph each new operation would cause all others to be optimised
+again."""
 
 
 class Arithmetic:
@@ -10,9 +8,8 @@ class Arithmetic:
         self.settings, self.tensorflow = session.session._config, session.tensorflow
 
     def products(self, m, k, n, count):
-        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
-        another in one step. Each has a separate left operand, because equal products would be
-        computed only once."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n) in sequence, in
+        one step. Left operands differ, because equal products would be computed only once."""
         tensorflow = self.tensorflow
         with tensorflow.Graph().as_default() as graph:
             left, right = [self._variable((m, k)) for _ in range(count)], self._variable((k, n))

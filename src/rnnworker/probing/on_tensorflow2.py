@@ -7,9 +7,8 @@ class Arithmetic:
         self.compiled = bool(session.config["build"].get("jit_compile", False))
 
     def products(self, m, k, n, count):
-        """Returns a function that computes `count` float32 products (m, k) × (k, n), one after
-        another in one graph. Each has a separate left operand, because equal products would be
-        computed only once."""
+        """Returns a function that computes `count` float32 products (m, k) × (k, n) in sequence, in
+        one graph. Left operands differ, because equal products would be computed only once."""
         tensorflow = self.tensorflow
         left = [tensorflow.random.uniform((m, k), -1.0, 1.0) for _ in range(count)]
         right = tensorflow.random.uniform((k, n), -1.0, 1.0)
