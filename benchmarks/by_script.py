@@ -186,14 +186,14 @@ def measure_pair(
         else:
             other = other_training.seconds()
     ratios = [a / b for a, b in zip(own, other, strict=True)]
-    found = Pair(*map(statistics.median, (own, other, ratios)))
+    result = Pair(*map(statistics.median, (own, other, ratios)))
     print(
-        f"{row} {run.repeat + 1:2}  worker {found.worker:.3f} s  script {found.script:.3f} s  "
-        f"ratio {found.ratio:.3f}",
+        f"{row} {run.repeat + 1:2}  worker {result.worker:.3f} s  script {result.script:.3f} s  "
+        f"ratio {result.ratio:.3f}",
         file=sys.stderr,
         flush=True,
     )
-    return found
+    return result
 
 
 class Side(NamedTuple):
