@@ -51,7 +51,7 @@ def not_in_turns(seconds, blocks):
     count = len(seconds)
     return {
         "seconds": seconds,
-        "sitting": blocks,
+        "pairing": blocks,
         "effect": np.full(count, np.nan),
         "companion": np.zeros(count, bool),
     }

@@ -114,7 +114,7 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
 def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
     for pid in descendants(snakemake):
         try:
-            if b"\0train\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"\0round\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
                 continue
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

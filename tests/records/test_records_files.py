@@ -70,4 +70,4 @@ def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     ]
     for name in inputs + others:
         write_json(project.folder / "results/away/small" / name, {})
-    assert job.elsewhere == [f"results/away/small/{name}" for name in inputs]
+    assert job.imported_files == [f"results/away/small/{name}" for name in inputs]

@@ -14,7 +14,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_is_valid, read_json, read_record, records_of
 from rnnbench.running import capacity
-from rnnbench.running import sitting as measuring
+from rnnbench.running import cohort as measuring
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.tables.frame import tidy

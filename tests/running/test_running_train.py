@@ -15,7 +15,7 @@ from rnnbench.commands import retry
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
-from rnnbench.running import sitting as measuring
+from rnnbench.running import cohort as measuring
 from rnnbench.running.train import Place, progress_label, read_round, timing_lock
 from tests.running.alone import train
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.headline import alone
+from benchmarks.headline import not_in_turns
 from rnnbench.records.record import run_value
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
 from rnnbench.tables.rank_test import bootstrap_interval, rank_p
@@ -42,7 +42,10 @@ def shown_ratio(logs, pool=True):
 def shown_ratio_with_missing_runs(logs):
     """As `shown_ratio`, with NaN in `logs` for missing runs."""
     sides = [np.flatnonzero(~np.isnan(side)) for side in logs[:2]]
-    rows = [alone(np.exp(side[blocks]), blocks) for side, blocks in zip(logs, sides, strict=False)]
+    rows = [
+        not_in_turns(np.exp(side[blocks]), blocks)
+        for side, blocks in zip(logs, sides, strict=False)
+    ]
     repeated = logs[(~np.isnan(logs)).sum(axis=1) > 1]
     pool = logs.shape[1] < POOLED_BELOW and len(repeated) >= 3
     return compare(rows[1], rows[0], spread_of(repeated) if pool else None)
@@ -120,7 +123,7 @@ def test_pooled_spread_by_hand():
 def test_pooled_spreads_match_spread_of_and_a_missing_run_costs_one_degree_of_freedom():
     logs = np.random.default_rng(1).normal(0, 0.02, (3, 3))
     rows = [
-        {"model": "m", "device": "d", "machine": "x", "rnn": r, "sitting": b,
+        {"model": "m", "device": "d", "machine": "x", "rnn": r, "pairing": b,
          "effect": np.nan, "seconds": float(np.exp(logs[r, b]))}
         for r in range(3) for b in range(3)
     ]  # fmt: skip

@@ -48,7 +48,7 @@ import rnnworker.models.digits_rnn as module
 STREAM = numpy.random.RandomState(0)
 DATA = {"x_" + n: STREAM.normal(size=(32, 7, 5)).astype("float32") for n in ("train", "val")}
 DATA.update({"y_" + n: STREAM.randint(0, 3, 32) for n in ("train", "val")})
-certify.TRAINED_STEPS, portable = 2, certify.portable
+certify.TRAINED_STEPS, portable = 2, certify.evaluate_portability
 
 
 def build(keras, recurrent, config):
@@ -113,7 +113,7 @@ def certificate(cell, both, precision):
         entries.insert(0, {"name": "keras", "rnn": keras})
     if job["framework"] == "keras3_torch" and (cell, both) == ("lstm", False):
         entries.append({"name": "both", "rnn": dict(job["choice"], implementation="both")})
-    certify.portable = portable if len(entries) > 1 else lambda tried: []
+    certify.evaluate_portability = portable if len(entries) > 1 else lambda tried: []
     request = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
     request["device"] = "cpu_1"
     events = Events()

@@ -8,7 +8,7 @@ rule report:
         job.tracked,
         job.certificates,
         job.probes,
-        job.elsewhere,
+        job.imported_files,
         job.prices_and_published,
     output:
         report(

@@ -20,8 +20,8 @@ from rnnbench.records.store import pointer_is_valid, pointer_to, read_json, writ
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_companions, existing_record
 from rnnbench.running.capacity import cohorts
+from rnnbench.running.cohort import CohortRunner, Mirror, Planned
 from rnnbench.running.progress import say
-from rnnbench.running.sitting import CohortRunner, Mirror, Planned
 from rnnbench.running.train import Place
 from rnnbench.running.worker import card_of
 from rnnworker import cards

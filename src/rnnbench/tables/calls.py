@@ -60,7 +60,7 @@ def calls(
             batch=phases["batch"].reindex(all_values["record"]).to_numpy(),
             seconds=all_values[call],
             effect=float("nan"),
-            sitting=all_values["block"],
+            pairing=all_values["block"],
         )
         values = values[values["seconds"] > 0]
         spreads = pooled_spreads(values, KEY)

@@ -57,14 +57,14 @@ def pooled_spreads(
     spreads = {}
     logs = values["effect"].fillna(np.log(values["seconds"]))
     for key, runs in values.assign(log=logs).groupby(DEVICE, sort=False):
-        repeats = runs.groupby(axes, sort=False)["sitting"].transform("count")
-        if not 2 <= repeats.max() < below or runs.duplicated([*axes, "sitting"]).any():
+        repeats = runs.groupby(axes, sort=False)["pairing"].transform("count")
+        if not 2 <= repeats.max() < below or runs.duplicated([*axes, "pairing"]).any():
             continue
         repeated = runs[repeats > 1]
         numbers = repeated.groupby(axes, sort=False).ngroup()
         if numbers.nunique() >= 3:
             numbered = repeated.assign(configuration=numbers)
-            table = numbered.pivot(index="configuration", columns="sitting", values="log")
+            table = numbered.pivot(index="configuration", columns="pairing", values="log")
             spread = spread_of(table.to_numpy(dtype=float))
             if spread is not None:
                 spreads[key] = spread

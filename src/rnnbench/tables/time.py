@@ -41,7 +41,7 @@ CONFIDENCE = 0.95
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 
 # The columns of `run_values` that a ratio needs.
-RATIO_COLUMNS = ["seconds", "sitting", "suspect", "effect", "companion"]
+RATIO_COLUMNS = ["seconds", "pairing", "suspect", "effect", "companion"]
 
 
 def time(
@@ -140,7 +140,7 @@ def compare(runs: Rows, base: Rows, spread: Spread | None = None, comparisons: i
         return _in_turns(_ratio(a, b, blocks_a, blocks_b, spread, comparisons), len(rounds))
     base, runs = without_companions(base), without_companions(runs)
     a, b = base["seconds"].tolist(), runs["seconds"].tolist()
-    return _ratio(a, b, base["sitting"].tolist(), runs["sitting"].tolist(), spread, comparisons)
+    return _ratio(a, b, base["pairing"].tolist(), runs["pairing"].tolist(), spread, comparisons)
 
 
 def _ratio(
@@ -163,7 +163,7 @@ def _common_rounds(runs: Rows, base: Rows) -> set[str]:
     own, other = (
         {
             block
-            for block, effect in zip(side["sitting"], side["effect"], strict=True)
+            for block, effect in zip(side["pairing"], side["effect"], strict=True)
             if not math.isnan(effect)
         }
         for side in (runs, base)
@@ -178,7 +178,7 @@ def without_companions(runs: Rows) -> Rows:
 
 def _effects(runs: Rows, rounds: set[str]) -> tuple[list[float], list[str]]:
     """Relative seconds (exp of the effect) and the round of each run in `rounds`."""
-    pairs = zip(runs["effect"].tolist(), runs["sitting"].tolist(), strict=True)
+    pairs = zip(runs["effect"].tolist(), runs["pairing"].tolist(), strict=True)
     selected = [(math.exp(effect), block) for effect, block in pairs if block in rounds]
     return [value for value, _ in selected], [block for _, block in selected]
 

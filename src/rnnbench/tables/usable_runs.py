@@ -40,15 +40,15 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     steps apply a gradient other than the computed one); `effect` (log seconds relative to the
     others of its round, missing if unknown) and `companion` (bool); `block` (text): machine, site,
     experiment and number of the block, as blocks with the same number in different experiments were
-    measured at different times; `sitting`: its round if it has an `effect`, else its block. Runs of
-    two configurations are paired by `sitting`.
+    measured at different times; `pairing`: its round if it has an `effect`, else its block. Runs of
+    two configurations are paired by `pairing`.
     """
     epochs = usable_epochs(frame, companions)
     by_run = epochs.groupby("record", sort=False)
     values = by_run[RUN_COLUMNS].first()
     parts = by_run[BLOCK_COLUMNS].first().astype({"block": "Int64"}).astype(str)
     values["block"] = parts[BLOCK_COLUMNS[0]].str.cat(parts[BLOCK_COLUMNS[1:]], sep="/")
-    values["sitting"] = values["round"].where(values["effect"].notna(), values["block"])
+    values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
     values["companion"] = values["companion"] == 1
     values["seconds"] = counted(epochs).groupby("record", sort=False)["seconds"].median()
     values["epochs"] = by_run["epoch"].count()
