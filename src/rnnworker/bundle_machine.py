@@ -46,7 +46,7 @@ class Machine:
         return self.lacking.get(entry["name"]) if entry else None
 
     def card(self, config):
-        """Returns the GPU that a run with `config` uses (`cards.chosen`); None on a CPU."""
+        """Returns the GPU that a run with `config` uses (`cards.select_card`); None on a CPU."""
         if config["device"]["kind"] != "gpu":
             return None
         return cards.select_card(config["device"], self.hardware["gpus"], _variables(config))

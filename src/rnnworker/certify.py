@@ -19,7 +19,7 @@ SERVED_SAMPLES = 512
 
 
 def certify(job, events, phases):
-    """Emits ``facts`` with a ``certificate``: the worker's parts of it (see ARCHITECTURE.md).
+    """Emits ``facts`` with a ``certificate``: the worker's parts of it (see docs/formats.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
     name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and

@@ -20,7 +20,7 @@ ARRAY_BYTES, MOST_ARRAY_BYTES = 128 * 2**20, 512 * 2**20
 
 
 def probe(job, events, phases):
-    """Emits ``facts`` with a ``probe``: the worker's parts of the probe (see ARCHITECTURE.md).
+    """Emits ``facts`` with a ``probe``: the worker's parts of the probe (see docs/formats.md).
 
     `job`: ``config`` (of any run on the device and build), ``models`` (list of ``{"model", "cell",
     "config", "settings"}``; ``settings`` is a run's config), ``threads``.

@@ -71,7 +71,7 @@ def test_records_can_be_read_from_mlflow(results, capsys, monkeypatch):
 
 
 def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):
-    with pytest.raises(ConfigError, match="alike"):
+    with pytest.raises(ConfigError, match="equals a run"):
         compare(["nothing", "keras", "--results", str(results)])
     with pytest.raises(ConfigError, match="no record of"):
         show(["nothing", "--results", str(results)])

@@ -75,7 +75,7 @@ def test_a_call_of_a_different_function_is_marked():
 def test_kernel_groups_name_the_variant_if_kernels_differ():
     def attested(why: str, **overrides) -> Record:
         record = make_record(overrides={f"model.{k}": v for k, v in overrides.items()})
-        kernel = {"found": ["while"], "expected": None, "why_not_cudnn": [why]}
+        kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why.split("; ")}
         return dataclasses.replace(record, measured={**record.measured, "kernel": kernel})
 
     def groups(*records: Record) -> list[tuple[str, str]]:
@@ -88,6 +88,9 @@ def test_kernel_groups_name_the_variant_if_kernels_differ():
         ("lstm · current · padding=left", "a mask"),
     ]
     assert groups(plain, attested("a CPU", units=9)) == [("", "a CPU")]
+    both = kernels_view(kernels(tidy([plain, attested("a CPU; a mask", padding="left")])))
+    assert [row.cells[2] for row in both.rows] == ["–", "a mask"]
+    assert both.notes == ("In every row, cuDNN is also ruled out because a CPU.",)
 
 
 def test_published_thread_counts_are_shown_next_to_measured_ones():

@@ -211,8 +211,7 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     links = {link for row in report.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2
     text = report.answers[0].speed_sentence
-    name = "`keras activation=tanh, recurrent_activation=sigmoid`"
-    assert text.startswith(f"{name} is the only implementation of its function")
+    assert text.startswith("`keras` is the only implementation of its function")
     assert "marked ≠; not compared: `keras activation=relu" in text and "×" not in text
 
 
@@ -238,3 +237,12 @@ def test_blocks_are_common_only_within_experiment_site_and_machine() -> None:
     two_machines = [*runs("keras", 0.5), *runs("keras", 0.4, machine="other-0123abcd")]
     (row,) = versus(tidy(two_machines), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict("records")
     assert row["method"] == "welch"
+
+
+def test_a_name_has_only_the_options_that_differ_from_the_reference() -> None:
+    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
+    reference = {"rnn": "keras", **plain}
+    relu = {**plain, f"{OPTION}activation": "relu"}
+    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, relu), *runs("cell", 0.3)]
+    names = with_named_options(tidy(records), reference)["implementation"].unique().tolist()
+    assert names == ["keras", "keras activation=relu", "cell"]

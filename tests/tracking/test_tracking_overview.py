@@ -89,7 +89,7 @@ def test_the_report_is_logged(project, tmp_path):
             assert set(runs) == {"keras", "mine", "report"}
         assert tags["mlflow.experimentKind"] == "custom_model_development"
         assert "Which one?" in tags["mlflow.note.content"]
-        assert "`unrolled` trained digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
+        assert "`unrolled` trains digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
         assert runs["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
         assert runs["keras"].data.metrics[SPEEDUP] == 1
         uploaded = {file.path for file in client.list_artifacts(runs["report"].info.run_id)}

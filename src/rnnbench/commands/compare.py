@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         if void:
             remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
         raise ConfigError(
-            f"no run of {options.a!r} and run of {options.b!r} are alike in everything else. "
+            f"no run of {options.a!r} equals a run of {options.b!r} in everything else. "
             + " ".join(void),
             where="rnnbench compare",
             remedy=remedy,

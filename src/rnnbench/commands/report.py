@@ -58,6 +58,7 @@ def _report(options: argparse.Namespace) -> None:
             title=facts["title"],
             about=facts["about"],
             reference=facts["reference"],
+            lead=facts.get("lead", "time"),
         )
         skipped = [{"name": point["name"], "why": point["why"]} for point in facts["skipped"]]
     except (TypeError, KeyError) as error:
@@ -94,7 +95,7 @@ def _log_to_mlflow(report: Content, planned: Sequence[Mapping[str, Any]], out: P
     answers = "\n\n".join(map(str, [*report.answers, *report.advice]))
     overview = Overview(
         experiment.name,
-        "\n\n".join(filter(None, (f"# {experiment.title}", answers, experiment.about))),
+        "\n\n".join(filter(None, (f"**{experiment.title}**", answers, experiment.about))),
         differing_keys(planned),
         report.speedups,
         report.unequal_runs,

@@ -18,7 +18,11 @@ from rnnbench.grid.point import GROUPS
 from rnnbench.grid.repeats import Repeats, repeats_of
 from rnnworker.options import PREFIX
 
-KEYS = ("title", "about", "grids", "reference", "grid_order", "order_seed", "probe", "repeats")
+KEYS = (
+    *("title", "about", "grids", "reference", "grid_order", "order_seed", "probe", "repeats"),
+    "lead",
+)
+LEADS = ("time", "kernels")
 ORDERS = ("interleaved", "sequential")
 DEFAULT_EXPERIMENT = "quick"
 
@@ -35,6 +39,7 @@ class Experiment:
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
       the second.
+    - `lead`: the table next to the answer of the report, ``time`` or ``kernels``.
     - `file`: the file that the experiment was read from.
     """
 
@@ -48,6 +53,7 @@ class Experiment:
     file: Path = Path("experiment.yaml")
     repeats: Repeats | None = None
     sequential: bool = False
+    lead: str = LEADS[0]
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
@@ -78,7 +84,8 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         probe=_probe(data.get("probe", True), where),
         file=known[name],
         repeats=repeats,
-        sequential=_order(data.get("grid_order", ORDERS[0]), where) == ORDERS[1],
+        sequential=_one_of("grid_order", ORDERS, data, where) == ORDERS[1],
+        lead=_one_of("lead", LEADS, data, where),
     )
 
 
@@ -177,9 +184,11 @@ def _probe(value: Any, where: str) -> bool:
     return value
 
 
-def _order(value: Any, where: str) -> str:
-    if value not in ORDERS:
+def _one_of(key: str, choices: Sequence[str], data: Mapping[str, Any], where: str) -> str:
+    """The value of `key`, by default the first of the `choices`."""
+    value = data.get(key, choices[0])
+    if value not in choices:
         raise ConfigError(
-            f"grid_order is {value!r}.", where=where, remedy=f"write one of {', '.join(ORDERS)}."
+            f"{key} is {value!r}.", where=where, remedy=f"write one of {', '.join(choices)}."
         )
     return str(value)

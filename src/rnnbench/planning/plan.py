@@ -224,6 +224,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "title": plan.experiment.title,
         "about": plan.experiment.about,
         "reference": dict(plan.experiment.reference),
+        "lead": plan.experiment.lead,
         "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
         "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
     }

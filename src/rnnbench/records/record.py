@@ -111,7 +111,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Record:
-    """One run as it was measured. See ``ARCHITECTURE.md`` for an example.
+    """One run as it was measured. See ``docs/formats.md``, "Record".
 
     - `choices`: axis → choice, in the axes' fixed order.
     - `overrides`: dotted key → value, for values that differ from the choice's default.

@@ -151,8 +151,8 @@ def _clause(row: Any, base: str, where: str, model: str) -> str:
         return f"no run{for_model}{where} has a comparable result"
     if row["contestants"] < 2 and ANOTHER_FUNCTION in row["left_out"]:
         return (
-            f"{name} is the only implementation of its function{for_model}{where}, so there is "
-            "nothing to compare; below, ratios to the times of other functions are marked ≠"
+            f"{name} is the only implementation of its function{for_model}{where}, so no speed-up "
+            "is shown; below, the ratios to the times of other functions are marked ≠"
         )
     if row["contestants"] < 2:
         done = "has a result" if row["void"] or row["left_out"] else "has been run"

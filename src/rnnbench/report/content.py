@@ -16,7 +16,7 @@ from rnnbench.report.axis_sections import builds_section, target_section, thread
 from rnnbench.report.colours import colours
 from rnnbench.report.cost_section import cost_section, recommendations
 from rnnbench.report.efficiency_section import efficiency_section
-from rnnbench.report.equivalence_section import equivalence_section
+from rnnbench.report.equivalence_section import equivalence_section, kernels_view
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures, places
 from rnnbench.report.inference_section import inference_section
@@ -47,6 +47,7 @@ from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
+from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import order
 from rnnbench.tables.missing import skipped as skipped_table
@@ -70,12 +71,13 @@ LEAD = 2  # figures next to the answer
 @dataclass(frozen=True)
 class Experiment:
     """The experiment that a report is about. `reference` (axis → choice): what speed-ups are
-    relative to."""
+    relative to. `lead`: the table next to the answer, ``time`` or ``kernels``."""
 
     name: str
     title: str
     about: str
     reference: Mapping[str, str]
+    lead: str = "time"
 
 
 @dataclass(frozen=True)
@@ -214,13 +216,15 @@ def content(
     efficiencies, inference = efficiency(frame, beside.probes), calls(frame, speed, reference)
     unclean = not_clean(records, beside.mlflow)
     palette = colours(speed["implementation"])
+    kernel_views = _filled(kernels_view(kernels(frame)))
+    leading = kernel_views if experiment.lead == "kernels" else []
     sections = [
         cost_section(costs, beside, palette),
         inference_section(inference),
         builds_section(by_build, optimizer_differences(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
         efficiency_section(efficiencies, palette),
-        equivalence_section(frame, beside.certificates),
+        equivalence_section([] if leading else kernel_views, beside.certificates),
         curves_section(drawn),
         target_section(to_target, curves_by_second(frame, "val_acc"), palette),
         published_results_section(speed, beside.published),
@@ -239,7 +243,8 @@ def content(
             if long
             else answers(winners, differences, outliers, reference)
         ),
-        answer_views=[answer_view(winners, differences, accuracies, reference)] if long else [],
+        answer_views=leading
+        or ([answer_view(winners, differences, accuracies, reference)] if long else []),
         advice=recommendations(costs, beside),
         time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
         accuracy=_filled(

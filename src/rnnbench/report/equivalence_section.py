@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
@@ -15,7 +15,6 @@ from rnnbench.tables.certificates import (
     pairs,
     portability,
 )
-from rnnbench.tables.kernels import kernels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +33,9 @@ PORTABILITY = (
 )
 
 
-def equivalence_section(frame: pd.DataFrame, certificates: Certificates) -> Section:
-    """The kernels found in the traced training step, and the contents of the certificates."""
+def equivalence_section(views: Sequence[TableView], certificates: Certificates) -> Section:
+    """The `views` of the kernels found in the traced training step, and the contents of the
+    certificates."""
     every = certificates.every
     words = ["The worker finds the kernels in the traced training step; it does not rely on names."]
     if not every:
@@ -50,7 +50,7 @@ def equivalence_section(frame: pd.DataFrame, certificates: Certificates) -> Sect
             "it computes, none of its runs is clean."
         )
     views = (
-        kernels_view(kernels(frame)),
+        *views,
         certificates_view(certified(every)),
         pairs_view(pairs(every)),
         portability_view(portability(every)),
@@ -68,10 +68,16 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         .reset_index()
     )
     several = len(counted[["cell", "build", "variant"]].drop_duplicates()) > 1
+    reasons = [text.split("; ") for text in counted["why_not_cudnn"]]
+    common = [
+        reason
+        for reason in (reasons[0] if len(reasons) > 1 else [])
+        if reason and all(reason in row for row in reasons)
+    ]
     rows = tuple(
         Row(
             row["implementation"] or "model",
-            (row["device"], row["kernel"], row["why_not_cudnn"] or n.NOTHING, str(row["runs"])),
+            (row["device"], row["kernel"], _others(row["why_not_cudnn"], common), str(row["runs"])),
             _group(row["cell"], row["build"], row["variant"]) if several else "",
         )
         for row in counted.to_dict("records")
@@ -82,7 +88,14 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         Column("why not cuDNN", number=False, quiet=True),
         Column("runs", quiet=True),
     )
-    return TableView("kernels", "Kernels", "implementation", columns, sorted_by_group(rows))
+    notes = (f"In every row, cuDNN is also ruled out because {' and '.join(common)}.",)
+    rows = sorted_by_group(rows)
+    return TableView("kernels", "Kernels", "implementation", columns, rows, notes if common else ())
+
+
+def _others(reasons: str, common: Sequence[str]) -> str:
+    """`reasons` without those in `common`."""
+    return "; ".join(text for text in reasons.split("; ") if text not in common) or n.NOTHING
 
 
 def _distinguishing_variants(table: pd.DataFrame) -> list[str]:

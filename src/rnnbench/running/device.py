@@ -20,7 +20,7 @@ def device_reasons(
 
     - `device`: the requested device: ``kind``, ``threads``, and ``gpu``, the model of the card.
     - `measured`: facts reported by the framework: ``threads``, ``framework_devices``, and the names
-      of its ``framework_cards``; and ``card``, the one assigned to the run (`cards.chosen`).
+      of its ``framework_cards``; and ``card``, the one assigned to the run (`cards.select_card`).
     - `hardware`: the machine's fingerprint: ``gpus``, each with its ``name``; used if the assigned
       card is unknown.
     """

@@ -124,7 +124,7 @@ def nvml() -> str | None:
 
 
 def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The card that a run with `config` uses on this host (`cards.chosen`)."""
+    """The card that a run with `config` uses on this host (`cards.select_card`)."""
     if config["device"].get("kind") != "gpu":
         return None
     environment = {**os.environ, **(config["build"].get("environment") or {})}

@@ -1,4 +1,4 @@
-"""Reads the certificates of an experiment (``ARCHITECTURE.md``, "Certificate")."""
+"""Reads the certificates of an experiment (``docs/formats.md``, "Certificate")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the probes of an experiment (``ARCHITECTURE.md``, "Probe")."""
+"""Reads the probes of an experiment (``docs/formats.md``, "Probe")."""
 
 from __future__ import annotations
 

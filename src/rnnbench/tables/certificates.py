@@ -32,7 +32,7 @@ NOT_LEARNING_REMEDY = (
 
 @dataclass(frozen=True)
 class Certificates:
-    """The certificates of an experiment (``ARCHITECTURE.md``, "Certificate")."""
+    """The certificates of an experiment (``docs/formats.md``, "Certificate")."""
 
     every: tuple[Mapping[str, Any], ...] = ()
 

@@ -55,7 +55,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       (UTC).
     - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters`; `kernel` (kernels found in a training step, ``""`` if none
-      is attested), `why_not_cudnn` (reasons, ``""`` for none).
+      is attested), `why_not_cudnn` (reasons, joined by ``; ``; ``""`` for none).
     - `joules_per_sample`, `card_watts`: energy and power of the GPU during training including
       validation (missing if not measured).
     - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
@@ -198,13 +198,13 @@ NOT_ATTESTED = "not attested: no kernel found"
 
 
 def _kernel(kernel: Any) -> dict[str, str]:
-    """The kernel columns, from ``measured.kernel`` (see ``ARCHITECTURE.md``, "Kernel")."""
+    """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
     if not (isinstance(kernel, Mapping) and "found" in kernel):
         return {"kernel": flat_text(kernel), "why_not_cudnn": ""}
     fallback = NOT_ATTESTED if kernel.get("expected") else ""
     return {
         "kernel": flat_text(kernel["found"]) or fallback,
-        "why_not_cudnn": flat_text(kernel.get("why_not_cudnn")),
+        "why_not_cudnn": "; ".join(map(str, kernel.get("why_not_cudnn") or ())),
     }
 
 

@@ -17,7 +17,8 @@ AXES = ["variant", "rnn", "options", "alias", "implementation"]
 def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     """`table` (with the columns of a configuration) after moving the function options that
     `reference` names from `variant` to `implementation`, so that configurations that differ only in
-    them belong to one group and have the same reference."""
+    them belong to one group and have the same reference. An option with the reference's own value
+    is not part of the name: ``keras``, ``keras activation=relu``."""
     if not _function_options(reference) or table.empty:
         return table
     rows = table[AXES].drop_duplicates().to_dict("records")
@@ -32,11 +33,14 @@ def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> 
     """A row after moving the function options that `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
     options = _parts(row["options"])
-    own = [part for part in options if part.partition("=")[0] in names]
+    own = [part for part in options if _name(part) in names]
     if not own:
         return dict(row)
+    of_reference = {f"{name}={value}" for name, value in named(reference).items()}
     shown = [
-        part for part in options if part in own or part.partition("=")[0] not in OF_THE_FUNCTION
+        part
+        for part in options
+        if (part in own and part not in of_reference) or _name(part) not in OF_THE_FUNCTION
     ]
     rest = [part for part in _parts(row["variant"]) if part not in own]
     return {
@@ -48,6 +52,10 @@ def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> 
 
 def _function_options(reference: Mapping[str, str]) -> set[str]:
     return {name for name in named(reference) if name in OF_THE_FUNCTION}
+
+
+def _name(part: str) -> str:
+    return part.partition("=")[0]
 
 
 def _parts(text: Any) -> list[str]:
