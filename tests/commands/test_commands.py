@@ -73,6 +73,7 @@ def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, ca
         (unavailable,) = (line for line in output.splitlines() if "no NVIDIA GPU on this" in line)
         assert unavailable.startswith("  not ") and " k80," in unavailable
     assert "fake" in output and "datasets   " in output
+    assert "  generated without network access: digits\n" in output
     assert "MLflow: http://127.0.0.1:9: the MLflow server cannot be reached" in output
 
 

@@ -14,6 +14,7 @@ from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
 from rnnbench.commands.arguments import add_conf, command_parser
 from rnnbench.commands.experiment_arguments import conf_folders
+from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import MIRROR
 from rnnbench.errors import RnnbenchError
@@ -108,13 +109,19 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
     absent = [dataset for dataset in listed if dataset["name"] not in present]
     yield f"datasets   {', '.join(present) or 'none'}"
     mirror = os.environ.get(MIRROR)
-    for has_url, source in (
-        (True, f"from {MIRROR}={mirror} or their URLs" if mirror else "from their URLs"),
-        (False, f"from {MIRROR}={mirror} only" if mirror else f"need {MIRROR}, which is not set"),
-    ):
-        names = [dataset["name"] for dataset in absent if bool(dataset.get("url")) == has_url]
-        if names:
-            yield f"  {source}: {', '.join(names)}"
+    sources: dict[str, list[str]] = {}
+    for dataset in absent:
+        if dataset["file"] in GENERATORS:
+            source = "generated without network access"
+        elif dataset.get("url"):
+            source = f"from {MIRROR}={mirror} or their URLs" if mirror else "from their URLs"
+        else:
+            source = (
+                f"from {MIRROR}={mirror} only" if mirror else f"need {MIRROR}, which is not set"
+            )
+        sources.setdefault(source, []).append(dataset["name"])
+    for source, names in sources.items():
+        yield f"  {source}: {', '.join(names)}"
 
 
 def _tracking(root: Path) -> Iterator[str]:
