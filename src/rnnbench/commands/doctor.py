@@ -109,12 +109,13 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
     absent = [dataset for dataset in listed if dataset["name"] not in present]
     yield f"datasets   {', '.join(present) or 'none'}"
     mirror = os.environ.get(MIRROR)
+    from_mirror = f"from {MIRROR}={mirror}"
     sources: dict[str, list[str]] = {}
     for dataset in absent:
         if dataset["file"] in GENERATORS:
             source = "generated without network access"
         elif dataset.get("url"):
-            source = f"from {MIRROR}={mirror} or their URLs" if mirror else "from their URLs"
+            source = f"{from_mirror} or their URLs" if mirror else "from their URLs"
         else:
             source = (
                 f"from {MIRROR}={mirror} only" if mirror else f"need {MIRROR}, which is not set"
