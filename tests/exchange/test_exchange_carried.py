@@ -163,6 +163,6 @@ def test_a_bundle_with_a_carried_keras_measures_without_an_installed_one(tmp_pat
     report = project.rnnbench("report", "away")
     assert report.returncode == 0, report.stderr
     text = (project.folder / "reports" / "away" / "report.md").read_text()
-    efficiency = text[text.index("Per timestep, and of the measured peak") :]
+    efficiency = text[text.index("Time per timestep, and share of the measured peak") :]
     assert re.search(r"\d %", efficiency.partition("\n## ")[0]), efficiency[:2000]
     assert "No share of the peak: the peak is measured in float32" in text

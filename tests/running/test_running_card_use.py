@@ -118,7 +118,7 @@ def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
     assert set(frame["card_watts"]) == {300.0}
     assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
     (raw,) = raw_configurations([record], {})
-    assert dict(raw.facts)["card"] == "NVIDIA H200"
+    assert dict(raw.facts)["GPU"] == "NVIDIA H200"
     assert dict(raw.facts)["energy"].endswith("J per sample, at 300 W")
     values = {point.key: point.value for point in metrics(record)}
     assert values["card_watts"] == 300.0

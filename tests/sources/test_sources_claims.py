@@ -100,4 +100,4 @@ def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, loc
     text = (tmp_path / "published.html").read_text()
     shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
     assert shown.count("2.00× (") == (1 if local else 0)
-    assert "Of 10 claims the rows do not support 2" in text
+    assert "Of 10 claims, the rows do not support 2" in text

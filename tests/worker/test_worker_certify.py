@@ -112,7 +112,7 @@ def registered(keras, cell, units, options):
         zeros = tf.zeros([shape[1], units])
         return tf.raw_ops.BlockLSTMV2(
             seq_len_max=tf.cast(shape[0], tf.int64), x=sequence, cs_prev=zeros, h_prev=zeros,
-            w=tf.convert_to_tensor(layer.both), b=tf.convert_to_tensor(layer.bias), wci=peephole,
+            w=tf.convert_to_tensor(layer.matrix), b=tf.convert_to_tensor(layer.bias), wci=peephole,
             wcf=peephole, wco=peephole, cell_clip=0.0, use_peephole=False,
         ).h
 
