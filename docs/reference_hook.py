@@ -12,6 +12,7 @@ import keyword
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from mkdocs.structure.files import File, Files
 
@@ -67,8 +68,8 @@ def help_of(command: str) -> str:
     """What ``rnnbench COMMAND --help`` prints, 80 columns wide."""
     name = f"{command}_" if keyword.iskeyword(command) else command
     output = io.StringIO()
-    os.environ["COLUMNS"] = "80"
-    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+    wide = mock.patch.dict(os.environ, COLUMNS="80")
+    with wide, contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         importlib.import_module(f"rnnbench.commands.{name}").main(["--help"])
     return output.getvalue().strip()
 

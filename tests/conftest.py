@@ -52,8 +52,10 @@ NEEDS_BY_PATH = {
     "faults/test_faults_": "processes that are killed",
     "workflow/test_workflow_": "Snakemake",
 }
+# By a fixture, also if a parameter names it.
 NEEDS_BY_FIXTURE = {"browser": "a browser", "server": "an MLflow server"}
-# Names that a test module imports.
+# By a function that a test module imports from `tests.worker.building`.
+BUILDING = "tests.worker.building"
 NEEDS_BY_NAME = {
     "build_python": "the environments of old builds",
     "made_or_skipped": "the environments of old builds",
@@ -75,10 +77,17 @@ def needs(item: pytest.Item) -> str | None:
     path = item.path.relative_to(ROOT / "tests").as_posix()
     if path == WORKFLOW:
         return None
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    fixtures = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
+    imported = {
+        name
+        for name in NEEDS_BY_NAME
+        if getattr(getattr(item.module, name, None), "__module__", "") == BUILDING
+    }
     found = [
         *(what for start, what in NEEDS_BY_PATH.items() if path.startswith(start)),
-        *(what for name, what in NEEDS_BY_FIXTURE.items() if name in item.fixturenames),
-        *(what for name, what in NEEDS_BY_NAME.items() if hasattr(item.module, name)),
+        *(what for name, what in NEEDS_BY_FIXTURE.items() if name in fixtures),
+        *(NEEDS_BY_NAME[name] for name in imported),
     ]
     return found[0] if found else None
 

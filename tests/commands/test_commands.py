@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.commands import completion, doctor, plan
-from rnnbench.commands.experiment_arguments import parse_words
+from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.run import command_of
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json

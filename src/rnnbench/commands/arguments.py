@@ -1,9 +1,16 @@
-"""The parser of a command, and the options for folders that many commands share."""
+"""The parser of a command and the arguments that several commands share."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
+
+NAMED = "experiment="
 
 
 def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
@@ -14,24 +21,23 @@ def command_parser(command: str, description: str | None) -> argparse.ArgumentPa
     )
 
 
-def add_results(parser: argparse.ArgumentParser) -> None:
+def add_folder(parser: argparse.ArgumentParser, option: str, default: str, folder: str) -> None:
+    """Adds an option for a `folder`, as its help calls it."""
     parser.add_argument(
-        "--results",
+        option,
         type=Path,
-        default=Path("results"),
+        default=Path(default),
         metavar="DIR",
-        help="the results folder (default: %(default)s)",
+        help=f"{folder} (default: %(default)s)",
     )
+
+
+def add_results(parser: argparse.ArgumentParser, folder: str = "the results folder") -> None:
+    add_folder(parser, "--results", "results", folder)
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="the project folder (default: %(default)s)",
-    )
+    add_folder(parser, "--root", ".", "the project folder")
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
@@ -43,3 +49,52 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a further config folder with choices or experiments of your own; repeatable",
     )
+
+
+class Request(NamedTuple):
+    """An experiment's name and the Hydra overrides that replace keys of its grids."""
+
+    experiment: str
+    overrides: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.overrides)
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """Adds the words of a `Request` and ``--conf``. Parse with ``parse_intermixed_args``."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="EXPERIMENT KEY=VALUE",
+        help=f"a name in conf/experiment/ (default: {DEFAULT_EXPERIMENT}), then Hydra overrides, "
+        "each of which replaces that key in all grids",
+    )
+    add_conf(parser)
+
+
+def parse_words(words: Sequence[str]) -> Request:
+    """The request in `words`. Raises `ConfigError` if they name two experiments."""
+    names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
+    if len(names) > 1:
+        raise ConfigError(
+            f"names two experiments, {names[0]} and {names[1]}.",
+            where="command line",
+            remedy="name only one experiment; an override is KEY=VALUE.",
+        )
+    overrides = tuple(word for word in words if not _is_name(word))
+    return Request(names[0] if names else DEFAULT_EXPERIMENT, overrides)
+
+
+def conf_folders(home: Path, further: Sequence[Path]) -> list[Path]:
+    """The config folders, `home` first. Raises `ConfigError` if one of `further` is not a
+    folder."""
+    for folder in further:
+        if not folder.is_dir():
+            raise ConfigError("is not a folder.", where=f"--conf {folder}")
+    return [home, *further]
+
+
+def _is_name(word: str) -> bool:
+    return word.startswith(NAMED) or ("=" not in word and not word.startswith("~"))

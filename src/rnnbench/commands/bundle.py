@@ -8,9 +8,8 @@ from typing import Any
 
 from rnnbench.builds.carried_packages import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
-from rnnbench.commands.arguments import command_parser
+from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.commands.dataset import read_dataset
-from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle

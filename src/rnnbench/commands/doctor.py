@@ -12,8 +12,7 @@ from typing import Any
 
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
-from rnnbench.commands.arguments import add_conf, command_parser
-from rnnbench.commands.experiment_arguments import conf_folders
+from rnnbench.commands.arguments import add_conf, command_parser, conf_folders
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import MIRROR

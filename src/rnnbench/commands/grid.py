@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rnnbench.commands.arguments import command_parser
-from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
+from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rnnbench.commands.arguments import command_parser
-from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
+from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.forecast import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.arguments import add_results, command_parser
+from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,20 +17,8 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str]) -> int:
     """Writes the page and prints its path."""
     parser = command_parser("published", __doc__)
-    parser.add_argument(
-        "--rows",
-        type=Path,
-        default=Path("reports/published"),
-        metavar="DIR",
-        help="the folder with the published rows, *.csv (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("reports"),
-        metavar="DIR",
-        help="the folder to write published.html into (default: %(default)s)",
-    )
+    add_folder(parser, "--rows", "reports/published", "the folder with the published rows, *.csv")
+    add_folder(parser, "--out", "reports", "the folder to write published.html into")
     add_results(parser)
     options = parser.parse_args(list(argv))
 
@@ -52,7 +40,6 @@ def main(argv: Sequence[str]) -> int:
 def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     """The measurements of this machine that correspond to `claims`."""
     from rnnbench.records.store import records_of
-    from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.claims import measured_claims
     from rnnbench.tables.frame import tidy
@@ -66,9 +53,7 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     if not local:
         return {}
     folders = sorted(results.glob("*/*/certificates"))
-    certificates = Certificates(
-        tuple(certificate for folder in folders for certificate in read_certificates(folder))
-    )
+    certificates = Certificates.read(folders)
     return measured_claims(
         claims, tidy(certificates.mark_wrong_gradients(local.values())), certificates
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.arguments import add_results, command_parser
+from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import not_needed, read_json, records_of
@@ -24,11 +24,7 @@ def main(argv: Sequence[str]) -> int:
     """Writes the report and prints its answers and its path. Returns the exit code, which is 0 even
     if runs are missing: the report lists them."""
     options = _parser().parse_args(list(argv))
-    _report(options)
-    return 0
 
-
-def _report(options: argparse.Namespace) -> None:
     # Imported late so that `rnnbench report --help` does not load pandas and Altair.
     from rnnbench.report.content import Experiment, content
     from rnnbench.report.index import CARD, card, write_index
@@ -84,6 +80,7 @@ def _report(options: argparse.Namespace) -> None:
             f"{len(missing)} of {len(planned)} planned runs are missing, {len(faults)} unreadable."
         )
     print(page)
+    return 0
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
@@ -141,7 +138,6 @@ def report_inputs(
     """The experiment's certificates and probes, price list, published rows, limits and MLflow
     runs."""
     from rnnbench.report.inputs import ReportInputs
-    from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
@@ -150,9 +146,7 @@ def report_inputs(
 
     devices = {record.choices.get("device", "") for record in records}
     return ReportInputs(
-        certificates=Certificates(
-            tuple(data for folder in folders for data in read_certificates(folder / "certificates"))
-        ),
+        certificates=Certificates.read(folder / "certificates" for folder in folders),
         probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),
@@ -195,20 +189,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the price list: a name in the folder of --prices, or a file of your own "
         "(default: the newest list in that folder that has one of the devices)",
     )
-    parser.add_argument(
-        "--prices",
-        type=Path,
-        default=Path("conf/price"),
-        metavar="DIR",
-        help="the folder with the price lists (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--published",
-        type=Path,
-        default=Path("reports/published"),
-        metavar="DIR",
-        help="the folder with the published rows, *.csv (default: %(default)s)",
-    )
+    add_folder(parser, "--prices", "conf/price", "the folder with the price lists")
+    published = "the folder with the published rows, *.csv"
+    add_folder(parser, "--published", "reports/published", published)
     parser.add_argument(
         "--deadline",
         type=_positive,

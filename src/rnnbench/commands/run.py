@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.commands.arguments import command_parser
-from rnnbench.commands.experiment_arguments import add_experiment, conf_folders, parse_words
+from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.commands.arguments import add_results, add_root, command_parser
 from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
@@ -70,13 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
     )
     add_root(parser)
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="the results folder, relative to --root (default: %(default)s)",
-    )
+    add_results(parser, "the results folder, relative to --root")
     parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
     parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
     parser.add_argument("--all", action="store_true", help="log all records in the results folder")

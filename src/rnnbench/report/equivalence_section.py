@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
-from rnnbench.tables.certificates import (
+from rnnbench.tables.certificate_tables import (
     CERTIFICATE_COLUMNS,
-    Certificates,
     certified,
     pairs,
     portability,
 )
+from rnnbench.tables.certificates import Certificates
 
 if TYPE_CHECKING:
     import pandas as pd

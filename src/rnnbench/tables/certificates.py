@@ -1,25 +1,22 @@
-"""Equivalence of implementations: decides from certificates whether two configurations compute the
-same function, and lists the certificates as tables."""
+"""Decides from certificates whether two configurations compute the same function."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.sources.certificates import read_certificates
 from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 AXES = ["model", "cell", "build"]
-CERTIFICATE_COLUMNS = [*AXES, "variant"]
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 ANOTHER_FUNCTION = "not the same function: "
@@ -35,6 +32,11 @@ class Certificates:
     """The certificates of an experiment (``docs/formats.md``, "Certificate")."""
 
     every: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def read(cls, folders: Iterable[Path]) -> Certificates:
+        """The certificates in all `folders`."""
+        return cls(tuple(data for folder in folders for data in read_certificates(folder)))
 
     def for_configuration(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The certificate with the same precision, model, RNN cell and build, and no overrides that
@@ -246,77 +248,3 @@ def _excess(pair: Mapping[str, Any], tolerance: Mapping[str, Any]) -> str:
         if pair.get(name) is not None and name in tolerance and pair[name] > tolerance[name]
     ]
     return f"{pair['a']} and {pair['b']}: " + (", ".join(excess) or "they were found not equal")
-
-
-def _certificate_columns(certificate: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        **{axis: str(certificate.get(axis, "")) for axis in AXES},
-        "variant": in_words(certificate.get("overrides") or {}),
-    }
-
-
-def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
-    `status`, `why`, `outputs` and `gradients` (largest relative errors against the float64
-    reference), `round_trip` (bool: the weights survive the canonical file), `steps` (for each
-    device, how many of the tested training steps applied a gradient other than the computed one,
-    and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`,
-    `tolerance_gradients`. Source: the certificates."""
-    import pandas as pd
-
-    rows = [
-        {
-            **_certificate_columns(certificate),
-            "rnn": name,
-            **{name: entry.get(name) for name in ("status", "outputs", "gradients", "round_trip")},
-            "why": entry.get("why") or "",
-            "steps": _steps(entry.get("applied") or {}),
-            "tolerance_outputs": (certificate.get("tolerance") or {}).get("outputs"),
-            "tolerance_gradients": (certificate.get("tolerance") or {}).get("gradients"),
-        }
-        for certificate in certificates
-        for name, entry in certificate["implementations"].items()
-    ]
-    columns = [
-        *CERTIFICATE_COLUMNS, "rnn", "status", "why", "outputs", "gradients", "round_trip",
-        "steps", "tolerance_outputs", "tolerance_gradients",
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _steps(applied: Mapping[str, Any]) -> str:
-    return "; ".join(
-        f"{device}: {steps.get('why')}"
-        if steps["off"] is None
-        else f"{device}: {steps['off']} of {steps['steps']}"
-        + ("" if steps["worst"] is None else f" ({steps['worst']:.1g})")
-        for device, steps in applied.items()
-    )
-
-
-def pairs(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
-    `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool).
-    Source: the certificates."""
-    return _listed(certificates, "pairs", ["a", "b", "outputs", "gradients", "loss_curve", "equal"])
-
-
-def portability(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per pair of the implementation that trained the weights and the implementation that
-    serves them: `model`, `cell`, `build`, `variant`, `trained`, `served`, `accuracy` (share, 0 to
-    1), `difference` (largest relative difference of the
-    outputs). Source: the certificates."""
-    return _listed(certificates, "portability", ["trained", "served", "accuracy", "difference"])
-
-
-def _listed(
-    certificates: Iterable[Mapping[str, Any]], part: str, names: Sequence[str]
-) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = [
-        {**_certificate_columns(certificate), **{name: entry.get(name) for name in names}}
-        for certificate in certificates
-        for entry in certificate.get(part) or ()
-    ]
-    return pd.DataFrame(rows, columns=[*CERTIFICATE_COLUMNS, *names])

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
-from rnnbench.planning.plan import Plan
+from rnnbench.planning.plan import Plan, facts_of
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 from rnnbench.workflow.wildcard_functions import WildcardFunctions
@@ -99,15 +99,8 @@ class Job:
 
     @cached_property
     def plan_digest(self) -> str:
-        experiment = self.plan.experiment
-        text = json.dumps(
-            [
-                sorted((run.name, run.digest) for run in self.plan.runs.values()),
-                sorted(self.plan.skipped),
-                [experiment.title, experiment.about, dict(experiment.reference)],
-            ],
-            sort_keys=True,
-        )
+        runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
+        text = json.dumps([runs, facts_of(self.plan)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
