@@ -13,16 +13,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
-from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.point import GROUPS
 from rnnbench.grid.repeats import Repeats, repeats_of
+from rnnbench.grid.setting import split_overrides
 from rnnworker.options import PREFIX
 
 KEYS = (
     *("title", "about", "grids", "reference", "grid_order", "order_seed", "probe", "repeats"),
     "lead",
 )
-LEADS = ("time", "kernels")
+LEADS = ("time", "kernels", "calls")
 ORDERS = ("interleaved", "sequential")
 DEFAULT_EXPERIMENT = "quick"
 
@@ -39,7 +39,7 @@ class Experiment:
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
       the second.
-    - `lead`: the table next to the answer of the report, ``time`` or ``kernels``.
+    - `lead`: what the report leads with: ``time``, ``kernels`` or ``calls``.
     - `file`: the file that the experiment was read from.
     """
 

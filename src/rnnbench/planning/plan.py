@@ -23,12 +23,12 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment, load_experiment
-from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.identity import Identifier
 from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import digest_of_round, round_of
+from rnnbench.grid.setting import split_overrides
 from rnnbench.planning.certificates import (
     Certificate,
     certifiable,
@@ -42,6 +42,7 @@ from rnnworker import machine
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
+CACHE = Path("results/cache")
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def make_plan(
         conf,
         split_overrides(overrides),
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
+        # Planning creates no folder: a dry run on a fresh clone writes nothing.
+        root / CACHE / "grids" if (root / CACHE).parent.is_dir() else None,
     )
     pins = pinned(root)
     identify = Identifier()
@@ -236,4 +239,4 @@ def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path)
         return None
     if path in pins:
         return pins[path].md5
-    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")
+    return user_file_md5(Path(path), root / CACHE / "md5.json")
