@@ -27,7 +27,9 @@ LOCAL = ("current", "tf_2_21_xla")  # these run in the interpreter of the tests
 BUILDS = (*LOCAL, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
 # With augmentation, each epoch is a separate training call on new images.
 AUGMENTED = ("current augmented", "tf_2_15 augmented", "tf_1_15 augmented", "keras3_jax augmented")
-TRAINED = (*BUILDS, *AUGMENTED)
+ON_DEVICE = tuple(f"{build} on_device" for build in ("current", "keras3_torch", "keras3_jax"))
+ON_DEVICE += ("tf_2_21_xla on_device", "tf_2_15 on_device")
+TRAINED = (*BUILDS, *AUGMENTED, *ON_DEVICE)
 AUGMENT = """
 def augment(images, stream, config):
     return images + stream.normal(0.0, 0.1, images.shape).astype(images.dtype)
@@ -36,9 +38,11 @@ COMPILING = ("tf_2_21_xla", "keras3_jax")
 
 
 def configured(name: str, folder: Path) -> dict:
-    build, _, augmented = name.partition(" ")
+    build, _, variant = name.partition(" ")
     grid = (*GRID.split(), f"build={build}")
-    if augmented:
+    if variant == "on_device":
+        grid += ("+device.feed=device",)
+    if variant == "augmented":
         (folder / "augment.py").write_text(AUGMENT)
         grid += (f"+model.data.augment={folder}/augment.py:augment",)
     experiment = Experiment("timed", "", "", (grid,), file=ROOT / "conf/experiment/timed.yaml")
@@ -96,7 +100,7 @@ def test_nothing_is_traced_or_compiled_in_a_timed_phase(trained, build: str) -> 
     assert set(timed) == {"train", "evaluate", "predict"}
     before = [phase for phase in phases.values() if not phase["timed"]]
     # Tracing and compilation are detected in the phases before.
-    assert any(phase["traced"] for phase in before) == (build != "keras3_torch")
+    assert any(phase["traced"] for phase in before) == ("keras3_torch" not in build)
     assert any(phase["compiled"] for phase in before) == (build.split()[0] in COMPILING)
     assert {(phase["traced"], phase["compiled"]) for phase in timed.values()} == {(0, 0)}
 
@@ -108,7 +112,7 @@ def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, 
     assert result["apart"] < 1e-4
 
 
-@pytest.mark.parametrize("build", [*BUILDS[1:], *AUGMENTED[1:]])
+@pytest.mark.parametrize("build", [*BUILDS[1:], *AUGMENTED[1:], *ON_DEVICE])
 def test_frameworks_report_the_same_losses(trained, build: str) -> None:
     result, reference = trained(build), trained(AUGMENTED[0] if build in AUGMENTED else BUILDS[0])
     for name in ("losses", "validation"):

@@ -10,7 +10,7 @@ import sys
 
 import numpy
 
-from rnnworker import data, frameworks, run
+from rnnworker import canonical_weights, data, frameworks, run
 from rnnworker.events import Events
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -91,10 +91,22 @@ def open_session(config, threads, opening=frameworks.open_session):
     return session
 
 
+def on_host(session, opening=frameworks.open_session):
+    """Returns a session like `session` with the canonical weights and single batches."""
+    config = dict(session.config, device=dict(session.config["device"], feed="host"))
+    other = opening(config, session.threads)
+    other.arrays = session.arrays
+    other.build()
+    other.load_weights(canonical_weights.initial(other.layers(), config["seed"]))
+    return other
+
+
 def batch_by_batch(session):
     """Returns the largest difference between the weights trained by ``fit`` and those after
     training on the same batches one by one."""
     fitted = session.dump_weights()
+    if session.feed == "device":
+        session = on_host(session)
     session.reset()
     model, seed = session.config["model"], session.config["seed"]
     x, y = session.arrays["x_train"], session.arrays["y_train"]

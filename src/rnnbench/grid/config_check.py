@@ -33,6 +33,7 @@ REQUIRED_KEYS = (
     "dataset.path",  # null if the model makes its own data, but never absent
 )
 DEVICE_KINDS = ("cpu", "gpu")
+FEEDS = ("host", "device")
 
 
 def check_complete(config: Mapping[str, Any], where: str) -> None:
@@ -69,10 +70,11 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 remedy=f"write {key}={minimum} or more.",
             )
     check_precision(config, written.get("precision", where))
-    kind = lookup(config, "device.kind")
-    if kind not in DEVICE_KINDS:
-        raise ConfigError(
-            f"device.kind is {kind!r}; it must be one of {', '.join(DEVICE_KINDS)}.",
-            where=source_of("device.kind"),
-            remedy=f"write device.kind={DEVICE_KINDS[0]} or device.kind={DEVICE_KINDS[1]}.",
-        )
+    for key, valid in {"device.kind": DEVICE_KINDS, "device.feed": FEEDS}.items():
+        value = lookup(config, key)
+        if value is not ABSENT and value not in valid:
+            raise ConfigError(
+                f"{key} is {value!r}; it must be one of {', '.join(valid)}.",
+                where=source_of(key),
+                remedy=f"write {key}={valid[0]} or {key}={valid[1]}.",
+            )

@@ -24,6 +24,7 @@ class ArraysSession(KerasSession):
 
     lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
     resets_dropout = False  # the masks come from ops whose state cannot be set
+    can_feed_on_device = False
 
     def __init__(self, config, threads):
         super().__init__(config, threads)

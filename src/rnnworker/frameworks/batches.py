@@ -1,4 +1,4 @@
-"""The boundaries of batches, epoch after epoch."""
+"""Batches: their boundaries, epoch after epoch, and where they come from."""
 
 import numpy
 
@@ -10,3 +10,10 @@ def bounds(orders, batch):
         [offset + numpy.arange(0, len(order), batch) for offset, order in zip(offsets, orders)]
     )
     return starts, numpy.append(starts[1:], offsets[-1])
+
+
+def feeds_on_device(config):
+    """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
+    images are made in the host's memory, and a certificate feeds single batches."""
+    augmented = config["model"]["data"].get("augment")
+    return config["device"].get("feed") == "device" and not (augmented or config.get("certifying"))

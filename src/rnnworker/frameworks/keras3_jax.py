@@ -26,6 +26,8 @@ class Session(KerasSession):
         import keras
 
         self.jax, self.keras = jax, keras
+        # One function for all feeds, since XLA compiles it for each size of a batch.
+        self._take = take if self.feed == "host" else jax.jit(take)
 
     def environment(self):
         return {
@@ -54,11 +56,12 @@ class Session(KerasSession):
 
     def batches(self, x, y, orders, batch):
         order = numpy.concatenate(orders)
+        if self.feed == "device":
+            x, y = self.jax.device_put((x, y))
 
         def generate():
             for start, stop in itertools.cycle(zip(*bounds(orders, batch))):
-                chosen = order[start:stop]
-                yield x[chosen], y[chosen]
+                yield self._take(x, y, order[start:stop])
 
         return generate()
 
@@ -112,6 +115,10 @@ class Session(KerasSession):
     def finish_device(self):
         # One program computes all results of a step, including the variables.
         self.jax.block_until_ready([variable.value for variable in self._state()])
+
+
+def take(x, y, chosen):
+    return x[chosen], y[chosen]
 
 
 def primitives(jaxpr, loops=()):

@@ -9,6 +9,8 @@ from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
 
 HOST = "/CPU:0"
+# Step of a Keras model → the samples that it takes.
+STEPS = {"train_step": "train", "test_step": "val", "predict_step": "val"}
 
 
 class Session(KerasSession):
@@ -64,6 +66,27 @@ class Session(KerasSession):
         with tensorflow.device(HOST):
             return self._pipeline(tensorflow.constant(x), y, orders, batch)
 
+    def prepare_training(self):
+        super().prepare_training()
+        if self.feed == "device" and self.arrays is not None:  # a probe loads no data
+            for step, part in STEPS.items():
+                setattr(self.model, step, self._gathering(getattr(self.model, step), part))
+
+    def _gathering(self, step, part):
+        """`step` of the model as a function of the numbers of its samples in `part`."""
+        tensorflow = self.tensorflow
+        arrays = [numpy.asarray(self.arrays[name + part]) for name in ("x_", "y_")]
+        types = [array.dtype for array in arrays]
+        # A function takes int32 tensors from the host's memory.
+        arrays = [each.astype("int64") if each.dtype == "int32" else each for each in arrays]
+        stored = [tensorflow.constant(array) for array in arrays]
+
+        def gathered(numbers):
+            batch = (tensorflow.gather(values, numbers) for values in stored)
+            return step(tuple(tensorflow.cast(*each) for each in zip(batch, types)))
+
+        return gathered
+
     def augmented_feed(self, y, orders, batch):
         # One pipeline for all epochs, which reads the images of the current epoch.
         tensorflow = self.tensorflow
@@ -84,6 +107,8 @@ class Session(KerasSession):
 
         def take(start, stop):
             chosen = order[start:stop]
+            if self.feed == "device":
+                return chosen
             return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
 
         dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))

@@ -65,6 +65,8 @@ class Session(KerasSession):
         torch = self.torch
         x, y = torch.from_numpy(numpy.asarray(x)), torch.from_numpy(numpy.asarray(y))
         order = torch.from_numpy(numpy.concatenate(orders))
+        if self.feed == "device":
+            x, y, order = (values.to(self._device()) for values in (x, y, order))
         pairs = list(zip(*bounds(orders, batch)))
 
         class Batches(torch.utils.data.IterableDataset):
@@ -74,6 +76,9 @@ class Session(KerasSession):
                     yield x[chosen], y[chosen]
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
+
+    def _device(self):
+        return self.model.variables[0].value.device
 
     def layer_gradients(self, layer, x, upstream):
         torch = self.torch

@@ -6,6 +6,7 @@ Subclasses import a framework and provide its batches; see ``keras3_tensorflow``
 import numpy
 
 from rnnworker import data, optimizers, precision, user_functions
+from rnnworker.frameworks.batches import feeds_on_device
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.recurrent import Recurrent
@@ -18,6 +19,7 @@ class KerasSession(KerasTraining, KerasProbe):
     keras = None
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
     resets_dropout = True  # whether `reset` restores the random states of dropout
+    can_feed_on_device = True
 
     def __init__(self, config, threads):
         self.config = config
@@ -25,6 +27,10 @@ class KerasSession(KerasTraining, KerasProbe):
         self.arrays = None
         self.model = None
         self.recurrent = None
+        # With `device` the arrays stay in the device's memory, where each step gathers its batch;
+        # with `host` each batch is copied to the device.
+        on_device = self.can_feed_on_device and feeds_on_device(config)
+        self.feed = "device" if on_device else "host"
         self._initial = None
         self._feeds = {}
         self._on_start = None
@@ -112,6 +118,7 @@ class KerasSession(KerasTraining, KerasProbe):
             "optimizer": self.model.optimizer.get_config(),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "precision": self.precision_facts(),
+            "feed": self.feed,
         }
 
     def precision_facts(self):
