@@ -14,7 +14,6 @@ import pytest
 from benchmarks.headline import not_in_turns
 from rnnbench.records.record import run_value
 from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
-from rnnbench.tables.rank_test import bootstrap_interval, rank_p
 from rnnbench.tables.stats import block_differences, ratio_interval
 from rnnbench.tables.time import compare
 
@@ -136,12 +135,3 @@ def test_pooled_spreads_match_spread_of_and_a_missing_run_costs_one_degree_of_fr
     assert not pooled_spreads(pd.DataFrame(rows[:-2]), ["model", "device", "machine", "rnn"])
     duplicate = pd.DataFrame([*rows, rows[0]])
     assert not pooled_spreads(duplicate, ["model", "device", "machine", "rnn"])
-
-
-def test_cross_checks_need_enough_runs():
-    five, ten = list(np.linspace(1, 1.1, 5)), list(np.linspace(1, 1.1, 10))
-    assert bootstrap_interval(ten[:9], ten) is None and rank_p(five[:4], five) is None
-    low, high = bootstrap_interval(ten, ten)
-    assert low < 1 < high
-    # All of one side above the other: 1 of C(10, 5) = 252 arrangements on each side.
-    assert rank_p(five, [x + 1 for x in five]) == pytest.approx(2 / 252)

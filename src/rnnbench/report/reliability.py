@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rnnbench.grid.point import configuration_of
 from rnnbench.report import numbers as n
 from rnnbench.tables.measuring_order import in_planned_order
-from rnnbench.tables.rank_test import BOOTSTRAP_FROM, RANKS_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +96,7 @@ def stopping_text(unneeded: Mapping[str, str]) -> list[str]:
 
 
 def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
-    """What must not be compared, and how often a second method disagrees with the intervals."""
+    """What must not be compared."""
     texts = []
     task = ["model", "cell", "dataset"]
     for _, rows in accuracies.groupby(task, sort=False):
@@ -114,21 +113,4 @@ def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
         )
     if speed["machine"].nunique() > 1:
         texts.append("Runs on different machines are never pooled.")
-    ranked = speed[speed["rank_p"].notna() & speed["speedup_low"].notna()]
-    if len(ranked):
-        disagree = int(((ranked["rank_p"] < 0.05) != ranked["shown_different"].astype(bool)).sum())
-        text = (
-            f"Cross-checks: of {n.counted(len(ranked), 'ratio')} with {RANKS_FROM} or more runs on "
-            f"each side, the Mann-Whitney rank test disagrees with the interval on {disagree}"
-        )
-        if speed["boot_low"].notna().any():
-            text += f"; with {BOOTSTRAP_FROM} or more, the bootstrap on {_boot_disagrees(speed)}"
-        texts.append(f"{text}.")
     return texts
-
-
-def _boot_disagrees(speed: pd.DataFrame) -> int:
-    """How many bootstrap intervals disagree with the interval on whether a ratio differs from 1."""
-    booted = speed[speed["boot_low"].notna()]
-    outside = (booted["boot_low"].astype(float) > 1) | (booted["boot_high"].astype(float) < 1)
-    return int((outside != booted["shown_different"].astype(bool)).sum())

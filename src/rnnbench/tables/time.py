@@ -12,7 +12,6 @@ from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
 from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared_spread
-from rnnbench.tables.rank_test import bootstrap_interval, rank_p
 from rnnbench.tables.reference import KEY, keys_of, references
 from rnnbench.tables.stats import (
     ONE_RUN,
@@ -65,8 +64,6 @@ def time(
     - `speedup` = seconds of the reference / own seconds on the same machine, with the 95 % interval
       `speedup_low`, `speedup_high` and its `method`; `shown_different` (bool: the interval excludes
       1); `words`: the result as text; `speedup_suspect` (bool: own or reference runs are suspect).
-    - `boot_low`, `boot_high`: bootstrap interval, from ten runs on; `rank_p`: p-value of the
-      Mann–Whitney test, from five runs on.
     - `equal`: whether it computes the function of the reference (``certified``, ``not certified``,
       ``not equal``, ``""``), and `equal_why`: the reason.
     - `unequal`: the ratio of the times (`Unequal`, marked with ≠) if the certificate shows that the
@@ -104,8 +101,8 @@ MEAN_COLUMNS = ["steps", "samples", "evaluate", "predict"]
 TIME_COLUMNS = [
     *CONFIGURATION, "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step",
     "us_per_sample", "samples", "evaluate_seconds", "predict_seconds", "speedup", "speedup_low",
-    "speedup_high", "method", "shown_different", "words", "speedup_suspect", "boot_low",
-    "boot_high", "rank_p", "equal", "equal_why", "unequal", "difference", "not_learning",
+    "speedup_high", "method", "shown_different", "words", "speedup_suspect",
+    "equal", "equal_why", "unequal", "difference", "not_learning",
 ]  # fmt: skip
 
 
@@ -246,13 +243,8 @@ def _row(
     if equal[0] == UNEQUAL:
         return {**row, "method": ratio.method, "words": NOT_EQUAL, "unequal": unequal(ratio),
                 "difference": difference(equal[1]), "speedup_suspect": suspect}  # fmt: skip
-    times = without_companions(base)["seconds"].tolist(), runs["seconds"].tolist()
-    boot_low, boot_high = bootstrap_interval(*times) or (None, None)
     return {
         **row,
-        "boot_low": boot_low,
-        "boot_high": boot_high,
-        "rank_p": rank_p(*times),
         "speedup": ratio.estimate,
         "speedup_low": ratio.low,
         "speedup_high": ratio.high,
