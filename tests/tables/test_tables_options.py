@@ -207,7 +207,7 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU)]
     experiment = Experiment("relu", "t", "", {"rnn": "keras", **plain})
     report = content(records, experiment)
-    assert report.reference_words == "keras, activation=tanh, recurrent_activation=sigmoid"
+    assert report.reference_words == "keras activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in report.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2
     text = report.answers[0].speed_sentence

@@ -24,11 +24,12 @@ def section_overrides(overrides: Mapping[str, Any], section: str) -> dict[str, A
 
 
 def reference_label(reference: Mapping[str, str]) -> str:
-    """Label of an experiment's reference: ``keras``, ``keras, implementation=1``."""
-    return ", ".join(
-        f"{key.removeprefix(PREFIX)}={choice}" if key.startswith(PREFIX) else choice
-        for key, choice in reference.items()
-    )
+    """Label of a reference: ``keras``, ``keras implementation=1``, ``keras, cpu_1``."""
+    options = in_words({key: reference[key] for key in reference if key.startswith(PREFIX)})
+    labels = {axis: choice for axis, choice in reference.items() if not axis.startswith(PREFIX)}
+    if options:
+        labels["rnn"] = labelled(labels.get("rnn", ""), options)
+    return ", ".join(labels.values())
 
 
 def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:

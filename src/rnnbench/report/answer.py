@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
+from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.stats import ONE_RUN
@@ -32,7 +33,7 @@ SINGLE_RUN = "one run, no confidence interval"
 ALL_VOID = "excluded because every run is void"
 NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
-ALL_OF = {2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations named as not compared
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
@@ -61,6 +62,7 @@ def answers(
         return [Answer(NO_RUNS)]
     name_machine = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
     varied = [name for name in GROUP if fastest[name].nunique() > 1 and name not in reference]
+    variants = variant_labels(fastest["variant"])
     same_group = [name for name in GROUP if name not in reference]
     result = []
     for key, contests in fastest.groupby(same_group, sort=False):
@@ -68,10 +70,12 @@ def answers(
         previous: Any = None
         for _, row in contests.head(CONTESTS).iterrows():
             base, where = _reference_name(reference, row), _where(row, name_machine)
+            if "device" in reference and not name_machine:
+                where = ""  # the names contain the devices
             if previous is not None and _repeats(row, previous):
                 clauses[-1].append(f"{n.ratio(row['speedup'])}{where} {_speedup_interval(row)}")
             else:
-                model = short_group(row, varied) if previous is None else ""
+                model = short_group(row, varied, variants) if previous is None else ""
                 clauses.append([_clause(row, base, where, model)])
             previous = row
         texts = list(map(_enumerated, clauses))

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import DAGGER
+from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.frame import GROUP
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def short_group(row: Any, varied: Collection[str]) -> str:
+def short_group(row: Any, varied: Collection[str], variants: Mapping[str, str]) -> str:
     """The group as named in a sentence: the model, and those other axes that are `varied`:
-    ``digits_rnn (gru, units=512)``."""
-    rest = ", ".join(str(row[name]) for name in GROUP[1:] if row[name] and name in varied)
+    ``digits_rnn (gru, units=512)``. `variants`: the `variant_labels` of all groups."""
+    named = {**row, "variant": variants.get(row["variant"], row["variant"])}
+    rest = ", ".join(str(named[name]) for name in GROUP[1:] if named[name] and name in varied)
     return f"{row['model']} ({rest})" if rest else str(row["model"])
 
 
@@ -58,7 +60,9 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     table = table.copy()
     machines = (table.groupby("device")["machine"].nunique() > 1).to_dict()
     varied = [name for name in GROUP if table[name].nunique() > 1] or GROUP
-    groups = zip(*(table[name].tolist() for name in varied), strict=True)
+    labels = variant_labels(table["variant"])
+    named = table.assign(variant=[labels[variant] for variant in table["variant"]])
+    groups = zip(*(named[name].tolist() for name in varied), strict=True)
     table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
     table["column_name"] = [
         (device or "unnamed device") + (f" on {machine}" if machines[device] else "")

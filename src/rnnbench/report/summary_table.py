@@ -11,6 +11,7 @@ from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
 from rnnbench.report.labels import short_group
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
+from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.frame import GROUP
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
@@ -142,10 +143,12 @@ def _rows(
     places = every.groupby("device")["machine"].nunique()
     several_places = every[["device", "machine"]].drop_duplicates().shape[0] > 1
     one_each = bool(shown["model"].is_unique)
+    variants = variant_labels(every["variant"])
     rows = []
     for row in shown.to_dict("records"):
         where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
-        name = short_group({**row, "model": ""}, () if one_each else varied).strip(" ()")
+        axes = () if one_each else varied
+        name = short_group({**row, "model": ""}, axes, variants).strip(" ()")
         name = name or row["model"]
         head = f"{name} on {where}" if several_places else name
         target = configuration_anchor(row)

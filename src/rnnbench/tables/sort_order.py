@@ -1,38 +1,44 @@
-"""The common order of tables and figures: devices by number, fastest implementation first."""
+"""The common order of tables and figures: devices and groups in natural order, the fastest
+implementation of a group first."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.tables.frame import GROUP
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
+CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
+
 
 def ranked(frame: pd.DataFrame) -> pd.DataFrame:
-    """The tidy frame sorted by device, machine and implementation; tables made from it keep this
-    order, and the rows of a run keep theirs.
+    """The tidy frame sorted by device, machine, group and implementation; tables made from it keep
+    this order, and the rows of a run keep theirs.
 
-    Devices are in natural order (``cpu_2`` before ``cpu_16``). Implementations are ordered by their
-    median epoch time relative to the others on the same device; those without a time come last.
+    Text is in natural order (``cpu_2`` before ``cpu_16``), except for RNN cells, which begin with
+    the LSTM. Implementations are ordered by their median epoch time relative to the others on the
+    same device; those without a time come last.
     """
     values = run_values(frame)
     typical = values.groupby(["model", "variant", "device", "machine"])["seconds"].transform(
         "median"
     )
     relative = (values["seconds"] / typical).groupby(values["implementation"]).median().to_dict()
-    natural = {name: _natural(name) for name in frame["device"].unique()}
 
     def key(column: pd.Series) -> pd.Series:
-        if column.name == "device":
-            return column.map(natural)
         if column.name == "implementation":
             return column.map(lambda name: relative.get(name, float("inf")))
-        return column
+        places = {
+            name: (CELLS.index(name) if name in CELLS else len(CELLS), _natural(name))
+            for name in column.unique()
+        }
+        return column.map(places)
 
-    by = ["device", "machine", "implementation"]
+    by = ["device", "machine", *GROUP, "implementation"]
     return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
 
 
