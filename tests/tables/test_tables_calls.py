@@ -119,3 +119,31 @@ def test_a_run_without_calls_has_no_row():
     record = make_record()
     phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
     assert table([dataclasses.replace(record, phases=phases)]).empty
+
+
+def test_a_report_may_lead_with_the_calls():
+    seconds = {("keras", 1): 0.002, ("block", 1): 0.001, ("keras", 8): 0.004, ("block", 8): 0.008}
+    records = [
+        run(rnn, repeat, duration, batch, batch, overrides={"model.batch": batch, "model.lr": 1})
+        for (rnn, batch), duration in seconds.items()
+        for repeat in range(3)
+    ]
+    report = content(records, Experiment("x", "x?", "", KERAS, "calls"))
+    (answer,) = report.answers
+    text = str(answer)
+    assert text.startswith("On cpu_1, predict() of digits_rnn takes 1.01 ms for a batch of 1 with")
+    assert "with `block` (2.00× as fast as `keras`, 95 % CI" in text
+    assert text.endswith("; 4.04 ms for a batch of 8 with `keras`.")
+    assert [view.id for view in report.lead_views] == ["calls-table"]
+    assert [figure.kind for figure in report.lead_figures] == ["calls"]
+    assert [row.group for row in report.lead_views[0].rows[:2]] == ["batch=1", "batch=1"]
+    assert "calls" not in [section.id for section in report.sections]
+
+
+def test_a_report_that_leads_with_calls_says_if_there_are_none():
+    records = [
+        dataclasses.replace(record, phases=[p for p in record.phases if p.name != "predict"])
+        for record in (make_record(repeat=repeat) for repeat in range(3))
+    ]
+    report = content(records, Experiment("x", "x?", "", KERAS, "calls"))
+    assert "No run has timed predict()" in str(report.answers[0])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pandas as pd
 import pytest
 
+from rnnbench.records.record import Record
 from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.numbers import percent_span
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
+from rnnbench.tables.energy import energy
 from rnnbench.tables.frame import tidy
 from tests.factory import make_probe, make_record
 
@@ -93,6 +96,31 @@ def test_runs_above_the_peak_have_no_share_and_question_the_probe():
     (row,) = efficiency(frame, [make_probe(peak_gflops=2.0)]).to_dict("records")
     assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
     assert "exceed the peak of the probe" in row["why"] and pd.isna(row["roof_gflops"])
-    section = efficiency_section(efficiency(frame, [make_probe(peak_gflops=2.0)]), {})
+    table = efficiency(frame, [make_probe(peak_gflops=2.0)])
+    section = efficiency_section(table, energy(frame), {})
     assert any("No share of the peak: the runs exceed" in text for text in section.paragraphs)
     assert percent_span(0.9, 1.04) == "90–over 100 %"
+
+
+def on_card(joules: float | None, watts: float | None, **choices) -> Record:
+    record = make_record(device="gpu", **choices)
+    measured = {**record.measured, "joules_per_sample": joules, "card_watts": watts}
+    return dataclasses.replace(record, measured=measured)
+
+
+def test_energy_by_hand():
+    cpu = make_record(rnn="keras")
+    records = [on_card(0.002, 90, repeat=0), on_card(0.008, 160, repeat=1), cpu]
+    records.append(on_card(None, None, rnn="cudnn"))  # a slice of a card reports no energy
+    frame = tidy(records)
+    (row,) = energy(frame).to_dict("records")
+    assert (row["rnn"], row["device"], row["runs"]) == ("keras", "gpu", 2)
+    assert row["millijoules"] == pytest.approx(4) and row["watts"] == pytest.approx(120)
+    assert row["low"] < 4 < row["high"]
+    section = efficiency_section(efficiency(frame, []), energy(frame), {})
+    (view,) = section.views
+    assert view.id == "energy" and [line.cells[0] for line in view.rows] == ["4.00"]
+
+
+def test_no_run_reports_energy():
+    assert energy(tidy([make_record()])).empty and energy(tidy([])).empty

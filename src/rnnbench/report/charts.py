@@ -1,7 +1,8 @@
-"""Charts of builds, thread counts, and learning over time."""
+"""Charts of builds, thread counts, batch sizes, and learning over time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,37 @@ def thread_panel(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLeve
             color=colour,
         ),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y, color=colour),
+        width=WIDTH,
+        height=HEIGHT,
+    )  # fmt: skip
+
+
+def latency_panel(calls: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Milliseconds of a call by batch, on logarithmic axes, with intervals. `calls`:
+    `implementation`, `batch`, `seconds`, `low`, `high`."""
+    import altair as alt
+
+    calls = calls[["implementation", "batch"]].assign(
+        ms=1e3 * calls["seconds"],
+        **{name: 1e3 * calls[name].astype(float).fillna(calls["seconds"])
+           for name in ("low", "high")},
+    )  # fmt: skip
+    sizes = [int(size) for size in sorted(calls["batch"].unique())]
+    below = alt.Axis(title="batch", values=sizes, grid=False)
+    x = alt.X("batch:Q", scale=alt.Scale(type="log", base=2, nice=False), axis=below)
+    scale = alt.Scale(type="log", nice=False)
+    lowest, highest = math.floor(math.log10(calls["low"].min())), math.log10(calls["high"].max())
+    decades = [10.0**power for power in range(lowest, math.ceil(highest) + 1)]
+    axis = alt.Axis(title=None, values=decades, grid=True, format="~g")
+    y = alt.Y("ms:Q", scale=scale, axis=axis)
+    colour = colour_of(palette, alt.Legend(orient="top", title=None))
+    base = alt.Chart(calls).encode(x=x, color=colour)
+    return alt.layer(
+        base.mark_line(strokeWidth=1.2, opacity=0.8).encode(y=y),
+        base.mark_rule(strokeWidth=2).encode(
+            y=alt.Y("low:Q", scale=scale, axis=axis), y2="high:Q"
+        ),
+        base.mark_point(size=60, filled=True, opacity=1).encode(y=y),
         width=WIDTH,
         height=HEIGHT,
     )  # fmt: skip

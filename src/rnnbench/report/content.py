@@ -19,7 +19,7 @@ from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.equivalence_section import equivalence_section, kernels_view
 from rnnbench.report.figure import Figure
 from rnnbench.report.figures import PANELS, figures, places
-from rnnbench.report.inference_section import inference_section
+from rnnbench.report.inference_section import inference_answers, inference_section
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import regrouping
 from rnnbench.report.learning_curves import curves_section
@@ -44,6 +44,7 @@ from rnnbench.tables.calls import calls
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
 from rnnbench.tables.efficiency import efficiency
+from rnnbench.tables.energy import energy
 from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
@@ -71,7 +72,7 @@ LEAD = 2  # figures next to the answer
 @dataclass(frozen=True)
 class Experiment:
     """The experiment that a report is about. `reference` (axis → choice): what speed-ups are
-    relative to. `lead`: the table next to the answer, ``time`` or ``kernels``."""
+    relative to. `lead`: what the report leads with, ``time``, ``kernels`` or ``calls``."""
 
     name: str
     title: str
@@ -127,7 +128,7 @@ class Content:
     @property
     def lead_figures(self) -> list[Figure]:
         """The figures next to the answer: of the first group, on `LEAD` devices."""
-        drawn = self.figures_of("speedup") or self.figures_of("time")
+        drawn = self.figures_of("calls", "speedup") or self.figures_of("time")
         return [figure for figure in drawn if figure.group == drawn[0].group][:LEAD]
 
     @property
@@ -214,17 +215,24 @@ def content(
     regrouped = regroup(speed)
     to_target, drawn = target(frame), figures(frame, speed, regroup)
     efficiencies, inference = efficiency(frame, beside.probes), calls(frame, speed, reference)
+    energies = energy(frame)
     unclean = not_clean(records, beside.mlflow)
     palette = colours(speed["implementation"])
     kernel_views = _filled(kernels_view(kernels(frame)))
-    leading = kernel_views if experiment.lead == "kernels" else []
+    of_calls = inference_section(inference, palette)
+    lead_views: list[TableView] = []
+    if experiment.lead == "kernels":
+        lead_views = kernel_views
+    elif experiment.lead == "calls":
+        lead_views = list(of_calls.views)
+    lead = experiment.lead if lead_views else "time"
     sections = [
         cost_section(costs, beside, palette),
-        inference_section(inference),
+        *([] if lead == "calls" else [of_calls]),
         builds_section(by_build, optimizer_differences(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
-        efficiency_section(efficiencies, palette),
-        equivalence_section([] if leading else kernel_views, beside.certificates),
+        efficiency_section(efficiencies, energies, palette),
+        equivalence_section([] if lead == "kernels" else kernel_views, beside.certificates),
         curves_section(drawn),
         target_section(to_target, curves_by_second(frame, "val_acc"), palette),
         published_results_section(speed, beside.published),
@@ -239,11 +247,13 @@ def content(
         summary=_summary(every),
         last="" if every.empty else str(every["started"].max()),
         answers=(
-            [headline(winners, differences, outliers, reference)]
+            inference_answers(inference, _reference_text(reference))
+            if lead == "calls"
+            else [headline(winners, differences, outliers, reference)]
             if long
             else answers(winners, differences, outliers, reference)
         ),
-        answer_views=leading
+        answer_views=lead_views
         or ([answer_view(winners, differences, accuracies, reference)] if long else []),
         advice=recommendations(costs, beside),
         time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
@@ -255,7 +265,10 @@ def content(
         runs=_filled(listing_views.runs_view(every, MANY)),
         skipped=_filled(listing_views.skipped_view(skipped_table(skipped))),
         provenance=_filled(listing_views.provenance_view(provenance(records))),
-        figures=[figure for figure in drawn if figure.kind != "curve"],
+        figures=[
+            *(of_calls.figures if lead == "calls" else ()),
+            *(figure for figure in drawn if figure.kind != "curve"),
+        ],
         panels=PANELS if places(regrouped) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
@@ -273,7 +286,8 @@ def content(
         csv={
             "accuracy": accuracies, "alike": outliers, "time": speed, "runs": every,
             "epochs": epochs(frame), "cost": costs, "builds": by_build, "threads": by_threads,
-            "target": to_target, "efficiency": efficiencies, "calls": inference,
+            "target": to_target, "efficiency": efficiencies, "energy": energies,
+            "calls": inference,
         },
         unequal_runs=unequal_runs(frame, speed, _reference_text(reference)),
         speedups=run_speedups(frame, speed),

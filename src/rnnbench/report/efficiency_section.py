@@ -1,4 +1,4 @@
-"""The section on efficiency: time per timestep, share of the measured peak, the roofline."""
+"""The section on efficiency: time per timestep, share of the measured peak, roofline, energy."""
 
 from __future__ import annotations
 
@@ -29,17 +29,34 @@ WORDS = (
 )
 
 
-def efficiency_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Section:
-    """`table` as from `tables.efficiency`. Text explains which shares are unknown, and why."""
+def efficiency_section(
+    table: pd.DataFrame, energies: pd.DataFrame, palette: Mapping[str, str]
+) -> Section:
+    """`table` as from `tables.efficiency`, `energies` as from `tables.energy`. Text explains which
+    shares are unknown, and why."""
     if table.empty:
         return Section(ID, TITLE)
     labelled = with_labels(table)
     known = labelled[labelled["us_per_timestep"].notna()]
     reasons = tuple(_reasons(labelled))
+    used = () if energies.empty else (energy_view(energies),)
     if known.empty:
-        return Section(ID, TITLE, reasons, text_only=True)
+        return Section(ID, TITLE, reasons, (), used, text_only=not used)
     drawn = tuple(_rooflines(labelled[labelled["roof_gflops"].notna()], palette))
-    return Section(ID, TITLE, (WORDS, *reasons), drawn, (efficiency_view(known),))
+    return Section(ID, TITLE, (WORDS, *reasons), drawn, (efficiency_view(known), *used))
+
+
+def energy_view(table: pd.DataFrame) -> TableView:
+    parts: list[Part] = [
+        ("mJ / sample", lambda r: marked(n.plain(r["millijoules"]), r), False),
+        ("95 % CI", lambda r: n.span(r["low"], r["high"], r["millijoules"]), True),
+        ("W", lambda r: n.plain(r["watts"]), False),
+    ]
+    note = (
+        "The whole card, from the beginning to the end of the training, including its validations. "
+        "The energy of the processor is not included."
+    )
+    return replace(by_device("energy", "Energy of the GPU", table, parts), notes=(note,))
 
 
 def efficiency_view(table: pd.DataFrame) -> TableView:

@@ -12,7 +12,7 @@ HINTS = {
     "calls": "inference: time per call, and speed-ups",
     "builds": "comparison of framework builds",
     "threads": "scaling with the number of threads",
-    "efficiency": "share of the measured peak of the machine",
+    "efficiency": "share of the measured peak of the machine, energy of the GPU",
     "ran": "kernels, certificates, pairs that compute the same function",
     "curves": "loss and accuracy by epoch",
     "target": "seconds to reach a validation accuracy",
