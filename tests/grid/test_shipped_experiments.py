@@ -23,7 +23,7 @@ ON_A_CPU = {
     "threads": 12,
     "samples_612235": 12,
     "cpu_against_gpu": 12,
-    "pip_against_compiled": 36,
+    "pip_against_compiled": 18,
     "k80_p100": 0,
 }
 ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 8, "k80_p100": 24, "contrib": 0}
@@ -68,6 +68,7 @@ def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> N
             "keras_implementation",
             (
                 "model=lstm_textgen",
+                "model.batch=128",
                 "model.epochs=10",
                 "model.train_samples=null",
                 "model.val_samples=null",
