@@ -52,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     label = progress_label(number, total, file.stem)
     if needed := _needed(planned, place, label):
         left = sum(not _has_record(run, place) for run in needed)
-        text = "1 run starts" if left == 1 else f"{left} runs start"
+        texts = {0: "every run has a record", 1: "1 run starts"}
+        text = texts.get(left, f"{left} runs start")
         say(f"{label}  {text}{_remaining_time(place, total - number)}")
         _measure(planned, needed, place, label, file.stem)
     pointers = {name: read_json(place.pointer(name)) for name in digests}

@@ -14,6 +14,7 @@ def bounds(orders, batch):
 
 def feeds_on_device(config):
     """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
-    images are made in the host's memory, and a certificate feeds single batches."""
-    augmented = config["model"]["data"].get("augment")
-    return config["device"].get("feed") == "device" and not (augmented or config.get("certifying"))
+    images are made in the host's memory, a certificate feeds single batches, and a probe none."""
+    if config["device"].get("feed") != "device" or config.get("certifying"):
+        return False
+    return "model" in config and not config["model"]["data"].get("augment")
