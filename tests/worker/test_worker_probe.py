@@ -80,7 +80,7 @@ import numpy
 from rnnworker import frameworks, probe
 from rnnworker.probing import arithmetic, layers
 settings = json.loads(sys.argv[1])
-session = frameworks.open_session(settings, 1)
+session = frameworks.open_session({name: settings[name] for name in ("device", "build")}, 1)
 device = arithmetic(session)
 entry = dict(model="digits_rnn", cell="lstm", config="d", settings=settings)
 facts = probe.model_facts(entry, 1, device, {})
@@ -90,13 +90,14 @@ print("RESULT " + json.dumps(dict(facts=facts, small=small, large=large, bandwid
 """
 
 
-def test_a_real_model_in_a_real_framework() -> None:
+@pytest.mark.parametrize("feed", ["host", "device"])
+def test_a_real_model_in_a_real_framework(feed: str) -> None:
     settings = {
         "model": {"function": "rnnworker.models.digits_rnn:build", "units": 64, "batch": 16,
                   "data": {}, "optimizer": {"name": "adam", "learning_rate": 0.001},
                   "loss": "sparse_categorical_crossentropy"},
         "cell": {"name": "lstm"}, "rnn": {"implementation": "keras"}, "seed": 0,
-        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
+        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1, "feed": feed},
         "build": {"name": "current", "framework": "keras3_tensorflow"},
     }  # fmt: skip
     done = subprocess.run(
