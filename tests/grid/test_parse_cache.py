@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,22 @@ import pytest
 from rnnbench.errors import ConfigError
 from rnnbench.grid import parse
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.experiment import Experiment, load_experiment
+from rnnbench.grid.parse_cache import StoredGrids
 from rnnbench.grid.point import GridPoint
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
+
+
+def points_of(
+    experiment: Experiment, conf: list[Path], cache: Path, overrides: Sequence[str] = ()
+) -> tuple[GridPoint, ...]:
+    """The grid points, expanded as in a start of Snakemake, which stores the parsed grids."""
+    stored = StoredGrids(experiment, conf, overrides, cache)
+    points = expand(experiment, conf, overrides, stored=stored)
+    stored.store()
+    return points
 
 
 @pytest.fixture
@@ -32,9 +44,7 @@ def parses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_second_expansion_needs_no_hydra(name: str, tmp_path: Path, parses: list[str]) -> None:
-    first, second = (
-        expand(load_experiment(name, [CONF]), [CONF], cache=tmp_path / "cache") for _ in range(2)
-    )
+    first, second = (points_of(load_experiment(name, [CONF]), [CONF], tmp_path) for _ in range(2))
     assert parses == [name]
     assert second == first
     assert repr(second) == repr(first), "the order of keys decides names and identities too"
@@ -57,7 +67,7 @@ class Mine:
     def points(self, *overrides: str) -> tuple[GridPoint, ...]:
         self.write("experiment", "mine", f'grids: ["{self.grid}"]')
         experiment = load_experiment("mine", self.conf)
-        return expand(experiment, self.conf, overrides, cache=self.cache)
+        return points_of(experiment, self.conf, self.cache, overrides)
 
 
 @pytest.fixture

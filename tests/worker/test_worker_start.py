@@ -114,7 +114,7 @@ class Clocked(KerasSession):
     """A session whose calls advance a simulated clock by known times."""
 
     def __init__(self, step: float, resets_dropout: bool = True) -> None:
-        super().__init__({}, 1)
+        super().__init__({"device": {}}, 1)
         self.step, self.resets_dropout, self.now = step, resets_dropout, 0.0
         self.called: list[str] = []
 

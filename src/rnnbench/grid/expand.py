@@ -22,7 +22,7 @@ from rnnbench.grid.functions import (
 from rnnbench.grid.library import Grid, Library
 from rnnbench.grid.model_choice import check_function, check_model, check_optimizer
 from rnnbench.grid.overrides import Change, apply_changes
-from rnnbench.grid.parse_cache import parsed_grids
+from rnnbench.grid.parse_cache import StoredGrids
 from rnnbench.grid.point import AXES, GROUPS, GridPoint, name_of
 from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
@@ -40,7 +40,7 @@ def expand(
     conf: Sequence[Path],
     overrides: Sequence[str] = (),
     unmet_constraints: Constraints | None = None,
-    cache: Path | None = None,
+    stored: StoredGrids | None = None,
 ) -> tuple[GridPoint, ...]:
     """The grid points of `experiment`: the union over its grids, without duplicates.
 
@@ -49,9 +49,14 @@ def expand(
     - `conf`: the project's config folder, then any further ones.
     - `overrides`: the command line's; each replaces a grid's setting of the same key.
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
-    - `cache`: a folder for the parsed grids, so that the next expansion needs no Hydra.
+    - `stored`: the parsed grids, if they may be stored.
     """
-    parsed = parsed_grids(experiment, conf, overrides, cache)
+    if stored is None:
+        from rnnbench.grid.parse import parse_grids  # imports Hydra
+
+        parsed = parse_grids(experiment, conf, overrides)
+    else:
+        parsed = stored.parsed()
     library = checked(parsed.library, list(files_of(conf, "cell")))
     check_reference(experiment, parsed.written, library.defaults, library.model)
     return grid_points_of(parsed.grids, library, unmet_constraints)

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.grid.point import GROUPS
@@ -90,6 +86,11 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    # Imported late: the process that measures a round imports this module too.
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
     except (

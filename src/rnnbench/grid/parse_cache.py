@@ -24,22 +24,31 @@ from rnnbench.grid.setting import Setting
 PARSERS = ("hydra-core", "omegaconf")
 
 
-def parsed_grids(
-    experiment: Experiment, conf: Sequence[Path], overrides: Sequence[str], cache: Path | None
-) -> ParsedGrids:
-    """What `parse.parse_grids` returns, from the folder `cache` if it has a valid entry. An
-    unusable folder only costs time."""
-    source = [str(Path.cwd()), experiment.name, *map(str, conf), *overrides]
-    file = cache / f"{_sha256(json.dumps(source).encode())}.json" if cache else None
-    key = _key(experiment, conf) if cache else ""
-    parsed = _read(file, key) if file else None
-    if parsed is None:
-        from rnnbench.grid.parse import parse_grids  # imports Hydra
+class StoredGrids:
+    """The parsed grids of an experiment with the `overrides` of the command line, from the folder
+    `cache` if it has a valid entry. Only `store` writes, so that a dry run does not."""
 
-        parsed = parse_grids(experiment, conf, overrides)
-        if file:
-            _write(file, key, parsed)
-    return parsed
+    def __init__(
+        self, experiment: Experiment, conf: Sequence[Path], overrides: Sequence[str], cache: Path
+    ) -> None:
+        self._request = experiment, conf, overrides
+        source = [str(Path.cwd()), experiment.name, *map(str, conf), *overrides]
+        self._file = cache / f"{_sha256(json.dumps(source).encode())}.json"
+        self._key = _key(experiment, conf)
+        self._new: ParsedGrids | None = None
+
+    def parsed(self) -> ParsedGrids:
+        stored = _read(self._file, self._key)
+        if stored is None:
+            from rnnbench.grid.parse import parse_grids  # imports Hydra
+
+            stored = self._new = parse_grids(*self._request)
+        return stored
+
+    def store(self) -> None:
+        """Writes what was parsed. An unusable folder only costs time."""
+        if self._new is not None:
+            _write(self._file, self._key, self._new)
 
 
 def _key(experiment: Experiment, conf: Sequence[Path]) -> str:

@@ -27,6 +27,7 @@ from rnnbench.grid.identity import Identifier
 from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
+from rnnbench.grid.parse_cache import StoredGrids
 from rnnbench.grid.rounds import digest_of_round, round_of
 from rnnbench.grid.setting import split_overrides
 from rnnbench.planning.certificates import (
@@ -96,7 +97,8 @@ class Round:
 class Plan:
     """The plan of an experiment on a site. `runs`: by name; `skipped`: name and reason of each
     skipped grid point; `datasets`: path of each required pinned file → the dataset choice;
-    `certificates`, `probes`, `environments`: those to be made, by key."""
+    `certificates`, `probes`, `environments`: those to be made, by key; `grids`: the parsed grids,
+    which `write_plan` stores."""
 
     experiment: Experiment
     site: str
@@ -106,6 +108,7 @@ class Plan:
     certificates: Mapping[str, Certificate]
     probes: Mapping[str, Probe]
     environments: Mapping[str, Pins]
+    grids: StoredGrids
 
     @cached_property
     def rounds(self) -> Mapping[str, Round]:
@@ -149,13 +152,14 @@ def make_plan(
     """
     experiment = load_experiment(name, conf)
     missing_build = IdentityCache(lambda build: missing(build, root))
+    words = split_overrides(overrides)
+    grids = StoredGrids(experiment, conf, words, root / CACHE / "grids")
     points = expand(
         experiment,
         conf,
-        split_overrides(overrides),
+        words,
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
-        # Planning creates no folder: a dry run on a fresh clone writes nothing.
-        root / CACHE / "grids" if (root / CACHE).parent.is_dir() else None,
+        grids,
     )
     pins = pinned(root)
     identify = Identifier()
@@ -201,13 +205,16 @@ def make_plan(
     certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
-    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
+    return Plan(
+        experiment, site, runs, skipped, datasets, certificates, probes, environments, grids
+    )
 
 
 def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
     folder.mkdir(parents=True, exist_ok=True)
+    plan.grids.store()
     lines = [run.line() for run in sorted(plan.runs.values(), key=lambda run: run.order)]
     temporary = folder / ".plan.jsonl.new"
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
