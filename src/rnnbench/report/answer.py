@@ -82,9 +82,11 @@ def answers(
         if len(contests) > CONTESTS:
             more = n.counted(len(contests) - CONTESTS, "more device")
             texts.append(f"the tables below have {more}")
-        left_out = _few(dict.fromkeys(filter(None, "; ".join(contests["left_out"]).split("; "))))
-        if left_out:
-            texts.append(f"not compared: {left_out}")
+        left_out = dict.fromkeys(filter(None, "; ".join(contests["left_out"]).split("; ")))
+        # The table has the ratios of other functions, and how they differ.
+        are_functions = all(ANOTHER_FUNCTION in text for text in left_out)
+        if left_out and not (are_functions and contests["contestants"].lt(2).all()):
+            texts.append(f"not compared: {_few(left_out)}")
         texts += _void(contests, name_machine)
         of_group = (learning[same_group] == list(key)).all(axis=1)
         outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
@@ -154,9 +156,11 @@ def _clause(row: Any, base: str, where: str, model: str) -> str:
     if row["contestants"] == 0:
         return f"no run{for_model}{where} has a comparable result"
     if row["contestants"] < 2 and ANOTHER_FUNCTION in row["left_out"]:
+        many = row["left_out"].count(ANOTHER_FUNCTION)
+        others = f"{many} compute other functions" if many > 1 else "one computes another"
         return (
-            f"{name} is the only implementation of its function{for_model}{where}, so no speed-up "
-            "is shown; below, the ratios to the times of other functions are marked ≠"
+            f"{name} is the only implementation of its function{for_model}{where}; the other "
+            f"{others}, so no speed-up is shown; the table has the ratios of the times, marked ≠"
         )
     if row["contestants"] < 2:
         done = "has a result" if row["void"] or row["left_out"] else "has been run"

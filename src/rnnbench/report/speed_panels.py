@@ -160,7 +160,7 @@ def _rows(cells: pd.DataFrame) -> alt.Y:
     for name, shown in names.items():
         if name != shown:
             expression = f"datum.label == {json.dumps(name)} ? {json.dumps(shown)} : ({expression})"
-    axis = alt.Axis(title=None, labelExpr=expression, labelFontWeight=500, labelLimit=260)
+    axis = alt.Axis(title=None, labelExpr=expression, labelFontWeight=500, labelLimit=190)
     return alt.Y("implementation:N", sort=list(names), axis=axis)
 
 
