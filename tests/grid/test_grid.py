@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.grammar import parse_overrides
-from rnnbench.grid.setting import Setting, combinations, split_overrides
+from rnnbench.grid.grammar import Setting, combinations, parse_overrides, split_overrides
 
 
 def parse(*overrides: str) -> dict[str, Setting]:

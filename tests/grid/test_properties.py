@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rnnbench.grid.compose import Library
 from rnnbench.grid.dotted_keys import lookup
 from rnnbench.grid.expand import grid_points_of
 from rnnbench.grid.grammar import parse_overrides
-from rnnbench.grid.library import Library
 from rnnbench.grid.point import AXES, GROUPS, GridPoint, slug
 
 CHOICES = {

@@ -140,6 +140,48 @@ def test_a_report_may_lead_with_the_calls():
     assert "calls" not in [section.id for section in report.sections]
 
 
+def test_calls_of_another_function_are_not_called_fastest():
+    records = [
+        run("keras", repeat, seconds, 8, 8, overrides={"rnn.options.activation": activation})
+        for activation, seconds in (("tanh", 0.004), ("relu", 0.001))
+        for repeat in range(3)
+    ]
+    reference = {**KERAS, "rnn.options.activation": "tanh"}
+    report = content(records, Experiment("x", "x?", "", reference, "calls"))
+    words = report.csv["calls"].set_index(["call", "implementation"])["words"]
+    assert words["predict", "keras activation=relu"] == NOT_EQUAL
+    assert "takes 4.04 ms for a batch of 8 with `keras`." in str(report.answers[0])
+
+
+def test_calls_of_several_networks_and_variants_are_told_apart():
+    runs = [
+        run(rnn, repeat, 0.002, 8, 8, overrides={"model.units": units})
+        for rnn in ("keras", "block")
+        for units in (32, 64)
+        for repeat in range(3)
+    ]
+    gru = [
+        dataclasses.replace(r, name=f"gru-{r.name}", choices={**r.choices, "cell": "gru"})
+        for r in runs
+    ]
+    report = content([*runs, *gru], Experiment("x", "x?", "", KERAS, "calls"))
+    lstm_text, gru_text = map(str, report.answers)
+    assert "predict() of digits_rnn (lstm) takes" in lstm_text and "(gru)" in gru_text
+    assert "for a batch of 8, units=32, with" in lstm_text and "units=64, with" in lstm_text
+
+
+def test_a_sentence_about_calls_names_the_device_once():
+    records = [
+        run("keras", repeat, seconds, 8, 8, device=device)
+        for device, seconds in (("cpu_1", 0.004), ("cpu_2", 0.002))
+        for repeat in range(3)
+    ]
+    report = content(records, Experiment("x", "x?", "", {"device": "cpu_1"}, "calls"))
+    first, second = map(str, report.answers)
+    assert first == "On cpu_1, predict() of digits_rnn takes 4.04 ms for a batch of 8 with `keras`."
+    assert second.startswith("On cpu_2, ") and second.count("cpu_2") == 1
+
+
 def test_a_report_that_leads_with_calls_says_if_there_are_none():
     records = [
         dataclasses.replace(record, phases=[p for p in record.phases if p.name != "predict"])

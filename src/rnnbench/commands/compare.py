@@ -30,13 +30,14 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.terminal import print_comparison
+    from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.comparison import versus, void_messages
     from rnnbench.tables.frame import tidy
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
-    certificates = Certificates.read(folders)
+    certificates = Certificates(read_certificates(folders))
     frame = tidy(certificates.mark_wrong_gradients(records))
     a, b = options.a.split(","), options.b.split(",")
     table = versus(frame, a, b, certificates)

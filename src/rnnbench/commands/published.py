@@ -40,6 +40,7 @@ def main(argv: Sequence[str]) -> int:
 def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     """The measurements of this machine that correspond to `claims`."""
     from rnnbench.records.store import records_of
+    from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.claims import measured_claims
     from rnnbench.tables.frame import tidy
@@ -53,7 +54,7 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     if not local:
         return {}
     folders = sorted(results.glob("*/*/certificates"))
-    certificates = Certificates.read(folders)
+    certificates = Certificates(read_certificates(folders))
     return measured_claims(
         claims, tidy(certificates.mark_wrong_gradients(local.values())), certificates
     )

@@ -138,6 +138,7 @@ def report_inputs(
     """The experiment's certificates and probes, price list, published rows, limits and MLflow
     runs."""
     from rnnbench.report.inputs import ReportInputs
+    from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
@@ -146,7 +147,7 @@ def report_inputs(
 
     devices = {record.choices.get("device", "") for record in records}
     return ReportInputs(
-        certificates=Certificates.read(folder / "certificates" for folder in folders),
+        certificates=Certificates(read_certificates(folder / "certificates" for folder in folders)),
         probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),

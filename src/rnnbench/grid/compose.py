@@ -12,6 +12,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,31 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of
-from rnnbench.grid.library import ChoiceFiles, Library
+from rnnbench.grid.functions import with_absolute_functions
 from rnnbench.grid.point import GROUPS
 from rnnbench.grid.section_check import is_plain, sets_none_of
 
+ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 PackagedChoice = tuple[str, str]  # (group, choice)
 STAGING = "_staging"
+
+
+@dataclass(frozen=True)
+class Library:
+    """Composed choices, as plain dicts with unresolved interpolations.
+
+    - `base`: the keys that belong to no group: ``measure``, ``limits``, ``seed``, ….
+    - `sections`: (group, choice) → its section of a config.
+    - `defaults`: model → group → the choice if a grid names none.
+    - `model`: the model if a grid names none.
+    - `files`: (group, choice) → its file, for models and rnn choices, to resolve relative paths.
+    """
+
+    base: Mapping[str, Any]
+    sections: Mapping[tuple[str, str], Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, str]]
+    model: str
+    files: Mapping[tuple[str, str], Path]
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
@@ -67,6 +87,8 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         for group, choice in sections
         if group in ("model", "rnn")
     }
+    for key, file in files.items():
+        sections[key] = with_absolute_functions(sections[key], file.parent, display_path(file))
     return Library(base, sections, defaults, any_model, files)
 
 
@@ -82,6 +104,20 @@ def packaged_choices(conf: Sequence[Path], requested: ChoiceFiles) -> list[Packa
             (group, name) for name, file in requested[group].items() if is_plain(file, known)
         ]
     return sorted(packaged)
+
+
+def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`config` with all ``${…}`` resolved."""
+    try:
+        plain = OmegaConf.to_container(OmegaConf.create(dict(config)), resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"an interpolation cannot be resolved: {error}",
+            where=where,
+            remedy="correct the ${…} in the choice's file or in the override.",
+        ) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
 
 
 def _remaining_choices(

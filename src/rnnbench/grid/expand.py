@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path, files_of
+from rnnbench.grid.catalogue import display_path, file_of, files_of
+from rnnbench.grid.compose import Library, compose_choices, resolved
 from rnnbench.grid.config_check import check_complete, check_config
 from rnnbench.grid.dotted_keys import MISSING
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.functions import (
-    FUNCTIONS,
-    IMPLEMENTATION,
-    absolute_file,
-    absolute_function,
-    with_absolute_functions,
-)
-from rnnbench.grid.library import Grid, Library
+from rnnbench.grid.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, absolute_function
+from rnnbench.grid.grammar import Setting, combinations, parse_overrides
 from rnnbench.grid.model_choice import check_function, check_model, check_optimizer
 from rnnbench.grid.overrides import Change, apply_changes
-from rnnbench.grid.parse_cache import StoredGrids
 from rnnbench.grid.point import AXES, GROUPS, GridPoint, name_of
 from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
 from rnnbench.grid.requirements import unmet
 from rnnbench.grid.rnn_choice import check_implementation, check_rnn
 from rnnbench.grid.rnn_options import check_options
-from rnnbench.grid.setting import Setting, combinations
 
+Grid = Mapping[str, Setting]
 Constraints = Callable[[Mapping[str, Any]], str | None]
 NUMBERS = ("seed", "repeat", "alias")
 
@@ -40,7 +33,6 @@ def expand(
     conf: Sequence[Path],
     overrides: Sequence[str] = (),
     unmet_constraints: Constraints | None = None,
-    stored: StoredGrids | None = None,
 ) -> tuple[GridPoint, ...]:
     """The grid points of `experiment`: the union over its grids, without duplicates.
 
@@ -49,32 +41,26 @@ def expand(
     - `conf`: the project's config folder, then any further ones.
     - `overrides`: the command line's; each replaces a grid's setting of the same key.
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
-    - `stored`: the parsed grids, if they may be stored.
     """
-    if stored is None:
-        from rnnbench.grid.parse import parse_grids  # imports Hydra
-
-        parsed = parse_grids(experiment, conf, overrides)
-    else:
-        parsed = stored.parsed()
-    library = checked(parsed.library, list(files_of(conf, "cell")))
-    check_reference(experiment, parsed.written, library.defaults, library.model)
-    return grid_points_of(parsed.grids, library, unmet_constraints)
-
-
-def checked(library: Library, cells: Sequence[str]) -> Library:
-    """`library` with the paths in its models and rnn choices made absolute. Raises a `ConfigError`
-    if one of these choices or a file that it names is invalid. `cells`: the choices of ``cell``."""
-    sections = dict(library.sections)
+    files: dict[str, dict[str, Path]] = {}
+    from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files)
+    folder = experiment.file.parent
+    written = [
+        _parsed(grid, experiment.where(index), conf, folder, files)
+        for index, grid in enumerate(experiment.grids)
+    ]
+    grids = [{**grid, **from_command_line} for grid in written]
+    # A reference may be the default of a model that the command line has replaced.
+    composed = [*grids, *written] if experiment.reference else grids
+    library = compose_choices(conf, files, any("model" not in grid for grid in composed))
+    cells = files_of(conf, "cell")
     for (group, choice), file in library.files.items():
-        where = display_path(file)
-        section = with_absolute_functions(sections[group, choice], file.parent, where)
-        sections[group, choice] = section
         if group == "rnn":
-            check_rnn(section, where, cells)
-        else:
-            check_model(section, where)
-    return dataclasses.replace(library, sections=sections)
+            check_rnn(library.sections[group, choice], display_path(file), list(cells))
+        if group == "model":
+            check_model(library.sections[group, choice], display_path(file))
+    check_reference(experiment, written, library.defaults, library.model)
+    return grid_points_of(grids, library, unmet_constraints)
 
 
 def grid_points_of(
@@ -90,6 +76,39 @@ def grid_points_of(
             if same_name is not point and same_name.settings() != point.settings():
                 raise _name_clash(same_name, point, next(iter(grid.values())).where)
     return tuple(points.values())
+
+
+def _parsed(
+    overrides: Sequence[str],
+    where: str,
+    conf: Sequence[Path],
+    folder: Path,
+    files: dict[str, dict[str, Path]],
+) -> dict[str, Setting]:
+    """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`."""
+    settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
+    for group in settings.keys() & set(GROUPS):
+        setting = settings[group]
+        if setting.mode:
+            raise ConfigError(
+                f"{setting.mode}{group} adds or deletes an axis; a grid point has each axis once.",
+                where=where,
+                remedy=f"write {group}=CHOICE.",
+            )
+        paths = [file_of(conf, group, _text(value), where, folder) for value in setting.values]
+        for path in paths:
+            if files.setdefault(group, {}).setdefault(path.stem, path) != path:
+                raise ConfigError(
+                    f"{group}={path} and {files[group][path.stem]} have the same name.",
+                    where=where,
+                    remedy="rename one of the two files.",
+                )
+        settings[group] = Setting(group, "", tuple(path.stem for path in paths), where)
+    return settings
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def _grid_point(
@@ -120,8 +139,6 @@ def _grid_point(
         named_choices["dataset"] = choices["dataset"]
     text = repr(config)
     if "${" in text:
-        from rnnbench.grid.interpolation import resolved  # imports OmegaConf
-
         config = resolved(config, where)
         text = repr(config)
     if MISSING in text:

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
+from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.point import GROUPS
 from rnnbench.grid.repeats import Repeats, repeats_of
-from rnnbench.grid.setting import split_overrides
 from rnnworker.options import PREFIX
 
 KEYS = (
@@ -20,7 +24,6 @@ KEYS = (
 )
 LEADS = ("time", "kernels", "calls")
 ORDERS = ("interleaved", "sequential")
-DEFAULT_EXPERIMENT = "quick"
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,6 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    # Imported late: the process that measures a round imports this module too.
-    import yaml
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
     except (

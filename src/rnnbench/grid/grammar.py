@@ -1,9 +1,11 @@
-"""Parses overrides in Hydra's grammar: text → settings."""
+"""Parses grids in Hydra's override grammar: text → settings → combinations."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -18,7 +20,6 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.setting import Setting
 
 MODES = {
     OverrideType.CHANGE: "",
@@ -26,6 +27,37 @@ MODES = {
     OverrideType.FORCE_ADD: "++",
     OverrideType.DEL: "~",
 }
+OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key with its values. `mode` is Hydra's prefix: empty, ``+``, ``++`` or ``~``; `where` is
+    its location, for errors."""
+
+    key: str
+    mode: str
+    values: tuple[Any, ...]
+    where: str
+
+
+def split_overrides(text: str) -> list[str]:
+    """Splits a string of overrides at whitespace outside quotes and brackets."""
+    words, word, depth, quote, escaped = [], "", 0, "", False
+    for letter in text:
+        if letter.isspace() and depth <= 0 and not quote:
+            words.append(word)
+            word = ""
+            continue
+        word += letter
+        if quote:
+            quote = "" if letter == quote and not escaped else quote
+        elif letter in QUOTES:
+            quote = letter
+        else:
+            depth += (letter in OPENING) - (letter in CLOSING)
+        escaped = letter == "\\" and not escaped
+    return [word for word in [*words, word] if word]
 
 
 def parse_overrides(
@@ -43,6 +75,15 @@ def parse_overrides(
             )
         settings[setting.key] = setting
     return settings
+
+
+def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, tuple[Setting, Any]]]:
+    """The product of all settings: key → (setting, one of its values)."""
+    for values in itertools.product(*(setting.values for setting in settings.values())):
+        yield {
+            key: (setting, value)
+            for (key, setting), value in zip(settings.items(), values, strict=True)
+        }
 
 
 def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:

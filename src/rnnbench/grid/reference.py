@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, suggestion
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.setting import Setting
+from rnnbench.grid.grammar import Setting
 from rnnworker.options import PREFIX
 
 

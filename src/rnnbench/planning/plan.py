@@ -23,13 +23,12 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment, load_experiment
+from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.identity import Identifier
 from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
-from rnnbench.grid.parse_cache import StoredGrids
 from rnnbench.grid.rounds import digest_of_round, round_of
-from rnnbench.grid.setting import split_overrides
 from rnnbench.planning.certificates import (
     Certificate,
     certifiable,
@@ -43,7 +42,6 @@ from rnnworker import machine
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
-CACHE = Path("results/cache")
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,7 @@ class Round:
 class Plan:
     """The plan of an experiment on a site. `runs`: by name; `skipped`: name and reason of each
     skipped grid point; `datasets`: path of each required pinned file → the dataset choice;
-    `certificates`, `probes`, `environments`: those to be made, by key; `grids`: the parsed grids,
-    which `write_plan` stores."""
+    `certificates`, `probes`, `environments`: those to be made, by key."""
 
     experiment: Experiment
     site: str
@@ -108,7 +105,6 @@ class Plan:
     certificates: Mapping[str, Certificate]
     probes: Mapping[str, Probe]
     environments: Mapping[str, Pins]
-    grids: StoredGrids
 
     @cached_property
     def rounds(self) -> Mapping[str, Round]:
@@ -152,14 +148,11 @@ def make_plan(
     """
     experiment = load_experiment(name, conf)
     missing_build = IdentityCache(lambda build: missing(build, root))
-    words = split_overrides(overrides)
-    grids = StoredGrids(experiment, conf, words, root / CACHE / "grids")
     points = expand(
         experiment,
         conf,
-        words,
+        split_overrides(overrides),
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
-        grids,
     )
     pins = pinned(root)
     identify = Identifier()
@@ -205,16 +198,13 @@ def make_plan(
     certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
-    return Plan(
-        experiment, site, runs, skipped, datasets, certificates, probes, environments, grids
-    )
+    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
 
 
 def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    plan.grids.store()
     lines = [run.line() for run in sorted(plan.runs.values(), key=lambda run: run.order)]
     temporary = folder / ".plan.jsonl.new"
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -246,4 +236,4 @@ def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path)
         return None
     if path in pins:
         return pins[path].md5
-    return user_file_md5(Path(path), root / CACHE / "md5.json")
+    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import Answer
+from rnnbench.report.answer import Answer, daggered, interval_text
 from rnnbench.report.charts import latency_panel
 from rnnbench.report.colours import of_these
 from rnnbench.report.figure import Figure, figure
-from rnnbench.report.labels import with_labels
+from rnnbench.report.labels import short_group, with_labels
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
+from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.frame import GROUP
-from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,37 +76,49 @@ def inference_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Sectio
 
 
 def inference_answers(table: pd.DataFrame, base: str) -> list[Answer]:
-    """The answer for a report that leads with the calls: for each device and model, the fastest
+    """The answer for a report that leads with the calls: for each network and device, the fastest
     implementation of predict() at each batch size. `table` as from `tables.calls`; `base`: the name
-    of the reference."""
-    predictions = table[table["call"] == "predict"]
+    of the reference. Configurations that compute another function take no part."""
+    takes_part = table["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
+    predictions = with_labels(table[(table["call"] == "predict") & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
-    answers = []
-    for (model, device), rows in predictions.groupby(["model", "device"], sort=False):
+    varied = [name for name in GROUP if predictions[name].nunique() > 1]
+    variants = variant_labels(predictions["variant"])
+    sentences = []
+    for _, rows in predictions.groupby([*GROUP[:-1], "column_name"], sort=False):
         ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
-        best = ordered.drop_duplicates([*GROUP, "machine"]).to_dict("records")
-        clauses = [_fastest_call(row, base) for row in best[:SIZES]]
+        best = ordered.drop_duplicates("variant").to_dict("records")
+        named = len({row["batch"] for row in best}) < len(best)
+        clauses = [
+            _fastest_call(row, base, f", {variants[row['variant']]}," if named else "")
+            for row in best[:SIZES]
+        ]
         more = f"; the table has {len(best) - SIZES} more" if len(best) > SIZES else ""
-        text = f"On {device}, predict() of {model} takes {'; '.join(clauses)}{more}."
-        answers.append(Answer(text))
-    return answers[:SENTENCES]
+        network = short_group({**best[0], "variant": ""}, varied, {})
+        sentences.append(
+            f"On {best[0]['column_name']}, predict() of {network} takes {'; '.join(clauses)}{more}."
+        )
+    left = len(sentences) - SENTENCES
+    rest = f"The table has {n.counted(left, 'more network')}." if left > 0 else ""
+    return [Answer(text) for text in sentences[: SENTENCES - 1]] + [
+        Answer(text, rest) for text in sentences[SENTENCES - 1 : SENTENCES]
+    ]
 
 
-def _fastest_call(row: Mapping[Any, Any], base: str) -> str:
+def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     what = f"for a batch of {row['batch']:.0f}"
     if row["samples"] > row["batch"]:
         what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
-    name = f"`{row['implementation'] or row['model']}`"
-    name = f"{name} {n.DAGGER}" if row["suspect"] else name
+    name = daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
-        span = f"95 % CI {n.ratio_span(row['speedup_low'], row['speedup_high'], row['speedup'])}"
+        span = interval_text(row, "speedup_low", "speedup_high", "speedup")
         if row["words"] == NO_DIFFERENCE:
             compared = f" ({NO_DIFFERENCE} from `{base}`: {n.ratio(row['speedup'])}, {span})"
         else:
             compared = f" ({n.ratio(row['speedup'])} as fast as `{base}`, {span})"
-    return f"{n.plain(1e3 * row['seconds'])} ms {what} with {name}{compared}"
+    return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"
 
 
 def _latencies(labelled: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:

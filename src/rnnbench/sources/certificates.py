@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ READABLE_SCHEMAS = (1, SCHEMA)
 LISTS = ("pairs", "portability")
 
 
-def read_certificates(folder: Path) -> list[dict[str, Any]]:
-    """All certificates in `folder`, sorted by file name; an empty list if it does not exist. Raises
-    a `RecordError` if one cannot be read: skipping it would show speed-ups that it may forbid."""
-    return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
+def read_certificates(folders: Iterable[Path]) -> tuple[dict[str, Any], ...]:
+    """All certificates in `folders`, of which some may not exist, sorted by file name within each.
+    Raises a `RecordError` if one cannot be read: skipping it would show speed-ups that it may
+    forbid."""
+    files = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
+    return tuple(checked(read_json(path), str(path)) for path in files)
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CONFIGURATION
-from rnnbench.tables.grouping import Rows, split
+from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import KEY, key_of, keys_of, references
 from rnnbench.tables.stats import mean_interval
@@ -78,9 +78,7 @@ def _row(runs: Rows) -> dict[str, Any]:
     samples, batch = float(runs["call_samples"][0]), float(runs["batch"][0])
     batches = -(-samples // batch) if batch > 0 else float("nan")
     return {
-        "implementation": runs["implementation"][0],
-        "runs": len(runs["seconds"]),
-        "suspect": int(runs["suspect"].sum()),
+        **counts(runs),
         "samples": samples,
         "batch": batch,
         "seconds": seconds.estimate,

@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
-from rnnbench.sources.certificates import read_certificates
 from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
 
@@ -32,11 +30,6 @@ class Certificates:
     """The certificates of an experiment (``docs/formats.md``, "Certificate")."""
 
     every: tuple[Mapping[str, Any], ...] = ()
-
-    @classmethod
-    def read(cls, folders: Iterable[Path]) -> Certificates:
-        """The certificates in all `folders`."""
-        return cls(tuple(data for folder in folders for data in read_certificates(folder)))
 
     def for_configuration(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The certificate with the same precision, model, RNN cell and build, and no overrides that

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.frame import CONFIGURATION
-from rnnbench.tables.grouping import Rows, split
+from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
@@ -103,9 +103,7 @@ def _row(
         model.get("bytes_per_step"), probe.get("peak_gflops"), probe.get("peak_gb_per_s")
     ) if comparable else (None, None, None)  # fmt: skip
     row: dict[str, Any] = {
-        "implementation": runs["implementation"][0],
-        "runs": len(runs["seconds"]),
-        "suspect": int(runs["suspect"].sum()),
+        **counts(runs),
         "step_seconds": step.estimate,
         "peak_gflops": peak,
         "peak_gb_per_s": bandwidth,

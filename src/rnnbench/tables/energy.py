@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rnnbench.tables.frame import CONFIGURATION
-from rnnbench.tables.grouping import split
+from rnnbench.tables.grouping import counts, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
@@ -39,9 +39,7 @@ def energy(frame: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 **dict(zip(KEY, key, strict=True)),
-                "implementation": runs["implementation"][0],
-                "runs": len(runs["suspect"]),
-                "suspect": int(runs["suspect"].sum()),
+                **counts(runs),
                 "millijoules": interval.estimate,
                 "low": interval.low,
                 "high": interval.high,

@@ -13,6 +13,16 @@ Groups = dict[tuple[Any, ...], "Rows"]
 Rows = Mapping[str, "np.ndarray"]  # column → its values
 
 
+def counts(runs: Rows) -> dict[str, Any]:
+    """The columns `implementation`, `runs` and `suspect` (numbers of runs) of a configuration."""
+    suspect = runs["suspect"]
+    return {
+        "implementation": runs["implementation"][0],
+        "runs": len(suspect),
+        "suspect": int(suspect.sum()),
+    }
+
+
 def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Groups:
     """Values of `by` → the rows of that group as arrays of `columns`. Groups and rows keep the
     order of `table`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
 from rnnbench.tables.frame import CONFIGURATION
-from rnnbench.tables.grouping import Rows, split
+from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared_spread
 from rnnbench.tables.reference import KEY, keys_of, references
 from rnnbench.tables.stats import (
@@ -215,9 +215,7 @@ def _row(
     with_companions, runs = runs, without_companions(runs)
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
-        "implementation": runs["implementation"][0],
-        "runs": len(runs["seconds"]),
-        "suspect": int(runs["suspect"].sum()),
+        **counts(runs),
         "epoch_seconds": seconds.estimate,
         "epoch_low": seconds.low,
         "epoch_high": seconds.high,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
-from rnnbench.grid.experiment import DEFAULT_EXPERIMENT
 from rnnbench.planning.plan import make_plan
 from rnnbench.records.store import not_needed, pointer_is_valid, read_json
 from rnnbench.workflow.job import Job

@@ -62,9 +62,10 @@ class Session(KerasSession):
         ``evaluate`` or ``predict`` makes them. It has no autotuning, whose thread would delay the
         end of ``fit`` by up to 0.6 s. All of it is on the host: on a machine with a GPU, constants
         would otherwise be placed on the GPU and copied back batch by batch."""
-        tensorflow = self.tensorflow
-        with tensorflow.device(HOST):
-            return self._pipeline(tensorflow.constant(x), y, orders, batch)
+        if self.feed == "device":
+            return self._pipeline(lambda chosen: chosen, orders, batch)
+        with self.tensorflow.device(HOST):
+            return self._pipeline(self._gather(self.tensorflow.constant(x), y), orders, batch)
 
     def prepare_training(self):
         super().prepare_training()
@@ -79,11 +80,10 @@ class Session(KerasSession):
         types = [array.dtype for array in arrays]
         # A function takes int32 tensors from the host's memory.
         arrays = [each.astype("int64") if each.dtype == "int32" else each for each in arrays]
-        stored = [tensorflow.constant(array) for array in arrays]
+        gather = self._gather(*map(tensorflow.constant, arrays))
 
         def gathered(numbers):
-            batch = (tensorflow.gather(values, numbers) for values in stored)
-            return step(tuple(tensorflow.cast(*each) for each in zip(batch, types)))
+            return step(tuple(tensorflow.cast(*each) for each in zip(gather(numbers), types)))
 
         return gathered
 
@@ -92,7 +92,7 @@ class Session(KerasSession):
         tensorflow = self.tensorflow
         with tensorflow.device(HOST):
             x = tensorflow.Variable(self.arrays["x_train"], trainable=False)
-            feed = self._pipeline(x, y, orders, batch)
+            feed = self._pipeline(self._gather(x, y), orders, batch)
 
         def feed_of(epoch, images):
             with tensorflow.device(HOST):
@@ -101,20 +101,25 @@ class Session(KerasSession):
 
         return feed_of
 
-    def _pipeline(self, x, y, orders, batch):
+    def _gather(self, x, y):
+        """A function of the numbers of samples that returns a batch of them."""
         tensorflow = self.tensorflow
-        y, order = tensorflow.constant(y), tensorflow.constant(numpy.concatenate(orders))
+        y = tensorflow.constant(y)
+        return lambda chosen: (tensorflow.gather(x, chosen), tensorflow.gather(y, chosen))
 
-        def take(start, stop):
-            chosen = order[start:stop]
-            if self.feed == "device":
-                return chosen
-            return tensorflow.gather(x, chosen), tensorflow.gather(y, chosen)
-
-        dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
+    def _pipeline(self, batch_of, orders, batch):
+        tensorflow = self.tensorflow
         options = tensorflow.data.Options()
         options.autotune.enabled = False
-        return with_iterator(tensorflow, dataset.repeat().map(take).with_options(options))
+        with tensorflow.device(HOST):
+            order = tensorflow.constant(numpy.concatenate(orders))
+
+            def take(start, stop):
+                return batch_of(order[start:stop])
+
+            dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
+            dataset = dataset.repeat().map(take).with_options(options)
+            return with_iterator(tensorflow, dataset)
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
