@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from rnnbench.records.probe_match import model_digest, probe_key
-from rnnbench.records.record import Epoch, Phase, Reason, Record, Verdict
+from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Verdict
+from rnnbench.records.run import Run
 from rnnbench.records.timestamps import written
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
@@ -72,13 +75,8 @@ def make_record(
     identity = {"config": config, "dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
     phases, timed = _phases(boot, epoch_seconds, acc)
     wall = phases[-1].end - boot
-    record = Record(
+    run = Run(
         name=f"{'-'.join(choices.values())}{suffix}-s{seed}-r{repeat}",
-        experiment="quick",
-        site=machine,
-        machine=machine,
-        started=written(started),
-        finished=written(started + timedelta(seconds=wall)),
         choices=choices,
         overrides=overrides,
         seed=seed,
@@ -87,8 +85,16 @@ def make_record(
         block=seed + repeat,
         order=0,
         digest=hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
-        identity=identity,
+        identity={name: value for name, value in identity.items() if name != "config"},
         config=config,
+    )
+    record = Record(
+        run=run,
+        experiment="quick",
+        site=machine,
+        machine=machine,
+        started=written(started),
+        finished=written(started + timedelta(seconds=wall)),
         environment=make_environment(),
         hardware=make_hardware(machine),
         phases=phases,
@@ -102,8 +108,31 @@ def make_record(
             "closure": 0.001,
         },
         verdict=verdict,
+        round=None,
+        turns={},
     )
-    return dataclasses.replace(record, **changes)
+    return replace(record, **changes)
+
+
+def as_run(line: Mapping[str, Any]) -> Run:
+    """The run of a line of the plan, which may lack fields that a test does not need."""
+    fields: dict[str, Any] = {"order": 0, "block": 0, "digest": "d" * 64, "identity": {}}
+    fields |= {"choices": {}, "overrides": {}, "seed": 0, "repeat": 0, "alias": None, "config": {}}
+    return Run(**{**fields, **line})
+
+
+def replace(thing: Any, **changes: Any) -> Any:
+    """A copy of a dataclass or struct with `changes`; a record's may be fields of its run."""
+    if isinstance(thing, Record):
+        in_run = set(Run.__struct_fields__) - {"round"}
+        planned = {name: value for name, value in changes.items() if name in in_run}
+        others = {name: value for name, value in changes.items() if name not in in_run}
+        if planned:
+            others["run"] = msgspec.structs.replace(thing.run, **planned)
+        return msgspec.structs.replace(thing, **others)
+    return (msgspec.structs if isinstance(thing, msgspec.Struct) else dataclasses).replace(
+        thing, **changes
+    )
 
 
 def make_late(**common: Any) -> tuple[Record, Record, Record]:
@@ -112,13 +141,15 @@ def make_late(**common: Any) -> tuple[Record, Record, Record]:
     later = BEGINNING + timedelta(hours=1)
     reference, companion = make_record(**common), make_record(**common, started=later)
     late = make_record(**{**common, "rnn": "block"}, started=later)
-    round_ = {
-        "id": f"{late.machine}/a_round/{late.started}",
-        "members": [companion.name, late.name],
-        "cycles": 9,
-    }
-    late = dataclasses.replace(late, round={**round_, "companion": False, "effect": 0.1})
-    companion = dataclasses.replace(companion, round={**round_, "companion": True, "effect": -0.1})
+    round_ = RoundFacts(
+        id=f"{late.machine}/a_round/{late.started}",
+        members=(companion.name, late.name),
+        companion=False,
+        effect=0.1,
+        cycles=9,
+    )
+    late = replace(late, round=round_)
+    companion = replace(companion, round=replace(round_, companion=True, effect=-0.1))
     return reference, late, companion
 
 

@@ -52,7 +52,7 @@ def turns(record: Record) -> list[tuple[float, float]]:
 
 
 def round_of(record: Record) -> str:
-    return record.round["id"].split("/")[1]
+    return record.round.id.split("/")[1]
 
 
 def test_each_round_is_a_slurm_job_that_its_records_name(slurm: Slurm, finished, records) -> None:
@@ -85,7 +85,7 @@ def test_rounds_do_not_overlap_on_a_node_and_runs_of_a_round_take_turns(records)
 def test_jobs_of_one_gpu_follow_one_another(slurm: Slurm, records) -> None:
     spans = []
     for record in records:
-        if record.choices["device"] == "pretend_gpu":
+        if record.run.choices["device"] == "pretend_gpu":
             facts = slurm.facts(record.measured["job"]["id"])
             assert facts["Partition"] == "gpu" and "gpu:h200:1" in facts["TresPerNode"]
             spans.append(tuple(datetime.fromisoformat(facts[f"{e}Time"]) for e in ("Start", "End")))

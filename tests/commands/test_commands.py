@@ -84,10 +84,13 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     assert capsys.readouterr().out == "4 runs without a record\n"
     name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
     planned = plan.make_plan("small", [project.folder / "conf", project.conf], project.folder)
-    identity = planned.runs[name].identity
-    config = {**identity["config"], "model": {**identity["config"]["model"], "epochs": 9}}
+    run = planned.runs[name]
+    config = {**run.config, "model": {**run.config["model"], "epochs": 9}}
     record = make_record(
-        name=name, machine=machine.fingerprint()["machine"], identity={**identity, "config": config}
+        name=name,
+        machine=machine.fingerprint()["machine"],
+        identity=run.identity,
+        config=config,
     )
     write_json(project.folder / f"results/records/{record.key}.json", record.to_json())
     assert plan.main(arguments) == 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -87,7 +86,7 @@ def test_gc_keeps_young_files_and_used_environments(results: Path, monkeypatch) 
 
     monkeypatch.setattr(gc, "pins_of", lambda build, root: Used)
     (results / "box/quick").mkdir(parents=True)
-    (results / "box/quick/plan.jsonl").write_text(json.dumps({"config": {"build": {}}}) + "\n")
+    (results / "box/quick/plan.jsonl").write_bytes(make_record().run.line())
     (results.parent / "mlflow.db.corrupt-20200101T000000_000000Z").unlink()
     assert list(gc.unused(results.parent, results)) == []
 

@@ -10,6 +10,7 @@ from rnnbench.commands import round as command
 from rnnbench.datasets.pins import pinned
 from rnnbench.running.train import Place
 from tests.conftest import ROOT
+from tests.factory import as_run
 from tests.running.test_running_train import planned
 
 
@@ -25,6 +26,7 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
         run["config"]["dataset"] = {"name": "mine", "path": path}
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
     monkeypatch.setattr(command, "_reference", lambda planned, place: None)
-    command._measure(runs, runs, place, "[1/1]", "a_round")
+    planned_runs = [as_run(run) for run in runs]
+    command._measure(planned_runs, planned_runs, place, "[1/1]", "a_round")
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]

@@ -33,11 +33,11 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
     assert all(len(record.epochs) == 5 for record in records)
     by_round: dict[str, list[Record]] = {}
     for record in records:
-        by_round.setdefault(record.round["id"], []).append(record)
+        by_round.setdefault(record.round.id, []).append(record)
     assert len(by_round) == 2, "the runs of a repeat took turns"
     for members in by_round.values():
-        assert {record.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
-        effect = {record.choices["rnn"]: record.round["effect"] for record in members}
+        assert {record.run.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
+        effect = {record.run.choices["rnn"]: record.round.effect for record in members}
         assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
     again = project.rnnbench("import", str(folder))
     assert again.returncode == 0 and "0 new files" in again.stdout

@@ -62,7 +62,7 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
     (record,) = map(read_record, project.records())
     assert record.verdict.status != "void", record.verdict
     assert len(record.epochs) == 2
-    config = record.identity["config"]
+    config = record.run.config
     assert config["rnn"]["implementation"] == str(originals[1]), "the planned identity is kept"
     (path,) = project.folder.glob("results/*/mine/certificates/*.json")
     assert json.loads(path.read_text())["implementations"]["mine"]["status"] == "certified"

@@ -31,13 +31,13 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path)
     assert imported.returncode == 0, imported.stderr
     records = {path: read_record(path) for path in project.records()}
     (companion,) = (path for path, record in records.items() if record.is_companion)
-    assert records[companion].choices["rnn"] == "fake_middle"
+    assert records[companion].run.choices["rnn"] == "fake_middle"
     (late,) = (
         record
         for record in records.values()
-        if not record.is_companion and record.round["id"] == records[companion].round["id"]
+        if not record.is_companion and record.round.id == records[companion].round.id
     )
-    effects = (records[companion].round["effect"], late.round["effect"])
+    effects = (records[companion].round.effect, late.round.effect)
     assert effects[0] - effects[1] == pytest.approx(math.log(2), abs=0.3)
     files = (tmp_path / "home/results").glob("*/small/*-r1.json")
     pointers = [json.loads(path.read_text()) for path in files]

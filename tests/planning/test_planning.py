@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.grid.identity import digest_of
+from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.planning.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,8 @@ def conf(tmp_path: Path) -> list[Path]:
 def test_each_run_has_the_digest_of_its_identity(conf: list[Path]) -> None:
     plan = make_plan("mine", conf, ROOT, site="elsewhere")
     assert len(plan.runs) == 30
-    assert all(run.digest == digest_of(run.identity) for run in plan.runs.values())
+    for run in plan.runs.values():
+        assert run.digest == digest_of(full_identity(run.config, run.identity))
     assert len({run.digest for run in plan.runs.values()}) == 30
     rounds = list(plan.rounds.values())
     assert [len(members.runs) for members in rounds] == [2] * 15

@@ -83,7 +83,7 @@ def test_the_probing_code_is_not_part_of_a_runs_digest(monkeypatch) -> None:
 
 
 def planned() -> dict[str, Any]:
-    return json.loads(json.dumps(probes(point())["cpu_1-current"].line()))
+    return json.loads(json.dumps(probes(point())["cpu_1-current"].as_dict()))
 
 
 def facts_event(**parts: Any) -> dict[str, Any]:

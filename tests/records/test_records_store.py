@@ -26,7 +26,9 @@ def put(results: Path, record: Record) -> Path:
     path = store.record_folder(results, record.machine, record.name) / f"{record.started}.json"
     store.write_json(path, record.to_json())
     pointer = results / "here" / "quick" / f"{record.name}.json"
-    store.write_json(pointer, {"record": str(path.relative_to(results)), "digest": record.digest})
+    store.write_json(
+        pointer, {"record": str(path.relative_to(results)), "digest": record.run.digest}
+    )
     return pointer
 
 
@@ -95,7 +97,7 @@ def test_readable_records_are_returned_and_the_other_files_reported(results: Pat
     target.write_text(target.read_text()[:200])
     (results / json.loads(missing.read_text())["record"]).unlink()
     records, faults = store.records_of(results, [good, truncated, missing])
-    assert [record.choices["rnn"] for record in records] == ["keras"]
+    assert [record.run.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from datetime import timedelta
 
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment
-from tests.factory import BEGINNING, make_record
+from tests.factory import BEGINNING, make_record, replace
 
 EXPERIMENT = Experiment(
     "quick",
@@ -23,9 +22,9 @@ MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
 
 def with_choice(record: Record, **changes: str) -> Record:
     """`record` with other choices, and the name that follows from them."""
-    choices = {**record.choices, **changes}
-    name = f"{'-'.join(choices.values())}-s{record.seed}-r{record.repeat}"
-    return dataclasses.replace(record, choices=choices, name=name)
+    choices = {**record.run.choices, **changes}
+    name = f"{'-'.join(choices.values())}-s{record.run.seed}-r{record.run.repeat}"
+    return replace(record, choices=choices, name=name)
 
 
 def quick() -> list[Record]:
@@ -49,5 +48,5 @@ def quick() -> list[Record]:
             )  # fmt: skip
             kernel = {"op": "BlockLSTMV2" if rnn == "block" else "While", "calls": 1}
             measured = {**record.measured, "kernel": kernel}
-            records.append(dataclasses.replace(record, measured=measured))
+            records.append(replace(record, measured=measured))
     return records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,7 +14,7 @@ from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import read_published
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
-from tests.factory import BEGINNING, make_probe, make_record
+from tests.factory import BEGINNING, make_probe, make_record, replace
 
 EXPERIMENT = Experiment(
     "six",
@@ -108,9 +107,9 @@ def six() -> list[Record]:
             )  # fmt: skip
             kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None,
                       "why_not_cudnn": ["the device is a CPU"] if cpu else []}  # fmt: skip
-            choices = {**record.choices, "model": "mnist_rnn", "build": build}
+            choices = {**record.run.choices, "model": "mnist_rnn", "build": build}
             records.append(
-                dataclasses.replace(
+                replace(
                     record, experiment="six", choices=choices,
                     name=f"{'-'.join(choices.values())}-s0-r{repeat}",
                     measured={**record.measured, "kernel": kernel},
@@ -121,13 +120,13 @@ def six() -> list[Record]:
 
 def probes() -> Iterator[dict]:
     """Probes of every device except the k80; the peaks are the same in both builds."""
-    by_device = {record.choices["device"]: record for record in six()}
+    by_device = {record.run.choices["device"]: record for record in six()}
     for device, record in by_device.items():
         if device != "k80":
             for build in BUILDS:
                 # The step of digits_rnn is tiny, so the peaks are too.
                 yield make_probe(
-                    device=device, build=build, machine=record.machine, config=record.config,
+                    device=device, build=build, machine=record.machine, config=record.run.config,
                     peak_gflops=18.0 / DEVICES[device], peak_gb_per_s=4.0 / DEVICES[device],
                 )  # fmt: skip
 

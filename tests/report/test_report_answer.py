@@ -105,7 +105,7 @@ def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
         for record in records_of(
             levels, noise=0.003, verdict="suspect" if rnn == suspect else "clean"
         )
-        if record.choices["rnn"] == rnn
+        if record.run.choices["rnn"] == rnn
     ]
     (text,) = answers_of(records)
     assert text.count("†") == 1 and f"`{suspect}` †" in text
@@ -135,7 +135,8 @@ def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
         "same seeds (allowed: ± 0.0" in text
     )
     assert (
-        "seeds explain" not in answers_of([r for r in records if r.choices["device"] != "cpu_1"])[0]
+        "seeds explain"
+        not in answers_of([r for r in records if r.run.choices["device"] != "cpu_1"])[0]
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from rnnbench.cli import main
@@ -17,10 +15,9 @@ def results(tmp_path):
     for record in records[:-2]:
         place = f"records/{record.key}.json"
         write_json(tmp_path / "results" / place, record.to_json())
-        write_json(folder / f"{record.name}.json", {"record": place, "digest": record.digest})
+        write_json(folder / f"{record.name}.json", {"record": place, "digest": record.run.digest})
     (folder / f"{records[-2].name}.json").write_text("{")
-    plan = [{"name": r.name, "order": r.order, "block": r.block} for r in records]
-    (folder / "plan.jsonl").write_text("\n".join(map(json.dumps, plan)))
+    (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
     facts = {"name": "quick", "title": EXPERIMENT.title, "about": "", "skipped": SKIPPED}
     write_json(folder / "experiment.json", {**facts, "reference": {"rnn": "keras"}})
     return tmp_path / "results"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from rnnbench.records.record import Verdict
 from rnnbench.report.content import content
-from tests.factory import VOID, make_record
+from tests.factory import VOID, make_record, replace
 from tests.report.made_up import EXPERIMENT, with_choice
 
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
@@ -63,7 +61,7 @@ def test_few_models_get_an_answer_each():
 
 
 def test_many_networks_with_one_implementation_each_show_their_results():
-    unrolled = [record for record in records_of(CELLS) if record.choices["rnn"] == "unrolled"]
+    unrolled = [record for record in records_of(CELLS) if record.run.choices["rnn"] == "unrolled"]
     found = content(unrolled, EXPERIMENT)
     (answer,), (view,) = found.answers, found.answer_views
     assert "nothing to compare" in answer.speed_sentence
@@ -79,7 +77,7 @@ def test_a_network_with_one_implementation_is_not_a_comparison():
     mixed = [
         record
         for record in records_of(CELLS)
-        if record.choices["rnn"] == "keras" or record.choices["cell"] != "lstm"
+        if record.run.choices["rnn"] == "keras" or record.run.choices["cell"] != "lstm"
     ]
     (view,) = content(mixed, EXPERIMENT).answer_views
     assert [row.head for row in view.rows] == list(CELLS[1:])
@@ -89,12 +87,12 @@ def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is
     records = [
         with_choice(record, model=f"m{number}")
         for number, record in enumerate(records_of(CELLS))
-        if record.choices["rnn"] == "unrolled" and record.repeat == 0
+        if record.run.choices["rnn"] == "unrolled" and record.run.repeat == 0
     ]
     found = content(records, EXPERIMENT)
     (view,) = found.answer_views
     assert [(row.head, row.group) for row in view.rows] == [
-        (record.choices["model"], "") for record in records
+        (record.run.choices["model"], "") for record in records
     ]
     assert not found.figures_of("time")
 
@@ -102,9 +100,11 @@ def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is
 def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
     verdicts = {("keras", "gru"): VOID, ("keras", "lstm"): Verdict("suspect")}
     records = [
-        dataclasses.replace(
+        replace(
             record,
-            verdict=verdicts.get((record.choices["rnn"], record.choices["cell"]), record.verdict),
+            verdict=verdicts.get(
+                (record.run.choices["rnn"], record.run.choices["cell"]), record.verdict
+            ),
         )
         for record in records_of(CELLS)
     ]
@@ -120,7 +120,7 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
 
 
 def test_if_every_run_is_void_the_answer_says_so():
-    records = [dataclasses.replace(record, verdict=VOID) for record in records_of(CELLS)]
+    records = [replace(record, verdict=VOID) for record in records_of(CELLS)]
     found = content(records, EXPERIMENT)
     (answer,) = found.answers
     assert answer.speed_sentence == "No run has a comparable result."

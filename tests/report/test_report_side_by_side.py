@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from rnnbench.report.content import Content, Experiment, content
-from tests.factory import make_record
+from tests.factory import make_record, replace
 from tests.report.made_up import with_choice
 
 SECONDS = {"old": 0.9, "current": 0.5, "fresh": 0.4}
@@ -50,5 +48,5 @@ def test_the_answer_does_not_add_the_build_to_the_model(page: Content) -> None:
 
 def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
     records = [with_choice(make_record(), cell=cell) for cell in ("lstm", "gru")]
-    found = content(records, dataclasses.replace(EXPERIMENT, reference={"rnn": "keras"}))
+    found = content(records, replace(EXPERIMENT, reference={"rnn": "keras"}))
     assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}

@@ -8,11 +8,12 @@ from typing import Any
 from rnnbench.records.record import Record
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
+from tests.factory import as_run
 
 
 def train(planned: Mapping[str, Any], place: Place, *, label: str = "", **options: Any) -> Record:
     """The record of the run `planned`, measured as the only member of its round."""
-    return measure([planned], place, label=label, **options)[planned["name"]]
+    return measure([as_run(planned)], place, label=label, **options)[planned["name"]]
 
 
 def slept_in_turns(record: Record) -> list[tuple[float, float]]:

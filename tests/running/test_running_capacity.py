@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.records.run import Run
 from rnnbench.running.capacity import available_bytes, cohorts, max_cohort_size
 from rnnworker import cards
 from rnnworker.rounds import GUESS_BYTES, starting_order
+from tests.factory import as_run
 
 GB = 10**9
 
@@ -20,19 +22,17 @@ def run(
     members: int | None = None,
     turns: bool = True,
     on_gpu: bool = False,
-) -> dict:
-    return {
-        "name": name,
-        "config": {
-            "device": {"kind": kind, "turns": on_gpu},
-            "measure": {"turns": turns},
-            "limits": {"members": members},
-        },
+) -> Run:
+    config = {
+        "device": {"kind": kind, "turns": on_gpu},
+        "measure": {"turns": turns},
+        "limits": {"members": members},
     }
+    return as_run({"name": name, "config": config})
 
 
 def names(groups) -> list[str]:
-    return ["".join(run["name"] for run in group) for group in groups]
+    return ["".join(run.name for run in group) for group in groups]
 
 
 A, B, C, D, E = (run(name) for name in "abcde")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts
 from rnnbench.tracking.metrics import metrics
-from tests.factory import make_record
+from tests.factory import as_run, make_record, replace
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
 from tests.worker.test_worker_card_look import LIBRARY
@@ -138,7 +137,9 @@ def test_a_run_on_a_card_from_start_to_record(
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
 
-    (record,) = measure([line], place, label="[1/1]", name="a_round", reference=None).values()
+    (record,) = measure(
+        [as_run(line)], place, label="[1/1]", name="a_round", reference=None
+    ).values()
     measured = record.measured
     assert measured["card"]["uuid"] == "GPU-a1"
     assert measured["threads"]["asked"] == min(8, len(read_topology()))
@@ -151,5 +152,7 @@ def test_a_run_on_a_card_from_start_to_record(
     # The same run on a machine with another model of card only.
     monkeypatch.setattr(worker.machine, "gpus", lambda: TWO[:1])
     other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
-    (record,) = measure([other], place, label="[1/1]", name="b_round", reference=None).values()
+    (record,) = measure(
+        [as_run(other)], place, label="[1/1]", name="b_round", reference=None
+    ).values()
     assert record.measured.get("card") is None

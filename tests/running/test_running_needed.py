@@ -3,9 +3,7 @@ decisions grows linearly with the number of runs, not quadratically."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.repeats import Repeats
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record, RoundFacts, run_value
+from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.running.finished_runs import CACHE, finished_runs
 from rnnbench.running.repeats_needed import pointer_without_record, why_not_needed
 from rnnbench.running.train import Place
-from tests.factory import BEGINNING, VOID, make_record
+from tests.factory import BEGINNING, VOID, make_record, replace
 
 CONFIGURATIONS, REPEATS = 80, 5
 RULE = Repeats(least=3, most=REPEATS, until=1e-9, budget_s=1e9)
@@ -43,21 +42,10 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
-def plan(place: Place, records: list[Record]) -> list[dict]:
-    lines = [
-        {
-            "name": record.name,
-            "order": order,
-            "block": record.repeat,
-            "digest": record.digest,
-            "choices": dict(record.choices),
-            "repeat": record.repeat,
-        }
-        for order, record in enumerate(records)
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (place.folder / "plan.jsonl").write_text(text)
-    return lines
+def plan(place: Place, records: list[Record]) -> list[Run]:
+    runs = [record.run for record in records]
+    (place.folder / "plan.jsonl").write_bytes(b"".join(run.line() for run in runs))
+    return runs
 
 
 def finish(place: Place, record: Record) -> None:
@@ -87,7 +75,7 @@ def test_a_grid_of_hundreds_reads_each_record_once(place: Place, opened: list[Pa
     lines = plan(place, records)
     decisions = 0
     for record, line in zip(records, lines, strict=True):
-        if record.repeat >= RULE.least:
+        if record.run.repeat >= RULE.least:
             decisions += 1
             assert why_not_needed([line], place, RULE) == {}
         finish(place, record)
@@ -110,16 +98,16 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
         for record in records:
             run = runs[record.name]
             assert run.value == run_value([epoch.seconds for epoch in record.epochs])
-            assert run.device == record.choices["device"]
+            assert run.device == record.run.choices["device"]
             assert run.wall_seconds == record.measured["wall_seconds"]
 
 
 def a_later_record(place: Place, record: Record) -> None:
-    finish(place, dataclasses.replace(run_of(0, 0, 7.0), started="20261122T075000_123456Z"))
+    finish(place, replace(run_of(0, 0, 7.0), started="20261122T075000_123456Z"))
 
 
 def a_void_one(place: Place, record: Record) -> None:
-    later = dataclasses.replace(record, started="20261122T075000_123456Z", verdict=VOID)
+    later = replace(record, started="20261122T075000_123456Z", verdict=VOID)
     finish(place, later)
 
 
@@ -129,11 +117,11 @@ def retried(place: Place, record: Record) -> None:
 
 def planned_anew(place: Place, record: Record) -> None:
     file = place.folder / "plan.jsonl"
-    file.write_text(file.read_text().replace(record.digest, "e" * 64, 1))
+    file.write_text(file.read_text().replace(record.run.digest, "e" * 64, 1))
 
 
 def not_needed(place: Place, record: Record) -> None:
-    write_json(place.pointer(record.name), pointer_without_record(record.digest, "why", RULE))
+    write_json(place.pointer(record.name), pointer_without_record(record.run.digest, "why", RULE))
 
 
 def damaged(place: Place, record: Record) -> None:
@@ -179,9 +167,10 @@ def test_a_garbled_cache_is_ignored(place: Place, garbage: bytes) -> None:
 def in_turns(units: int, repeat: int, effect: float) -> Record:
     """A run in a round, with that effect; its seconds depend on the round only."""
     record = run_of(units, repeat, 1.0 + 0.5 * repeat)
-    members = {"id": f"round-{repeat}", "members": ["a", "b"], "companion": False}
-    round_ = {**members, "effect": effect, "cycles": 20}
-    return dataclasses.replace(record, choices={**record.choices, "device": "cpu_1"}, round=round_)
+    round_ = RoundFacts(
+        id=f"round-{repeat}", members=("a", "b"), companion=False, effect=effect, cycles=20
+    )
+    return replace(record, choices={**record.run.choices, "device": "cpu_1"}, round=round_)
 
 
 @pytest.mark.parametrize(("spread", "enough"), [(0.0005, True), (0.02, False)])
@@ -196,8 +185,8 @@ def test_runs_in_turns_are_judged_by_their_ratios(
     for record in records[:9]:
         finish(place, record)
     rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
-    last = [line for line in lines if line["repeat"] == 3]
-    reasons = why_not_needed(last, place, rule, reference=last[0]["name"])
-    assert set(reasons) == ({line["name"] for line in last} if enough else set())
+    last = [line for line in lines if line.repeat == 3]
+    reasons = why_not_needed(last, place, rule, reference=last[0].name)
+    assert set(reasons) == ({line.name for line in last} if enough else set())
     without_reference = why_not_needed(last, place, rule)
     assert without_reference == {}, "their absolute times are imprecise"

@@ -20,6 +20,7 @@ from rnnbench.running.train import Place
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker.rounds import GUESS_BYTES
+from tests.factory import as_run
 from tests.running.alone import slept_in_turns
 from tests.running.test_running_train import planned
 
@@ -42,8 +43,10 @@ def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, An
 def measure_round(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
     """Measures the lines in a round. Returns implementation → record."""
     name = next((line["name"] for line in lines if line["choices"]["rnn"] == reference), None)
-    records = measure(lines, place, label="[1/1]", name="a_round", reference=name)
-    return {record.choices["rnn"]: record for record in records.values()}
+    records = measure(
+        [as_run(line) for line in lines], place, label="[1/1]", name="a_round", reference=name
+    )
+    return {record.run.choices["rnn"]: record for record in records.values()}
 
 
 def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
@@ -51,11 +54,11 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     lines = [run("keras"), cell, run("same"), slow]
     records = measure_round(place, *lines)
     assert {record.verdict.status for record in records.values()} <= {"clean", "suspect"}
-    assert len({record.round["id"] for record in records.values()}) == 1
-    base = records["keras"].round["effect"]
+    assert len({record.round.id for record in records.values()}) == 1
+    base = records["keras"].round.effect
     for rnn, ratio in {"cell": 1.1, "same": 1.0, "slow": 2.0}.items():
-        assert records[rnn].round["effect"] - base == pytest.approx(math.log(ratio), abs=0.1)
-        assert not records[rnn].round["companion"]
+        assert records[rnn].round.effect - base == pytest.approx(math.log(ratio), abs=0.1)
+        assert not records[rnn].round.companion
     for record in records.values():
         assert record.turns["turn"] and len(record.epochs) == 8
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
@@ -99,7 +102,7 @@ def test_a_members_failure_does_not_affect_the_others(place: Place, fault: str, 
     assert records["bad"].verdict.reasons[0].code == code
     for rnn in ("keras", "cell"):
         assert records[rnn].verdict.status != "void"
-        assert len(records[rnn].epochs) == 8 and records[rnn].round["effect"] is not None
+        assert len(records[rnn].epochs) == 8 and records[rnn].round.effect is not None
 
 
 def test_a_member_that_runs_out_of_memory_is_retried_on_its_own(
@@ -108,7 +111,7 @@ def test_a_member_that_runs_out_of_memory_is_retried_on_its_own(
     records = measure_round(place, run("keras"), run("bad", fault="memory", fault_epoch=1))
     assert "ran out of memory; retrying it on its own" in capsys.readouterr().err
     assert [reason.code for reason in records["bad"].verdict.reasons] == ["out_of_memory"]
-    assert records["bad"].round["members"] == [records["bad"].name]
+    assert records["bad"].round.members == (records["bad"].name,)
     assert records["keras"].verdict.status != "void"
 
 
@@ -141,11 +144,11 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     for path, content in first.items():
         assert path.read_bytes() == content
     # The reference was its companion and keeps its own record.
-    assert records["killed"].round["members"] == [lines[0]["name"], lines[2]["name"]]
+    assert records["killed"].round.members == (lines[0]["name"], lines[2]["name"])
     pointers = [place.pointer(line["name"]) for line in lines]
     (companion,) = read_json(pointers[2])["companions"]
     companion_record = read_record(place.results / companion)
-    assert companion_record.name == lines[0]["name"] and companion_record.round["companion"]
+    assert companion_record.name == lines[0]["name"] and companion_record.round.companion
     assert read_json(pointers[0])["record"] != companion
     all_records, faults = records_of(place.results, pointers)
     assert len(all_records) == 4 and not faults
@@ -192,7 +195,7 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
         measure_round(place, run("keras", repeat), run("cell", repeat), line)
     pointers = sorted(place.folder.glob("*-s*-r*.json"))
     records, _ = records_of(place.results, pointers)
-    assert len(records) == 12 and sum(r.round["companion"] for r in records) == 3
+    assert len(records) == 12 and sum(r.round.companion for r in records) == 3
     table = time_table(tidy(records), {"rnn": "keras"}).set_index("rnn")
     assert table["runs"].to_dict() == {"keras": 3, "cell": 3, "late": 3}
     assert table.loc["late", "speedup"] == pytest.approx(1 / 1.2, rel=0.1)
@@ -204,9 +207,9 @@ def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monke
     monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
     lines = [run("keras"), run("cell"), run("block")]
     records = measure_round(place, *lines)
-    assert set(records["cell"].round["members"]) == {lines[0]["name"], lines[1]["name"]}
-    assert set(records["block"].round["members"]) == {lines[0]["name"], lines[2]["name"]}
-    assert not records["keras"].round["companion"]
+    assert set(records["cell"].round.members) == {lines[0]["name"], lines[1]["name"]}
+    assert set(records["block"].round.members) == {lines[0]["name"], lines[2]["name"]}
+    assert not records["keras"].round.companion
     pointed = {rnn: read_json(place.pointer(records[rnn].name)) for rnn in records}
     assert "companions" not in pointed["cell"] and len(pointed["block"]["companions"]) == 1
 
@@ -216,7 +219,7 @@ def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:
     lines[1]["config"]["measure"]["turns"] = False
     records = measure_round(place, *lines)
     for record in records.values():
-        assert record.round["members"] == [record.name] and record.round["effect"] is None
+        assert record.round.members == (record.name,) and record.round.effect is None
         assert len(record.turns["turn"]) == 1
         for epoch in record.epochs:
             assert epoch.seconds == pytest.approx(epoch.took, rel=1e-3)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from rnnbench.commands import retry
-from rnnbench.errors import RunError
+from rnnbench.errors import RecordError, RunError
+from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_pointer, read_record, write_json
 from rnnbench.running import cohort as measuring
-from rnnbench.running.train import Place, progress_label, read_round, timing_lock
+from rnnbench.running.train import Place, progress_label, timing_lock
+from tests.factory import as_run
 from tests.running.alone import train
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
@@ -83,7 +85,7 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     assert read_pointer(place.results, place.pointer(NAME)) == read_record(path)
     assert record.verdict.status != "void", record.verdict
     assert record.started < record.finished
-    assert (record.order, record.block) == (4, 1)
+    assert (record.run.order, record.run.block) == (4, 1)
     assert (record.experiment, record.site) == ("selftest", "here")
     phases = ["import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict"]
     assert [phase.name for phase in record.phases] == phases
@@ -108,7 +110,7 @@ def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> N
     again = train({**planned(), "order": 17, "block": 2}, place, label="")
     assert again.started == first.started
     # The plan may have changed since: the position is the one in the current plan.
-    assert (again.order, again.block) == (17, 2)
+    assert (again.run.order, again.run.block) == (17, 2)
     assert read_pointer(place.results, place.pointer(NAME)).started == first.started
 
 
@@ -300,16 +302,16 @@ def test_the_threads_snakemake_exports_do_not_reach_the_worker(
 
 def test_the_lines_of_a_round_are_read_from_the_plan(tmp_path: Path) -> None:
     plan = tmp_path / "plan.jsonl"
-    lines = [
-        {"name": name, "order": order, "block": 0, "digest": "d0", "round": name[:-2]}
+    runs = [
+        as_run({"name": name, "order": order, "round": name[:-2]})
         for order, name in enumerate(["a-r1-k", "a-r10-k", "b-k", "a-r1-l"])
     ]
-    plan.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_round(plan, "a-r1") == ([lines[0], lines[3]], 0, 3)
-    assert read_round(plan, "a-r10") == ([lines[1]], 1, 3)
-    with pytest.raises(RunError, match="has no round a-r\\."):
+    plan.write_bytes(b"".join(run.line() for run in runs))
+    assert read_round(plan, "a-r1") == ([runs[0], runs[3]], 0, 3)
+    assert read_round(plan, "a-r10") == ([runs[1]], 1, 3)
+    with pytest.raises(RecordError, match="has no round a-r\\."):
         read_round(plan, "a-r")
-    with pytest.raises(RunError, match="cannot be read"):
+    with pytest.raises(RecordError, match="cannot be read"):
         read_round(tmp_path / "absent", "b")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from rnnbench.tables.accuracy_outliers import distances, find_accuracy_outliers
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.stats import sidak_confidence, student_quantile
-from tests.factory import TEST_SAMPLES, make_record
+from tests.factory import TEST_SAMPLES, make_record, replace
 
 TRIES = 500
 # Measured: mnist_mlp in tf_1_2 on one thread, on two threads, and in current, three seeds each.
@@ -24,7 +23,7 @@ def records(accuracies):
         for seed, acc in enumerate(by_seed):
             record = make_record(rnn=rnn, device=device, seed=seed, acc=acc)
             name = record.name.replace("current", build)
-            yield dataclasses.replace(record, choices={**record.choices, "build": build}, name=name)
+            yield replace(record, choices={**record.run.choices, "build": build}, name=name)
 
 
 def compared(accuracies):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -20,7 +19,7 @@ from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
 from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import NOT_EQUAL, time
 from rnnbench.tables.warmup import change_point, warmup
-from tests.factory import make_record
+from tests.factory import make_record, replace
 from tests.report.six import certificate, steps
 
 REFERENCE = {"rnn": "keras"}
@@ -31,9 +30,9 @@ PRICES = PriceList("x", "X", "2026", "me", (
 
 def in_build(build, **changes):
     record = make_record(**changes)
-    return dataclasses.replace(
+    return replace(
         record,
-        choices={**record.choices, "build": build},
+        choices={**record.run.choices, "build": build},
         name=record.name.replace("current", build),
     )
 
@@ -72,7 +71,7 @@ def test_places_are_paired_by_common_blocks_only_on_one_machine():
         row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
         assert row["relative"] == pytest.approx(0.5)
         assert row["relative_high"] - row["relative_low"] == pytest.approx(0)
-    other_machine = [dataclasses.replace(record, machine="other-1") for record in cpu_2]
+    other_machine = [replace(record, machine="other-1") for record in cpu_2]
     frame = tidy([*cpu_1, *other_machine])
     row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
     assert row["relative_low"] < 0.4 and row["relative_high"] > 0.6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from rnnbench.records.record import Record
@@ -17,7 +15,7 @@ from rnnbench.tables.kernels import kernels
 from rnnbench.tables.scaling import published_scaling
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import make_record, replace
 
 KERAS = {"rnn": "keras"}
 
@@ -27,13 +25,13 @@ def run(rnn: str, repeat: int, predict: float, samples: int, batch: int, **chang
     record = make_record(rnn=rnn, repeat=repeat, **changes)
     durations = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
     phases = tuple(
-        dataclasses.replace(phase, details={"calls": durations[phase.name], "samples": samples})
+        replace(phase, details={"calls": durations[phase.name], "samples": samples})
         if phase.name in durations
         else phase
         for phase in record.phases
     )
-    model = {**record.config["model"], "batch": batch}
-    return dataclasses.replace(record, phases=phases, config={**record.config, "model": model})
+    model = {**record.run.config["model"], "batch": batch}
+    return replace(record, phases=phases, config={**record.run.config, "model": model})
 
 
 def table(records: list[Record], reference: dict[str, str] = KERAS):
@@ -76,7 +74,7 @@ def test_kernel_groups_name_the_variant_if_kernels_differ():
     def attested(why: str, **overrides) -> Record:
         record = make_record(overrides={f"model.{k}": v for k, v in overrides.items()})
         kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why.split("; ")}
-        return dataclasses.replace(record, measured={**record.measured, "kernel": kernel})
+        return replace(record, measured={**record.measured, "kernel": kernel})
 
     def groups(*records: Record) -> list[tuple[str, str]]:
         rows = kernels_view(kernels(tidy(records))).rows
@@ -96,8 +94,8 @@ def test_kernel_groups_name_the_variant_if_kernels_differ():
 def test_published_thread_counts_are_shown_next_to_measured_ones():
     def measured(*devices: str) -> list[Record]:
         records = [make_record(device=device) for device in devices]
-        choices = [{**record.choices, "model": "imdb_bilstm"} for record in records]
-        return [dataclasses.replace(r, choices=c) for r, c in zip(records, choices, strict=True)]
+        choices = [{**record.run.choices, "model": "imdb_bilstm"} for record in records]
+        return [replace(r, choices=c) for r, c in zip(records, choices, strict=True)]
 
     rows = read_published(ROOT / "reports/published")
     assert published_scaling(tidy(measured("cpu_1")), rows).empty
@@ -118,7 +116,7 @@ def test_published_thread_counts_are_shown_next_to_measured_ones():
 def test_a_run_without_calls_has_no_row():
     record = make_record()
     phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
-    assert table([dataclasses.replace(record, phases=phases)]).empty
+    assert table([replace(record, phases=phases)]).empty
 
 
 def test_a_report_may_lead_with_the_calls():
@@ -160,10 +158,7 @@ def test_calls_of_several_networks_and_variants_are_told_apart():
         for units in (32, 64)
         for repeat in range(3)
     ]
-    gru = [
-        dataclasses.replace(r, name=f"gru-{r.name}", choices={**r.choices, "cell": "gru"})
-        for r in runs
-    ]
+    gru = [replace(r, name=f"gru-{r.name}", choices={**r.run.choices, "cell": "gru"}) for r in runs]
     report = content([*runs, *gru], Experiment("x", "x?", "", KERAS, "calls"))
     lstm_text, gru_text = map(str, report.answers)
     assert "predict() of digits_rnn (lstm) takes" in lstm_text and "(gru)" in gru_text
@@ -184,7 +179,7 @@ def test_a_sentence_about_calls_names_the_device_once():
 
 def test_a_report_that_leads_with_calls_says_if_there_are_none():
     records = [
-        dataclasses.replace(record, phases=[p for p in record.phases if p.name != "predict"])
+        replace(record, phases=[p for p in record.phases if p.name != "predict"])
         for record in (make_record(repeat=repeat) for repeat in range(3))
     ]
     report = content(records, Experiment("x", "x?", "", KERAS, "calls"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pandas as pd
@@ -14,7 +13,7 @@ from rnnbench.report.numbers import percent_span
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
 from rnnbench.tables.energy import energy
 from rnnbench.tables.frame import tidy
-from tests.factory import make_probe, make_record
+from tests.factory import make_probe, make_record, replace
 
 # FLOP per forward step of the test model; a training step needs three times as many.
 FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
@@ -81,8 +80,8 @@ def test_a_void_run_has_no_efficiency():
 @pytest.mark.parametrize("precision", ["tf32", "mixed_float16"])
 def test_runs_in_another_precision_have_no_share_of_the_float32_peak(precision):
     record = make_record(epoch_seconds=0.45, overrides={"precision": precision})
-    record.config["precision"] = precision
-    probe = make_probe(config=record.config)
+    record.run.config["precision"] = precision
+    probe = make_probe(config=record.run.config)
     (row,) = efficiency(tidy([record]), [probe]).to_dict("records")
     # Rates are valid in every precision, but shares of the float32 peak are not.
     assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
@@ -105,7 +104,7 @@ def test_runs_above_the_peak_have_no_share_and_question_the_probe():
 def on_card(joules: float | None, watts: float | None, **choices) -> Record:
     record = make_record(device="gpu", **choices)
     measured = {**record.measured, "joules_per_sample": joules, "card_watts": watts}
-    return dataclasses.replace(record, measured=measured)
+    return replace(record, measured=measured)
 
 
 def test_energy_by_hand():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time as clock
 
@@ -25,7 +24,7 @@ from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.stats import dunnett_quantile
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
 from rnnbench.tables.usable_runs import run_values
-from tests.factory import SAMPLES, STEPS, make_late, make_record
+from tests.factory import SAMPLES, STEPS, make_late, make_record, replace
 
 REFERENCE = {"rnn": "keras"}
 
@@ -131,8 +130,8 @@ def test_accuracy_by_hand():
 
 def test_a_missing_last_loss_is_not_taken_from_an_earlier_epoch():
     record = make_record(epochs=3)
-    last = dataclasses.replace(record.epochs[-1], loss=None, val_acc=None)
-    frame = tidy([dataclasses.replace(record, epochs=(*record.epochs[:-1], last))])
+    last = replace(record.epochs[-1], loss=None, val_acc=None)
+    frame = tidy([replace(record, epochs=(*record.epochs[:-1], last))])
     assert pd.isna(accuracy(frame).iloc[0]["val_acc"]) and pd.isna(runs(frame).iloc[0]["loss"])
 
 
@@ -225,7 +224,7 @@ def test_wrong_gradients_exclude_from_the_contest():
 
 def test_a_build_with_wrong_gradients_has_no_change_of_time():
     records = [
-        dataclasses.replace(run, choices={**run.choices, "build": build}, name=run.name + build)
+        replace(run, choices={**run.run.choices, "build": build}, name=run.name + build)
         for build in ("new", "old") for rnn in ("keras", "cell") for run in noisy_runs({rnn: 0.5})
     ]  # fmt: skip
     table = builds(tidy(records), {"build": "new"}, WrongSteps())

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from rnnbench.report.axis_sections import OPTIMIZER_SENTENCES, builds_section
 from rnnbench.tables.builds import builds
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.optimizers import CAUSES, OptimizerDifference, optimizer_differences
-from tests.factory import make_record
+from tests.factory import make_record, replace
 
 
 def trained(build: str, framework: str, optimizer: str, **model):
     record = make_record()
-    model_config = {**record.config["model"], "optimizer": {"name": optimizer}, **model}
+    model_config = {**record.run.config["model"], "optimizer": {"name": optimizer}, **model}
     config = {
-        **record.config,
+        **record.run.config,
         "model": model_config,
         "build": {"name": build, "framework": framework},
     }
-    choices = {**record.choices, "build": build}
+    choices = {**record.run.choices, "build": build}
     name = record.name.replace("current", build)
-    return dataclasses.replace(record, config=config, choices=choices, name=name)
+    return replace(record, config=config, choices=choices, name=name)
 
 
 def test_rmsprop_differs_between_generations_of_keras() -> None:

@@ -3,8 +3,6 @@ the function, which belong to the variant."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from rnnbench.records.record import Record
@@ -17,7 +15,7 @@ from rnnbench.tables.learning import learning
 from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
 from rnnworker.rounds import reference_of
-from tests.factory import make_record
+from tests.factory import make_record, replace
 
 KERAS = {"rnn": "keras"}
 OPTION = "rnn.options."
@@ -84,8 +82,9 @@ def test_a_different_function_is_a_different_task() -> None:
 
 def test_function_options_in_the_file_of_a_choice_count() -> None:
     my_relu = [
-        dataclasses.replace(
-            record, config={**record.config, "rnn": {"options": {"activation": "relu", "op": 1}}}
+        replace(
+            record,
+            config={**record.run.config, "rnn": {"options": {"activation": "relu", "op": 1}}},
         )
         for record in runs("my_relu", 0.1)
     ]
@@ -119,10 +118,10 @@ def test_a_void_reference_is_not_replaced() -> None:
 def test_a_build_as_reference_keeps_the_options() -> None:
     options = {"rnn.options.implementation": 1}
     old = [
-        dataclasses.replace(
+        replace(
             record,
             name=record.name.replace("current", "tf_1_15"),
-            choices={**record.choices, "build": "tf_1_15"},
+            choices={**record.run.choices, "build": "tf_1_15"},
         )
         for record in runs("keras", 0.2, options)
     ]

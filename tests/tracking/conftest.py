@@ -31,7 +31,7 @@ def write_run(root: Path, record: Record) -> tuple[Record, Path]:
     write_json(file, record.to_json())
     file.with_suffix(".log").write_text("output of the worker\n")
     file.with_suffix(".events.jsonl").write_text('{"event": "hello"}\n')
-    pointer = {"record": str(file.relative_to(results)), "digest": record.digest}
+    pointer = {"record": str(file.relative_to(results)), "digest": record.run.digest}
     write_json(pointer_of(root, record), pointer)
     return record, file
 

@@ -36,7 +36,7 @@ def test_runs_are_listed_and_can_be_filtered_by_axis(browser, server, tmp_path, 
     page.get_by_text(re.compile(r"^\s*1\s*matching run")).wait_for()
 
     page.goto(f"{server}/#/experiments/{number}/runs/{runs[records[3].key]}")
-    for axis, choice in records[3].choices.items():
+    for axis, choice in records[3].run.choices.items():
         row = page.get_by_role("row").filter(has=page.get_by_text(axis, exact=True))
         assert choice in row.first.inner_text()
     page.close()

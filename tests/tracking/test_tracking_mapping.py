@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 
@@ -12,12 +11,12 @@ from rnnbench.records.record import Epoch
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
 from rnnbench.tracking.run_matching import TrackedRun, runs_of_record, stale_runs
-from tests.factory import DIGITS_MD5, make_late, make_record
+from tests.factory import DIGITS_MD5, make_late, make_record, replace
 
 
 def test_every_axis_and_hyperparameter_is_a_param():
     record = make_record(rnn="unrolled", overrides={"model.units": 512})
-    params = mapping.params(record.choices, record.config)
+    params = mapping.params(record.run.choices, record.run.config)
     assert params["rnn"] == "unrolled" and params["device"] == "cpu_1"
     assert params["model.units"] == "512" and params["model.optimizer.learning_rate"] == "0.001"
     assert not [key for key in params if key.startswith("limits") or key.endswith("about")]
@@ -47,7 +46,7 @@ def test_facts_are_complete_but_for_packages_and_numbers():
 def test_tags_name_the_round_and_mark_companions():
     first, late, companion = make_late()
     assert mapping.tags(companion)["rnnbench.companion"] == "true"
-    assert mapping.tags(late)["rnnbench.round"] == late.round["id"]
+    assert mapping.tags(late)["rnnbench.round"] == late.round.id
     assert "rnnbench.companion" not in mapping.tags(late)
     assert "rnnbench.round" not in mapping.tags(first)
 
@@ -87,7 +86,7 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
     record = make_record()
     dataset = mapping.dataset(record)
     assert dataset and dataset.digest == DIGITS_MD5 and json.loads(dataset.source)["uri"]
-    assert mapping.dataset(dataclasses.replace(record, identity={})) is None
+    assert mapping.dataset(replace(record, identity={})) is None
 
 
 def test_stale_runs_are_earlier_runs_on_this_machine_without_a_record():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -12,7 +11,7 @@ from rnnbench.records.store import write_json
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing_keys, labels_of, view
 from rnnbench.tracking.track import track
-from tests.factory import make_record
+from tests.factory import as_run, make_record
 from tests.tracking.conftest import write_run
 
 STATUS = {"status": "certified", "why": None, "applied": {}}
@@ -31,12 +30,7 @@ def project(tmp_path, monkeypatch):
     records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
     runs = track([write_run(tmp_path, record) for record in records], tmp_path)
     folder = tmp_path / "results/site/quick"
-    (folder / "plan.jsonl").write_text(
-        "".join(
-            json.dumps({"name": r.name, "choices": dict(r.choices), "overrides": {}}) + "\n"
-            for r in records
-        )
-    )
+    (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
     facts = {"name": "quick", "title": "Which one?", "about": "", "reference": {"rnn": "keras"}}
     write_json(folder / "experiment.json", {**facts, "skipped": []})
     ids = {r.name: {"run_id": runs[r.key], "record": r.key} for r in records}
@@ -98,8 +92,8 @@ def test_the_report_is_logged(project, tmp_path):
 
 def test_labels_name_what_differs():
     runs = [
-        {"name": f"{rnn}-{repeat}", "choices": {"rnn": rnn, "device": "cpu_1"}, "seed": 0,
-         "overrides": {"model.units": units}, "repeat": repeat}
+        as_run({"name": f"{rnn}-{repeat}", "choices": {"rnn": rnn, "device": "cpu_1"},
+                "overrides": {"model.units": units}, "repeat": repeat})
         for rnn, units in (("keras", 4), ("block", 8))
         for repeat in range(2)
     ]  # fmt: skip

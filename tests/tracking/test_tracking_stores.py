@@ -92,7 +92,7 @@ def test_a_void_run_is_failed_and_has_its_reason(root):
 
 def partial_of(record, phases: int = 6) -> dict:
     data = record.to_json()
-    kept = {key: data[key] for key in ("experiment", "digest", "choices", "config", "epochs")}
+    kept = {key: data[key] for key in ("experiment", "run", "epochs")}
     return {**kept, "record": record.key, "phases": data["phases"][:phases]}
 
 

@@ -65,10 +65,10 @@ def test_a_kernel_of_the_page(
     entry = certificate["implementations"][kernel]
     assert (entry["status"], entry["why"], entry["kernel"]) == ("certified", None, runs)
     assert [pair["equal"] for pair in certificate["pairs"]] == [True]
-    records = {record.choices["rnn"]: record for record in map(read_record, project.records())}
+    records = {record.run.choices["rnn"]: record for record in map(read_record, project.records())}
     assert set(records) == {"keras", kernel}
     assert records[kernel].verdict.status != "void", records[kernel].verdict
     assert len(records[kernel].epochs) == 2
-    assert records[kernel].round["id"] == records["keras"].round["id"], "they took turns"
+    assert records[kernel].round.id == records["keras"].round.id, "they took turns"
     report = (project.folder / "reports" / "quick" / "report.md").read_text()
     assert kernel.replace("_", "\\_") in report

@@ -43,7 +43,7 @@ def test_only_changed_runs_are_measured_again(project: Project) -> None:
     kept = [name for name in project.pointers("small") if "fake_middle" in name.stem]
     assert [pointer.read_bytes() for pointer in kept] == [before[pointer] for pointer in kept]
     records = [read_record(path) for path in project.records()]
-    assert {r.choices["rnn"] for r in records if r.round["companion"]} == {"fake_middle"}
+    assert {r.run.choices["rnn"] for r in records if r.round.companion} == {"fake_middle"}
     assert "Nothing to be done" in project.snakemake(experiment="small").stderr
 
 

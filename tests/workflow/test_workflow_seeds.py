@@ -38,7 +38,9 @@ def test_every_workload_learns(tmp_path: Path) -> None:
     command = project.command(experiment="seeds_small")
     result = project.snakemake(experiment="seeds_small")
     assert result.returncode == 0, (command, result.stdout + result.stderr)
-    records = {record.choices["model"]: record for record in map(read_record, project.records())}
+    records = {
+        record.run.choices["model"]: record for record in map(read_record, project.records())
+    }
     assert set(records) == set(LEARNS)
     for model, (metric, bound, why) in LEARNS.items():
         assert records[model].verdict.status != "void", records[model].verdict

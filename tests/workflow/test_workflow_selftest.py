@@ -52,7 +52,7 @@ def test_measured_times_are_the_slept_ones(records) -> None:
     assert len(records) == 9
     for record in records:
         slept = record.phase("train").details["slept"]
-        step = EPOCH_SECONDS[record.choices["rnn"]] / STEPS
+        step = EPOCH_SECONDS[record.run.choices["rnn"]] / STEPS
         assert min(took for _, took in slept["step"]) >= step
         pairs = [
             tuple(zip(*slept_in_turns(record), strict=True)),
@@ -66,7 +66,7 @@ def test_measured_times_are_the_slept_ones(records) -> None:
         for measured, own in pairs:
             assert 0 <= excess(measured, own) < TOLERANCE
         for epoch in record.epochs:
-            assert epoch.took >= EPOCH_SECONDS[record.choices["rnn"]]
+            assert epoch.took >= EPOCH_SECONDS[record.run.choices["rnn"]]
 
 
 @pytest.mark.parametrize("wrong", [1.021, 0.98])
@@ -81,7 +81,9 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
     table = report_table(finished, "time").set_index("rnn")
     for rnn, known in EPOCH_SECONDS.items():
         row = table.loc[rnn]
-        own = [run_value([e.seconds for e in r.epochs]) for r in records if r.choices["rnn"] == rnn]
+        own = [
+            run_value([e.seconds for e in r.epochs]) for r in records if r.run.choices["rnn"] == rnn
+        ]
         assert row["epoch_seconds"] == pytest.approx(mean_interval(own).estimate)
         assert row["epoch_seconds"] >= known
         assert row["us_per_sample"] == pytest.approx(row["epoch_seconds"] / SAMPLES * 1e6)
@@ -102,7 +104,7 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
         epochs = database.execute(
             "select count(*) from metrics where key = 'epoch_seconds'"
         ).fetchone()[0]
-    assert rows == {record.key: record.choices["rnn"] for record in records}
+    assert rows == {record.key: record.run.choices["rnn"] for record in records}
     assert {"report", "fake_fast · r0"} <= shown, "run names hold only the axes that differ"
     assert epochs == sum(len(record.epochs) for record in records)
 
@@ -130,7 +132,7 @@ def test_rounds_follow_the_plan_and_each_run_has_one_turn_per_cycle(finished, re
     plan = next((finished.folder / "results").glob("*/selftest/plan.jsonl"))
     lines = [json.loads(line) for line in plan.read_text().splitlines()]
     planned = list(dict.fromkeys(line["round"] for line in lines))
-    begun = sorted((record.started, record.round["id"]) for record in records)
+    begun = sorted((record.started, record.round.id) for record in records)
     measured = list(dict.fromkeys(name.split("/")[1] for _, name in begun))
     assert measured == planned and len(planned) == 3
     first = [

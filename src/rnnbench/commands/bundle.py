@@ -14,9 +14,11 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
 from rnnbench.grid.functions import user_files
-from rnnbench.grid.identity import digest_of
-from rnnbench.planning.plan import Plan, Run, facts_of, make_plan
+from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.preflight import Preflight
+from rnnbench.planning.plan import Plan, facts_of, make_plan
 from rnnbench.records.probe_match import probe_key
+from rnnbench.records.run import Run
 
 SITE = "a bundle"
 LARGE_BYTES = 64 * 2**20
@@ -89,7 +91,7 @@ def _run(run: Run, plan: Plan, root: Path, pins: Mapping[str, Any]) -> dict[str,
     return {**_entry(run, root, pins), "probe": key if key in plan.probes else None}
 
 
-def _entry(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(planned: Run | Preflight, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
     """A planned run, certificate or probe as the bundle's files hold it. The packages of a build
     without a lock are known only on the target machine."""
     identity = dict(planned.identity)
@@ -100,10 +102,9 @@ def _entry(planned: Any, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
         if carried:
             identity["build_lock"] += f", carries {carried.digest}"
     path = planned.config.get("dataset", {}).get("path")
-    fields = {name: getattr(planned, name) for name in planned.__dataclass_fields__}
     return {
-        **fields,
+        **planned.as_dict(),
         "identity": identity,
-        "digest": digest_of(identity),
+        "digest": digest_of(full_identity(planned.config, identity)),
         "pinned_md5": pins[path].md5 if path in pins else None,
     }

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     die_with_parent()
     signal.signal(signal.SIGTERM, interrupt)
     planned, place = requested_preflight("certify", __doc__, arguments, "certificate")
-    certificate = certify(planned, place, pinned_md5=check_dataset(place.root, planned))
+    certificate = certify(planned, place, pinned_md5=check_dataset(place.root, planned["config"]))
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     for line in summary(certificate, rnns):
         say(line)

@@ -15,7 +15,7 @@ from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
-from rnnbench.records.store import records_of
+from rnnbench.records.store import pointer_files, records_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -64,7 +64,7 @@ def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
         records = sorted(mlflow_records(options), key=lambda record: record.started)
         newest = {(r.site, r.name): r for r in records}
         return [r for r in newest.values() if options.site in ("*", r.site)], 0
-    pointers = sorted(options.results.glob(f"{options.site}/{options.experiment}/*-s*-r*.json"))
+    pointers = pointer_files(options.results.glob(f"{options.site}/{options.experiment}"))
     records, faults = records_of(options.results, pointers)
     if not records:
         raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")

@@ -19,6 +19,7 @@ from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RnnbenchError
+from rnnbench.records.plan_file import read_runs
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
 ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
@@ -90,8 +91,8 @@ def _used_environments(root: Path, results: Path) -> set[str]:
     used: set[str] = set()
     seen: set[str] = set()
     for plan in results.glob("*/*/plan.jsonl"):
-        for line in plan.read_text(encoding="utf-8").splitlines():
-            build = json.loads(line)["config"]["build"]
+        for run in read_runs(plan):
+            build = run.config["build"]
             if (text := json.dumps(build, sort_keys=True)) in seen:
                 continue
             seen.add(text)

@@ -71,7 +71,7 @@ def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
     companions = companions_by_round(record for record, _ in records)
     for record, folder in records:
         key = f"records/{record.key}"
-        files[f"{key}.json"] = json_bytes({**record.to_json(), "site": record.machine})
+        files[f"{key}.json"] = json_bytes(record.to_json())
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
         if not record.is_companion:

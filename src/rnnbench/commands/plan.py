@@ -10,6 +10,7 @@ from typing import Any
 
 from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.errors import RecordError
+from rnnbench.grid.identity import full_identity
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.forecast import (
     ENVIRONMENT_BYTES,
@@ -18,8 +19,9 @@ from rnnbench.planning.forecast import (
     forecast,
     repeats_for,
 )
-from rnnbench.planning.plan import Plan, Run, make_plan
+from rnnbench.planning.plan import Plan, make_plan
 from rnnbench.records.record import Record
+from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running.finished_runs import value_of
@@ -115,7 +117,8 @@ def changes_by_run(plan: Plan, results: Path) -> list[str]:
         with suppress(RecordError):
             record = read_record(files[-1])
             unchanged = ("nothing: its record is void, marked for retry or not adopted",)
-            changes = tuple(changed(record.identity, run.identity)) or unchanged
+            before, after = (full_identity(r.config, r.identity) for r in (record.run, run))
+            changes = tuple(changed(before, after)) or unchanged
             names_by_changes.setdefault(changes, []).append(run.name)
     text = [f"{counted(new, 'run')} without a record"] if new else []
     for changes, names in names_by_changes.items():
@@ -180,8 +183,7 @@ def _as_past(record: Record, path: Path) -> FinishedRun:
 
 
 def _company(record: Record) -> tuple[str, ...]:
-    facts = record.round or {}
-    members = facts["members"] if facts.get("effect") is not None else ()
+    members = record.round.members if record.round and record.effect is not None else ()
     return tuple(sorted(map(configuration_of, members)))
 
 

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     """The measurements of this machine that correspond to `claims`."""
-    from rnnbench.records.store import records_of
+    from rnnbench.records.store import pointer_files, records_of
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.claims import measured_claims
@@ -47,7 +47,7 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     from rnnworker import machine
 
     local_machine = machine.fingerprint()["machine"]
-    records, faults = records_of(results, sorted(results.glob("*/*/*-s*-r*.json")))
+    records, faults = records_of(results, pointer_files(results.glob("*/*")))
     local = {record.key: record for record in records if record.machine == local_machine}
     if faults:
         print(f"{len(faults)} pointers could not be read.", file=sys.stderr)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
+from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record
+from rnnbench.records.run import Run
 from rnnbench.records.store import not_needed, read_json, records_of
 from rnnworker import machine
 
@@ -33,12 +34,12 @@ def main(argv: Sequence[str]) -> int:
 
     folders = folders_of(options)
     planned: list[str] = []
-    runs: list[dict[str, Any]] = []
+    runs: list[Run] = []
     pointers: list[Path] = []
     missing: list[str] = []
     for folder in folders:
-        lines = read_plan(folder / "plan.jsonl")
-        names = [str(run["name"]) for run in lines]
+        lines = read_runs(folder / "plan.jsonl")
+        names = [run.name for run in lines]
         runs += lines
         site_pointers = [path for name in names if (path := folder / f"{name}.json").is_file()]
         planned += names
@@ -83,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _log_to_mlflow(report: Content, planned: Sequence[Mapping[str, Any]], out: Path) -> None:
+def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.address import is_server, redacted, tracking_uri
     from rnnbench.tracking.overview import Overview, differing_keys, labels_of, publish_overview
@@ -145,7 +146,7 @@ def report_inputs(
     from rnnbench.sources.tracked_runs import read_tracked
     from rnnbench.tables.certificates import Certificates
 
-    devices = {record.choices.get("device", "") for record in records}
+    devices = {record.run.choices.get("device", "") for record in records}
     return ReportInputs(
         certificates=Certificates(read_certificates(folder / "certificates" for folder in folders)),
         probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
@@ -155,22 +156,6 @@ def report_inputs(
         budget=options.budget,
         mlflow=read_tracked(folders),
     )
-
-
-def read_plan(path: Path) -> list[dict[str, Any]]:
-    """The planned runs in their order. Raises `RecordError` if the file is not a plan."""
-    remedy = "run `snakemake --cores all --config experiment=NAME` first, which writes the plan."
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        runs = [json.loads(line) for line in lines if line.strip()]
-        for run in runs:
-            run["name"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else repr(error)
-        raise RecordError(
-            f"cannot be read as a plan ({reason}).", where=str(path), remedy=remedy
-        ) from error
-    return runs
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
-from rnnbench.records.store import not_needed, read_json
+from rnnbench.records.store import not_needed, pointer_files, read_json
 from rnnworker import machine
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     """Marks the chosen runs and removes their pointers. Returns their names and the number of all
     runs."""
-    pointers = {path.stem: path for path in folder.glob("*-s*-r*.json")}
+    pointers = {path.stem: path for path in pointer_files([folder])}
     if not pointers:
         raise _no_finished_run(folder)
     chosen = _chosen(pointers, names)

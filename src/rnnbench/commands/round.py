@@ -20,7 +20,9 @@ from rnnbench.commands.planned_item import still_planned
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
 from rnnbench.grid.rounds import digest_of_round
+from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
+from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_is_valid, read_json, write_json
 from rnnbench.running import live_mirror, slurm
 from rnnbench.running.progress import remaining, say
@@ -31,7 +33,7 @@ from rnnbench.running.repeats_needed import (
     why_not_needed,
 )
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place, progress_label, read_round, timing_lock
+from rnnbench.running.train import Place, progress_label, timing_lock
 from rnnbench.tracking.address import is_server, tracking_uri
 from rnnworker.rounds import reference_of
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment, site, results = (file.parents[i] for i in range(1, 4))
     place = Place(root, results, site.name, experiment.name, timing_lock())
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
-    digests = {run["name"]: run["digest"] for run in planned}
+    digests = {run.name: run.digest for run in planned}
     still_planned({"digest": digest_of_round(digests)}, options.digest, file.stem)
     label = progress_label(number, total, file.stem)
     if needed := _needed(planned, place, label):
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(
-    planned: Sequence[Mapping], needed: Sequence[Mapping], place: Place, label: str, name: str
+    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
 ) -> None:
     checked = cache(lambda path, dataset: checked_md5(place.root, path, dataset))
     records = measure(
@@ -72,40 +74,41 @@ def _measure(
         name=name,
         reference=_reference(planned, place),
         mirror=_mirror(place),
-        pinned_md5={run["name"]: checked(*_dataset_of(run)) for run in needed},
+        pinned_md5={run.name: checked(*_dataset_of(run.config)) for run in needed},
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
 
 
-def _has_record(run: Mapping, place: Place) -> bool:
+def _has_record(run: Run, place: Place) -> bool:
     """Whether the run has a record of its present identity."""
-    pointer = place.pointer(run["name"])
+    pointer = place.pointer(run.name)
     is_valid = pointer_is_valid(place.results, pointer)
-    return is_valid and bool(read_json(pointer).get("digest") == run["digest"])
+    return is_valid and bool(read_json(pointer).get("digest") == run.digest)
 
 
-def _needed(planned: Sequence[Mapping], place: Place, label: str) -> list[Mapping]:
+def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
     """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
     reason why they are not needed."""
     rule = rule_of(place)
-    pointers = (place.pointer(run["name"]) for run in planned)
+    pointers = (place.pointer(run.name) for run in planned)
     begun = any(pointer_is_valid(place.results, pointer) for pointer in pointers)
-    if rule is None or planned[0]["repeat"] < rule.least or begun:
+    if rule is None or planned[0].repeat < rule.least or begun:
         return list(planned)
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
         reference = _reference(planned, place)
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
-        if why := reasons.get(run["name"]):
-            write_json(place.pointer(run["name"]), pointer_without_record(run["digest"], why, rule))
-            say(f"{label}  {run['name']}  not needed: {why}")
-    return [run for run in planned if run["name"] not in reasons]
+        if why := reasons.get(run.name):
+            write_json(place.pointer(run.name), pointer_without_record(run.digest, why, rule))
+            say(f"{label}  {run.name}  not needed: {why}")
+    return [run for run in planned if run.name not in reasons]
 
 
-def _reference(planned: Sequence[Mapping], place: Place) -> str | None:
-    reference = reference_of(planned, read_facts(place).get("reference") or {})
+def _reference(planned: Sequence[Run], place: Place) -> str | None:
+    named = read_facts(place).get("reference") or {}
+    reference = reference_of([run.as_dict() for run in planned], named)
     return str(reference["name"]) if reference else None
 
 
@@ -127,9 +130,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def check_dataset(root: Path, planned: Mapping) -> str | None:
-    """`checked_md5` for the dataset of a planned run or certificate."""
-    return checked_md5(root, *_dataset_of(planned))
+def check_dataset(root: Path, config: Mapping) -> str | None:
+    """`checked_md5` for the dataset of a `config`."""
+    return checked_md5(root, *_dataset_of(config))
 
 
 def checked_md5(root: Path, path: str | None, name: str) -> str | None:
@@ -142,8 +145,8 @@ def checked_md5(root: Path, path: str | None, name: str) -> str | None:
     return pins[path].md5
 
 
-def _dataset_of(planned: Mapping) -> tuple[str | None, str]:
-    dataset = planned["config"]["dataset"]
+def _dataset_of(config: Mapping) -> tuple[str | None, str]:
+    dataset = config["dataset"]
     return dataset.get("path"), dataset["name"]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import Record
+from rnnbench.records.plan_file import read_runs
+from rnnbench.records.record import Record, RoundFacts
+from rnnbench.records.run import Run
 from rnnbench.records.store import read_json
 from rnnbench.running import effects, memory
 from rnnbench.running.certify import assembled as assembled_certificate
@@ -18,8 +20,9 @@ from rnnbench.running.train import Place, assembled
 
 
 def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
-    """Each complete outcome below ``out/`` as (record, folder of its events and log). Runs that
-    received an external SIGKILL have no record, as in local measurements."""
+    """Each complete outcome below ``out/`` as (record, folder of its events and log). The site of a
+    record is its machine. Runs that received an external SIGKILL have no record, as in local
+    measurements."""
     planned = _plan(folder / "plan.jsonl")
     outcomes = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
     try:
@@ -31,13 +34,13 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
     for path, data in outcomes.items():
         try:
             run = planned[data["name"]]
-            if data["digest"] != run["digest"]:
+            if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
             if data["exit_code"] == SIGKILLED and not data["over_limit"]:
                 continue
             record = assembled(
                 run,
-                place,
+                replace(place, site=data["hardware"]["machine"]),
                 data["hardware"],
                 data["started"],
                 _outcome(path, data),
@@ -50,14 +53,14 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
         yield record, path.parent
 
 
-def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
+def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, RoundFacts]:
     """Outcome → the ``round`` of its record, for runs that took turns with others."""
     members: dict[str, dict[str, Path]] = {}
     for path, data in outcomes.items():
         facts = data.get("round") or {}
         if len(facts.get("members", ())) > 1:
             members.setdefault(facts["id"], {})[data["name"]] = path
-    rounds = {}
+    rounds: dict[Path, RoundFacts] = {}
     for identity, paths in members.items():
         turns = {}
         for name, path in paths.items():
@@ -67,13 +70,13 @@ def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
         for name, path in paths.items():
             effect, cycles = compared.get(name, (None, 0))
             data = outcomes[path]
-            rounds[path] = {
-                "id": f"{data['hardware']['machine']}/{identity}",
-                "members": list(data["round"]["members"]),
-                "companion": name in data["round"].get("companions", ()),
-                "effect": effect,
-                "cycles": cycles,
-            }
+            rounds[path] = RoundFacts(
+                id=f"{data['hardware']['machine']}/{identity}",
+                members=tuple(data["round"]["members"]),
+                companion=name in data["round"].get("companions", ()),
+                effect=effect,
+                cycles=cycles,
+            )
     return rounds
 
 
@@ -127,7 +130,7 @@ def merged_plan(bundled: Path, local: Path) -> bytes:
         run for name, run in known.items()
         if name not in planned and (local.parent / f"{name}.json").is_file()
     ]  # fmt: skip
-    return "".join(json.dumps(run) + "\n" for run in [*planned.values(), *others]).encode()
+    return b"".join(run.line() for run in [*planned.values(), *others])
 
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
@@ -153,9 +156,5 @@ def _not_an_outcome(path: Path, error: Exception) -> RecordError:
     return RecordError(f"is not an outcome of a bundle ({error}).", where=str(path))
 
 
-def _plan(path: Path) -> dict[str, Mapping[str, Any]]:
-    try:
-        runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return {run["name"]: run for run in runs}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"cannot be read as a plan ({error}).", where=str(path)) from error
+def _plan(path: Path) -> dict[str, Run]:
+    return {run.name: run for run in read_runs(path)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rnnbench.errors import RecordError
 from rnnbench.exchange.preflights import CHECKS
-from rnnbench.records.store import companions_of, not_needed, read_json
+from rnnbench.records.store import companions_of, not_needed, pointer_files, read_json
 
 KIND = "rnnbench experiment"
 ATTACHED_SUFFIXES = (".events.jsonl", ".log")
@@ -29,7 +29,7 @@ def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, byte
         for path in [*facts, *preflights]:
             if path.is_file():
                 files[path.relative_to(results).as_posix()] = path.read_bytes()
-        for pointer in sorted(folder.glob("*-s*-r*.json")):
+        for pointer in pointer_files([folder]):
             files[pointer.relative_to(results).as_posix()] = pointer.read_bytes()
             files |= _record_files(results, pointer)
     return files

@@ -7,13 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_to
-
-PLANNED = (
-    *("name", "order", "block", "digest", "identity", "choices", "overrides"),
-    *("seed", "repeat", "alias", "config"),
-)
 
 
 def derived_files(
@@ -48,17 +44,14 @@ def companions_by_round(records: Iterable[Record]) -> dict[str, list[str]]:
 
 
 def round_of(record: Record) -> str:
-    return str((record.round or {}).get("id", ""))
+    return record.round_id or ""
 
 
 def _plan(path: Path, runs: Iterable[Record]) -> bytes:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    known = {json.loads(line)["name"] for line in lines if line.strip()}
-    for record in sorted(runs, key=lambda record: (record.order, record.name)):
-        if record.name not in known:
-            data = record.to_json()
-            lines.append(json.dumps({name: data[name] for name in PLANNED}))
-    return ("\n".join(lines) + "\n").encode()
+    known = {head.name for head in read_heads(path)} if path.exists() else set()
+    ordered = sorted(runs, key=lambda record: (record.run.order, record.name))
+    new = [record.run.line() for record in ordered if record.name not in known]
+    return (path.read_bytes() if path.exists() else b"") + b"".join(new)
 
 
 def json_bytes(data: Any) -> bytes:

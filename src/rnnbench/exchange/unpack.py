@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,9 +14,8 @@ from rnnbench.exchange.archive import safe_name
 from rnnbench.exchange.pack import ATTACHED_SUFFIXES
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
-from rnnbench.records.store import companions_of, is_record, not_needed, write_bytes
+from rnnbench.records.store import companions_of, is_pointer, is_record, not_needed, write_bytes
 
-POINTER = re.compile(r"-s\d+-r\d+\.json$")
 Files = Mapping[str, bytes]
 
 
@@ -50,7 +48,7 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Checked
             records += _check_record(parts, name, content, where)
         elif len(parts) < 3 or parts[1] != experiment:
             raise _refused(where, f"{name} does not belong to a run of {experiment}")
-        elif is_pointer(parts):
+        elif len(parts) == 3 and is_pointer(PurePosixPath(name)):
             _check_pointer(name, content, files, results, where)
         elif preflights.is_preflight(parts):
             _check_preflight(name, content, where)
@@ -74,10 +72,6 @@ def write(checked: CheckedImport, results: Path) -> None:
     """Writes the records first, so that no pointer ever lacks its record."""
     for name in sorted(checked.files, key=lambda name: (not name.startswith("records/"), name)):
         write_bytes(results / name, checked.files[name])
-
-
-def is_pointer(parts: tuple[str, ...]) -> bool:
-    return len(parts) == 3 and POINTER.search(parts[2]) is not None
 
 
 def _check_record(parts: tuple[str, ...], name: str, content: bytes, where: str) -> int:
@@ -112,7 +106,7 @@ def _keep_existing(
     name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str
 ) -> bool:
     """Whether the existing file takes precedence over `content`."""
-    if is_pointer(parts):
+    if len(parts) == 3 and is_pointer(PurePosixPath(name)):
         return _precedence((results / name).read_bytes()) > _precedence(content)
     if parts[2:] == ("experiment.json",):
         return preflights.planned_locally(results.joinpath(*parts[:2]))

@@ -19,11 +19,11 @@ _ENCODER = json.JSONEncoder(
 
 
 class Identifier:
-    """Computes the identities of many configs. A section that several configs share is sorted and
-    serialised once. The identities share it too, so they must not be modified."""
+    """Computes the identities of many runs. A section that several configs share is serialised
+    once."""
 
     def __init__(self) -> None:
-        self._part = IdentityCache(_part)
+        self._text = IdentityCache(lambda section: canonical(_undocumented(section)))
 
     def __call__(
         self,
@@ -32,31 +32,37 @@ class Identifier:
         build_lock: str | None,
         worker_digest: str,
     ) -> tuple[dict[str, Any], str]:
-        """The identity (see `identity_of`) and its digest (see `digest_of`)."""
-        parts = {
-            key: self._part(value) if isinstance(value, Mapping) else _part(value)
+        """What identifies the run besides its config, and the digest of both: `digest_of` of their
+        `identity_of`."""
+        identity = {"build_lock": build_lock, "dataset_md5": dataset_md5, "worker": worker_digest}
+        sections = {
+            key: self._text(value) if isinstance(value, Mapping) else canonical(value)
             for key, value in sorted(config.items())
-            # The default precision is left out, so that records from before the key stay valid.
-            if key not in NOT_IN_CONFIG and (key, value) != ("precision", DEFAULT)
+            if _identifies(key, value)
         }
-        identity = {
-            "build_lock": build_lock,
-            "config": {key: value for key, (value, _) in parts.items()},
-            "dataset_md5": dataset_md5,
-            "worker": worker_digest,
-        }
-        texts = {key: canonical(value) for key, value in identity.items() if key != "config"}
-        texts["config"] = _canonical_object({key: text for key, (_, text) in parts.items()})
+        texts = {key: canonical(value) for key, value in identity.items()}
+        texts["config"] = _canonical_object(sections)
         return identity, _sha256(_canonical_object(dict(sorted(texts.items()))))
 
 
 def identity_of(
     config: Mapping[str, Any], dataset_md5: str | None, build_lock: str | None, worker_digest: str
 ) -> dict[str, Any]:
-    """Everything that a run's result depends on, sorted: its config without limits and without
-    the documentation keys at the top level of each section, the MD5 of its dataset, the lock of its
-    build, and the digest of the worker's code."""
-    return Identifier()(config, dataset_md5, build_lock, worker_digest)[0]
+    """Everything that a result depends on: the config without limits and without the documentation
+    keys at the top level of each section, the MD5 of the dataset, the lock of the build, and the
+    digest of the worker's code."""
+    return {
+        "build_lock": build_lock,
+        "config": _identifying(config),
+        "dataset_md5": dataset_md5,
+        "worker": worker_digest,
+    }
+
+
+def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The `identity_of` a planned run, given its config and the rest of its identity, or of a
+    planned certificate or probe, whose identity has a config already."""
+    return {"config": _identifying(config), **identity}
 
 
 def digest_of(identity: Mapping[str, Any]) -> str:
@@ -69,12 +75,21 @@ def canonical(data: Any) -> str:
     return _ENCODER.encode(data)
 
 
-def _part(value: Any) -> tuple[Any, str]:
-    """A section without its documentation, or another value: sorted, and as canonical JSON."""
-    if isinstance(value, Mapping):
-        value = {key: item for key, item in value.items() if key not in DOCUMENTATION}
-    text = canonical(value)
-    return (json.loads(text) if isinstance(value, dict | list) else value), text
+def _identifying(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _undocumented(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if _identifies(key, value)
+    }
+
+
+def _identifies(key: str, value: Any) -> bool:
+    # The default precision is left out, so that records from before the key stay valid.
+    return key not in NOT_IN_CONFIG and (key, value) != ("precision", DEFAULT)
+
+
+def _undocumented(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in section.items() if key not in DOCUMENTATION}
 
 
 def _canonical_object(texts: Mapping[str, str]) -> str:

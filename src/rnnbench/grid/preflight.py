@@ -23,5 +23,5 @@ class Preflight:
     def configs(self) -> tuple[Mapping[str, Any], ...]:
         return (self.config,)
 
-    def line(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

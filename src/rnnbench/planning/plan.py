@@ -7,7 +7,6 @@ locks of the builds, and the worker's code.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,37 +36,12 @@ from rnnbench.planning.certificates import (
 )
 from rnnbench.planning.code_digest import worker_digest
 from rnnbench.planning.probes import Probe, probes_of
+from rnnbench.records.run import Run
 from rnnbench.records.store import write_json
 from rnnworker import machine
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run to do, as written to a line of the plan."""
-
-    name: str
-    order: int
-    block: int
-    digest: str
-    round: str
-    identity: Mapping[str, Any]
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    seed: int
-    repeat: int
-    alias: str | None
-    config: Mapping[str, Any]
-    certificate: str | None = None
-
-    def line(self) -> str:
-        """JSON that starts with ``{"name": …``, so that a run is found without parsing all."""
-        return json.dumps(self.as_dict())
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -111,7 +85,7 @@ class Plan:
         """The rounds by name, in the order of measuring."""
         by_round: dict[str, list[Run]] = {}
         for run in sorted(self.runs.values(), key=lambda run: run.order):
-            by_round.setdefault(run.round, []).append(run)
+            by_round.setdefault(str(run.round), []).append(run)
         return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
     def batches(self) -> list[list[str]]:
@@ -205,15 +179,15 @@ def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [run.line() for run in sorted(plan.runs.values(), key=lambda run: run.order)]
+    runs = sorted(plan.runs.values(), key=lambda run: run.order)
     temporary = folder / ".plan.jsonl.new"
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    temporary.write_bytes(b"".join(run.line() for run in runs))
     temporary.replace(folder / "plan.jsonl")
     write_json(
         folder / "certificates.json",
-        {key: certificate.line() for key, certificate in plan.certificates.items()},
+        {key: certificate.as_dict() for key, certificate in plan.certificates.items()},
     )
-    write_json(folder / "probes.json", {key: probe.line() for key, probe in plan.probes.items()})
+    write_json(folder / "probes.json", {key: probe.as_dict() for key, probe in plan.probes.items()})
     write_json(folder / "experiment.json", facts_of(plan))
 
 

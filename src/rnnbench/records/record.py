@@ -9,19 +9,25 @@ sequence. A new field is None or follows from the record itself; it is never a g
 field keeps its value. Files are not rewritten. A schema newer than this rnnbench's is refused.
 ``tests/records/schema_N.json`` is a record as the rnnbench of schema N wrote it; it is never edited
 and must stay readable. Schema 1 is the first; schema 2 adds `round`, `turns` and the epochs'
-`took`.
+`took`; schema 3 moves what was planned to `run`, which has the config once.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from rnnbench.errors import RecordError
-from rnnbench.records.validation import check_record
+from rnnbench.records.checks import check_path_component, check_timestamp
+from rnnbench.records.run import Run
+
+PLANNED = (
+    *("name", "order", "block", "digest", "identity", "choices", "overrides"),
+    *("seed", "repeat", "alias", "config"),
+)
 
 
 def _to_schema_2(data: dict[str, Any]) -> dict[str, Any]:
@@ -29,13 +35,27 @@ def _to_schema_2(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "round": None, "turns": {}, "schema": 2}
 
 
-SCHEMA = 2
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_schema_2}
+def _to_schema_3(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 → 3: the planned run is one object; its identity repeated the config."""
+    run = {name: data[name] for name in PLANNED}
+    identity = {key: value for key, value in run["identity"].items() if key != "config"}
+    rest = {name: value for name, value in data.items() if name not in PLANNED}
+    return {**rest, "run": {**run, "identity": identity}, "schema": 3}
+
+
+SCHEMA = 3
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _to_schema_2,
+    2: _to_schema_3,
+}
 STATUSES = ("clean", "suspect", "void")
 
 
-@dataclass(frozen=True)
-class Phase:
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base class of a record's parts."""
+
+
+class Phase(Part, frozen=True):
     """A part of a run: ``import``, ``data``, ``build``, ``first_step``, ``warmup``, ``train``,
     ``evaluate`` or ``predict``.
 
@@ -51,15 +71,14 @@ class Phase:
     start: float
     end: float
     timed: bool = False
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = {}
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
 
 
-@dataclass(frozen=True)
-class Epoch:
+class Epoch(Part, frozen=True):
     """One timed training epoch, counted from 1.
 
     `seconds` is training without validation, from epoch boundary to epoch boundary inside ``fit``.
@@ -88,8 +107,7 @@ def run_value(seconds: Sequence[float]) -> float:
     return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Part, frozen=True):
     """Why a run is not clean: a stable `code`, the fact as text, and the fix."""
 
     code: str
@@ -97,8 +115,7 @@ class Reason:
     remedy: str
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Part, frozen=True):
     """``clean``, ``suspect`` (shown, marked) or ``void`` (never used in a number)."""
 
     status: str
@@ -106,58 +123,72 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise RecordError(f"verdict {self.status!r} must be one of {', '.join(STATUSES)}.")
+            raise ValueError(f"verdict {self.status!r} must be one of {', '.join(STATUSES)}")
 
 
-@dataclass(frozen=True)
-class Record:
+class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The round in which a run was measured.
+
+    - `id`: ``MACHINE/ROUND/STARTED``.
+    - `members`: the names of the run's cohort, in starting order.
+    - `companion`: whether the run was measured only so that the others can be compared with it.
+    - `effect`: log seconds of its steps relative to the others', from `cycles` cycles (see
+      ``running.effects``); None if it was measured on its own or had too few good turns.
+    """
+
+    id: str
+    members: tuple[str, ...]
+    companion: bool
+    effect: float | None = None
+    cycles: int = 0
+
+    @property
+    def in_turns(self) -> bool:
+        return len(self.members) > 1
+
+
+class Record(Part, frozen=True, kw_only=True):
     """One run as it was measured. See ``docs/formats.md``, "Record".
 
-    - `choices`: axis → choice, in the axes' fixed order.
-    - `overrides`: dotted key → value, for values that differ from the choice's default.
-    - `block`, `order`: position in the planned, interleaved order.
-    - `identity`: decides whether the run must be measured again (config, dataset md5, build lock,
-      worker code); `digest` is its SHA-256.
+    - `run`: as it was planned.
     - `environment`: facts about the build; `hardware`: facts about the machine.
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
       ``parameters``, ``threads``, ``wall_seconds`` (its share of its cohort's duration),
       ``closure``, ….
-    - `round`: ``id``; ``members`` (the names of its cohort, in starting order); ``companion``
-      (whether the run was measured only so that the others can be compared with it); ``effect``
-      (log seconds of its steps relative to the others', from ``cycles`` cycles, see
-      ``running.effects``; None if it was measured on its own or had too few good turns). None in
-      records of schema 1.
+    - `round`: None in records of schema 1.
     - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
       round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
       as planned), ``good`` (no other process used its cores), ``major_faults`` (pages read from
       disk, as happens to a process that has slept for long).
     """
 
-    name: str
+    run: Run
     experiment: str
     site: str
     machine: str
     started: str
     finished: str
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    seed: int
-    repeat: int
-    alias: str | None
-    block: int
-    order: int
-    digest: str
-    identity: Mapping[str, Any]
-    config: Mapping[str, Any]
     environment: Mapping[str, Any]
     hardware: Mapping[str, Any]
     phases: tuple[Phase, ...]
     epochs: tuple[Epoch, ...]
     measured: Mapping[str, Any]
     verdict: Verdict
-    round: Mapping[str, Any] | None = None
-    turns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    round: RoundFacts | None
+    turns: Mapping[str, list[Any]]
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        for field in ("machine", "site", "experiment"):
+            check_path_component(field, getattr(self, field))
+        check_timestamp("started", self.started)
+        check_timestamp("finished", self.finished)
+        if len({len(column) for column in self.turns.values()}) > 1:
+            raise ValueError("turns is not a mapping of lists of equal length")
+
+    @property
+    def name(self) -> str:
+        return self.run.name
 
     @property
     def key(self) -> str:
@@ -167,13 +198,22 @@ class Record:
     @property
     def is_companion(self) -> bool:
         """Whether the run was measured only so that others of its round can be compared with it."""
-        return bool((self.round or {}).get("companion"))
+        return self.round is not None and self.round.companion
+
+    @property
+    def round_id(self) -> str | None:
+        return self.round.id if self.round else None
+
+    @property
+    def effect(self) -> float | None:
+        """See `RoundFacts`."""
+        return self.round.effect if self.round else None
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Record:
@@ -181,35 +221,27 @@ class Record:
         is not a record."""
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("is not a record: it has no schema.", where=where)
-        while type(data["schema"]) is int and data["schema"] in UPGRADES:
-            data = UPGRADES[data["schema"]](data)
-        if type(data["schema"]) is not int or data["schema"] != SCHEMA:
-            raise RecordError(
-                f"has schema {data['schema']!r}; this rnnbench reads up to {SCHEMA}.",
-                where=where,
-                remedy="read it with the rnnbench that wrote it, or a newer one.",
-            )
-        names = {f.name for f in dataclasses.fields(cls)}
-        required = names - {"schema"}
-        if set(data) != names:
-            missing, unknown = sorted(required - set(data)), sorted(set(data) - names)
-            raise RecordError(
-                f"does not fit schema {SCHEMA}: missing {missing or 'nothing'}, "
-                f"unknown {unknown or 'nothing'}.",
-                where=where,
-            )
         try:
-            check_record(data)
-            verdict = data["verdict"]
-            return cls(
-                **{
-                    **data,
-                    "phases": tuple(Phase(**phase) for phase in data["phases"]),
-                    "epochs": tuple(Epoch(**epoch) for epoch in data["epochs"]),
-                    "verdict": Verdict(
-                        verdict["status"], tuple(Reason(**r) for r in verdict["reasons"])
-                    ),
-                }
-            )
-        except (TypeError, KeyError, ValueError) as error:
+            while type(data["schema"]) is int and data["schema"] in UPGRADES:
+                data = UPGRADES[data["schema"]](data)
+            if type(data["schema"]) is not int or data["schema"] != SCHEMA:
+                raise RecordError(
+                    f"has schema {data['schema']!r}; this rnnbench reads up to {SCHEMA}.",
+                    where=where,
+                    remedy="read it with the rnnbench that wrote it, or a newer one.",
+                )
+            return msgspec.convert(data, cls)
+        except KeyError as error:
+            raise RecordError(f"does not fit its schema: no {error}.", where=where) from error
+        except (AttributeError, TypeError, ValueError) as error:
             raise RecordError(f"does not fit schema {SCHEMA}: {error}.", where=where) from error
+
+
+class Unfinished(Part, frozen=True, kw_only=True):
+    """A run in progress. `record`: the key of its future record."""
+
+    record: str
+    experiment: str
+    run: Run
+    phases: tuple[Phase, ...]
+    epochs: tuple[Epoch, ...]

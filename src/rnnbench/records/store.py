@@ -18,6 +18,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 
+_POINTER = re.compile(r"-s\d+-r\d+\.json$")
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
 
@@ -78,13 +79,24 @@ def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Pat
     return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
 
 
+def pointer_files(folders: Iterable[Path]) -> list[Path]:
+    """The pointer files in the `folders` of experiments at sites, sorted by path."""
+    files = (file for folder in folders for file in folder.glob("[!.]*.json"))
+    return sorted(filter(is_pointer, files))
+
+
+def is_pointer(file: PurePath) -> bool:
+    """Whether a file in an experiment's folder is named like a pointer, after its run."""
+    return _POINTER.search(file.name) is not None
+
+
 def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]:
     """The content of a pointer file: which record represents a run at a site, and the records of
     its `companions` (paths relative to the results folder), if it has any."""
     return {
         **({"companions": list(companions)} if companions else {}),
         "record": f"records/{record.key}.json",
-        "digest": record.digest,
+        "digest": record.run.digest,
         "verdict": record.verdict.status,
         "wall_seconds": record.measured.get("wall_seconds"),
     }

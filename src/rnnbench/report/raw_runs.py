@@ -117,9 +117,9 @@ def _run(record: Record, run_id: str, different: Facts, whole: bool) -> RawRun:
         **dict(different),
         "record": f"records/{record.key}.json",
         "MLflow run": tracked,
-        "digest": record.digest,
+        "digest": record.run.digest,
     }
-    short = f"s{record.seed}-r{record.repeat}"
+    short = f"s{record.run.seed}-r{record.run.repeat}"
     line = (f"{short:8}", f"{record.verdict.status:8}", f"{seconds:>8} s ", record.started, run_id)
     return RawRun(
         run_anchor(record.name, record.machine),
@@ -138,10 +138,10 @@ def _run(record: Record, run_id: str, different: Facts, whole: bool) -> RawRun:
 
 def _facts(record: Record) -> dict[str, str]:
     """The machine, build, dataset and code of a run, and its use of the GPU."""
-    identity = record.identity
+    identity = record.run.identity
     facts = {
         "machine": record.machine,
-        "build": record.choices.get("build"),
+        "build": record.run.choices.get("build"),
         "build lock": identity.get("build_lock"),
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),

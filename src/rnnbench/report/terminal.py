@@ -90,8 +90,8 @@ def print_run(record: Record, place: str) -> None:
         console.print(f"median epoch {n.seconds(median)} s", highlight=False)
     for line in (
         f"started {n.moment(record.started)} UTC on {record.machine}",
-        f"build {record.choices.get('build', '')}, "
-        f"dataset md5 {record.identity.get('dataset_md5', '')}",
+        f"build {record.run.choices.get('build', '')}, "
+        f"dataset md5 {record.run.identity.get('dataset_md5', '')}",
         f"record {place}",
         f"measure again: rnnbench retry {record.experiment} {record.name}",
     ):

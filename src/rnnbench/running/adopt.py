@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
+from rnnbench.records.run import Run
 from rnnbench.records.store import is_record, read_record, record_files
 from rnnbench.running.progress import say
 
@@ -18,40 +20,39 @@ if TYPE_CHECKING:
     from rnnbench.running.train import Place
 
 
-def existing_record(planned: Mapping[str, Any], place: Place, folder: Path) -> Record | None:
+def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
     """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
     has requested since that the run be measured again.
 
     It is in `folder`, which is this machine's, or in the folder of another machine of the same
     site.
     """
-    retry = place.folder / "retry" / planned["name"]
+    retry = place.folder / "retry" / planned.name
     since = retry.read_text().strip() if retry.exists() else ""
     for path in _newest_first(folder):
         record = _read_or_set_aside(path) if path.stem > since else None
         if record and _is_of(record, planned, place):
-            return replace(record, block=planned["block"], order=planned["order"])
-    for other in sorted((place.results / "records").glob(f"*/{planned['name']}")):
+            return replace(record, run=planned)
+    for other in sorted((place.results / "records").glob(f"*/{planned.name}")):
         for path in _newest_first(other) if other != folder else ():
             try:
                 record = read_record(path) if path.stem > since else None
             except RecordError:
                 continue  # left to the machine that owns the folder
             if record and record.site == place.site and _is_of(record, planned, place):
-                return replace(record, block=planned["block"], order=planned["order"])
+                return replace(record, run=planned)
     return None
 
 
 def existing_companions(record: Record, place: Place) -> list[str]:
     """The companions' records (paths relative to the results folder) in the round of a record whose
     pointer, which named them, is lost."""
-    round_ = record.round or {}
     companions = []
-    for name in round_.get("members") or ():
-        for path in record_files(place.results, record.machine, glob.escape(str(name))):
+    for name in record.round.members if record.round else ():
+        for path in record_files(place.results, record.machine, glob.escape(name)):
             with suppress(RecordError):
                 other = read_record(path)
-                if other.is_companion and (other.round or {}).get("id") == round_["id"]:
+                if other.is_companion and other.round_id == record.round_id:
                     companions.append(f"records/{other.key}.json")
     return companions
 
@@ -70,7 +71,7 @@ def _read_or_set_aside(path: Path) -> Record | None:
         return None
 
 
-def _is_of(record: Record, planned: Mapping[str, Any], place: Place) -> bool:
+def _is_of(record: Record, planned: Run, place: Place) -> bool:
     if record.is_companion:
         return False  # it belongs to another run's round
-    return (record.experiment, record.digest) == (place.experiment, planned["digest"])
+    return (record.experiment, record.run.digest) == (place.experiment, planned.digest)

@@ -4,27 +4,22 @@ side effects."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from rnnbench.records.record import Epoch, Phase
 
-_REQUIRED_FIELDS = ("epoch", "start", "seconds", "samples", "steps")
-_OPTIONAL_FIELDS = ("loss", "acc", "val_loss", "val_acc", "val_seconds", "took")
+Part = TypeVar("Part", Phase, Epoch)
 
 
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
-    return tuple(
-        Phase(
-            event["phase"], event["start"], event["end"], event["timed"], _details(event["details"])
-        )
-        for event in events
-        if event["event"] == "phase_end"
-        and isinstance(event.get("phase"), str)
-        and _are_numbers(event, ("start", "end"))
-        and isinstance(event.get("timed"), bool)
-        and isinstance(event.get("details"), Mapping)
-    )
+    ended = [{**e, "name": e.get("phase")} for e in events if e["event"] == "phase_end"]
+    phases = _valid((event for event in ended if {"timed", "details"} <= set(event)), Phase)
+    return tuple(replace(phase, details=_details(phase.details)) for phase in phases)
 
 
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
@@ -33,12 +28,15 @@ def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
     reported = [event for event in events if event["event"] == "epoch"]
     steps = [turn["seconds"] / turn["steps"] for turn in turns_of(events)]
     step = statistics.median(steps) if steps else None
-    return tuple(
-        Epoch(**{name: event.get(name) for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)})  # type: ignore[arg-type]
-        for event in (_with_seconds(event, step) for event in reported)
-        if _are_numbers(event, _REQUIRED_FIELDS)
-        and _are_numbers(event, [name for name in _OPTIONAL_FIELDS if event.get(name) is not None])
-    )
+    return tuple(_valid((_with_seconds(event, step) for event in reported), Epoch))
+
+
+def _valid(events: Iterable[Mapping[str, Any]], kind: type[Part]) -> Iterator[Part]:
+    """The parts of a record that the well-formed ones of `events` describe."""
+    fields = kind.__struct_fields__
+    for event in events:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert({name: event[name] for name in fields if name in event}, kind)
 
 
 def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:

@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.records.run import Run
 from rnnbench.running import memory
 from rnnworker import machine, rounds
 
-Planned = Mapping[str, Any]
-
 
 def cohorts(
-    missing: Sequence[Planned],
-    reference: Planned | None,
+    missing: Sequence[Run],
+    reference: Run | None,
     peaks: Sequence[int],
     available: int | None = None,
     card: Mapping[str, Any] | None = None,
-) -> list[list[Planned]]:
+) -> list[list[Run]]:
     """The `missing` runs in cohorts, whose members are alive at the same time.
 
     Each cohort includes the `reference`, since ratios are taken within a cohort. A run that does
@@ -34,13 +33,13 @@ def cohorts(
     """
     on_card = rounds.gpu_capacity(card)
 
-    def takes_turns(run: Planned) -> bool:
-        has_room = run["config"]["device"].get("kind") != "gpu" or on_card > 1
-        return has_room and rounds.takes_turns(run["config"])
+    def takes_turns(run: Run) -> bool:
+        has_room = run.config["device"].get("kind") != "gpu" or on_card > 1
+        return has_room and rounds.takes_turns(run.config)
 
     in_turns = [run for run in missing if takes_turns(run)]
     alone = [[run] for run in missing if not takes_turns(run)]
-    on_gpu = any(run["config"]["device"].get("kind") == "gpu" for run in in_turns)
+    on_gpu = any(run.config["device"].get("kind") == "gpu" for run in in_turns)
     size = min(max_cohort_size(missing, peaks, available), on_card if on_gpu else rounds.MOST)
     if reference is None or not takes_turns(reference):
         return alone + [in_turns[i : i + size] for i in range(0, len(in_turns), size)]
@@ -52,11 +51,9 @@ def cohorts(
     return alone + groups
 
 
-def max_cohort_size(
-    runs: Sequence[Planned], peaks: Sequence[int], available: int | None = None
-) -> int:
+def max_cohort_size(runs: Sequence[Run], peaks: Sequence[int], available: int | None = None) -> int:
     """How many of `runs` may be alive at the same time."""
-    limits = [(run["config"].get("limits") or {}).get("members") or rounds.MOST for run in runs]
+    limits = [(run.config.get("limits") or {}).get("members") or rounds.MOST for run in runs]
     free = available_bytes() if available is None else available
     return min([rounds.memory_capacity(free, max(peaks, default=rounds.GUESS_BYTES)), *limits])
 

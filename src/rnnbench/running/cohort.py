@@ -6,14 +6,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from rnnbench.errors import RecordError, RunError
-from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, RoundFacts
+from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, read_json, record_files, record_folder, write_json
 from rnnbench.running import attempt, effects, memory, slurm, worker
 from rnnbench.running.progress import Progress, say
@@ -23,8 +23,7 @@ from rnnbench.running.train import Place, assembled
 from rnnworker import machine
 from rnnworker.rounds import starting_order
 
-Planned = Mapping[str, Any]
-Mirror = Callable[[Planned, str], Callable]
+Mirror = Callable[[Run, str], Callable]
 
 
 class CohortRunner:
@@ -42,17 +41,17 @@ class CohortRunner:
         self.mirror, self.pinned_md5 = mirror, pinned_md5
         self.hardware = machine.fingerprint()
 
-    def folder(self, run: Planned) -> Path:
-        return record_folder(self.place.results, self.hardware["machine"], run["name"])
+    def folder(self, run: Run) -> Path:
+        return record_folder(self.place.results, self.hardware["machine"], run.name)
 
-    def peaks(self, planned: Sequence[Planned]) -> list[int]:
+    def peaks(self, planned: Sequence[Run]) -> list[int]:
         """Peak bytes of memory of the latest run of each configuration on this machine."""
         peaks = []
         for run in planned:
             files = record_files(
                 self.place.results,
                 self.hardware["machine"],
-                f"{configuration_of(run['name'])}-s*-r*",
+                f"{run.configuration}-s*-r*",
             )
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(max(files, key=lambda file: file.name))
@@ -61,33 +60,35 @@ class CohortRunner:
 
     def measure(
         self,
-        cohort: Sequence[Planned],
+        cohort: Sequence[Run],
         timing: int,
         attempts: Mapping[str, attempt.Attempt],
         requested: set[str],
     ) -> dict[str, Record]:
         """Measures the `cohort`, writes records and pointers, and returns the records of the
         `requested` runs. The other runs are companions, whose pointers are not changed."""
-        cohort = starting_order(cohort)
-        started = {run["name"]: _start_timestamp(self.folder(run)) for run in cohort}
-        files = {run["name"]: self.folder(run) / started[run["name"]] for run in cohort}
-        progress = Progress(self.label, {run["name"]: _epochs(run) for run in cohort})
+        by_name = {run.name: run for run in cohort}
+        order = starting_order([run.as_dict() for run in cohort])
+        cohort = [by_name[line["name"]] for line in order]
+        started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
+        files = {run.name: self.folder(run) / started[run.name] for run in cohort}
+        progress = Progress(self.label, {run.name: _epochs(run) for run in cohort})
         code, killed_before = revision(), memory.oom_kills()
         members = [
             worker.member(
-                run["name"],
+                run.name,
                 worker.job_of(
-                    run["config"],
+                    run.config,
                     self.place.root,
-                    pinned_md5=self.pinned_md5.get(run["name"]),
+                    pinned_md5=self.pinned_md5.get(run.name),
                     place=number,
                 ),
                 self.place.root,
-                files[run["name"]],
+                files[run.name],
                 timing=timing,
-                limits=run["config"].get("limits") or {},
-                on_event=progress.of(run["name"]),
-                on_handshake=self._mirrored(run, started[run["name"]]),
+                limits=run.config.get("limits") or {},
+                on_event=progress.of(run.name),
+                on_handshake=self._mirrored(run, started[run.name]),
             )
             for number, run in enumerate(cohort)
         ]
@@ -103,10 +104,10 @@ class CohortRunner:
             {name: outcome.events for name, outcome in outcomes.items()},
         )
         made: list[Record] = []
-        killed: list[Planned] = []
-        out_of_memory: list[Planned] = []
+        killed: list[Run] = []
+        out_of_memory: list[Run] = []
         for run in cohort:
-            name = run["name"]
+            name = run.name
             outcome = outcomes[name]
             killed_externally = outcome.exit_code == SIGKILLED and not outcome.over_limit
             if killed_externally and not (ran_out and len(cohort) == 1):
@@ -122,8 +123,8 @@ class CohortRunner:
         records = self._write(made, attempts, requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
         for run in out_of_memory:
-            if run["name"] in requested:
-                say(f"{self.label}  {run['name']} ran out of memory; retrying it on its own")
+            if run.name in requested:
+                say(f"{self.label}  {run.name} ran out of memory; retrying it on its own")
                 records |= self.measure([run], timing, attempts, requested)
         if killed:
             raise _killed(killed, outcomes)
@@ -151,40 +152,40 @@ class CohortRunner:
             write_json(self.place.pointer(name), pointer_to(record, companions))
         return records
 
-    def _mirrored(self, run: Planned, started: str) -> Callable:
+    def _mirrored(self, run: Run, started: str) -> Callable:
         if self.mirror is None:
             return lambda events: None
-        return self.mirror(run, f"{self.hardware['machine']}/{run['name']}/{started}")
+        return self.mirror(run, f"{self.hardware['machine']}/{run.name}/{started}")
 
     def _rounds(
         self,
-        cohort: Sequence[Planned],
+        cohort: Sequence[Run],
         outcomes: Mapping[str, Outcome],
         started: str,
         requested: set[str],
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, RoundFacts]:
         """Run → the ``round`` of its record."""
         turns = {
             name: effects.turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()
         }
         measured = effects.effects(turns) if len(cohort) > 1 else {}
         return {
-            run["name"]: {
-                "id": f"{self.hardware['machine']}/{self.name}/{started}",
-                "members": [member["name"] for member in cohort],
-                "companion": run["name"] not in requested,
-                "effect": measured.get(run["name"], (None, 0))[0],
-                "cycles": measured.get(run["name"], (None, 0))[1],
-            }
+            run.name: RoundFacts(
+                id=f"{self.hardware['machine']}/{self.name}/{started}",
+                members=tuple(member.name for member in cohort),
+                companion=run.name not in requested,
+                effect=measured.get(run.name, (None, 0))[0],
+                cycles=measured.get(run.name, (None, 0))[1],
+            )
             for run in cohort
         }
 
     def _record(
         self,
-        run: Planned,
+        run: Run,
         started: str,
         outcome: Outcome,
-        round_: Mapping[str, Any],
+        round_: RoundFacts,
         asleep: Mapping[str, float],
         ran_out: bool,
     ) -> Record:
@@ -197,7 +198,7 @@ class CohortRunner:
             log_tail=memory.tail(self.folder(run) / f"{started}.log"),
             ran_out=ran_out,
             round_=round_,
-            asleep=asleep if len(round_["members"]) > 1 else None,
+            asleep=asleep if round_.in_turns else None,
         )
         if job_of_slurm := slurm.job():
             job = {**job_of_slurm, "log": f"records/{record.key}.log"}
@@ -205,18 +206,18 @@ class CohortRunner:
         return record
 
 
-def _epochs(run: Planned) -> int:
-    return int(run["config"]["model"].get("epochs", 0))
+def _epochs(run: Run) -> int:
+    return int(run.config["model"].get("epochs", 0))
 
 
 def _ran_out_of_memory(record: Record) -> bool:
     """Whether the run ran out of memory without a memory limit of its own."""
-    limit = (record.config.get("limits") or {}).get("memory_bytes")
+    limit = (record.run.config.get("limits") or {}).get("memory_bytes")
     return limit is None and any(r.code == "out_of_memory" for r in record.verdict.reasons)
 
 
-def _killed(runs: Iterable[Planned], outcomes: Mapping[str, Outcome]) -> RunError:
-    names = [run["name"] for run in runs]
+def _killed(runs: Iterable[Run], outcomes: Mapping[str, Outcome]) -> RunError:
+    names = [run.name for run in runs]
     return RunError(
         f"received an external SIGKILL in phase {outcomes[names[0]].phase}.",
         where=", ".join(names),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import read_json, record_behind
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CACHE = "measured.jsonl"
 SCHEMA = 3  # increase it if the meaning of `FinishedRun.value` changes
-# The beginning of a line of the plan (`planning.Run`): the much longer rest need not be parsed.
-HEAD = re.compile(r'\{"name": "([^"\\]+)", "order": \d+, "block": \d+, "digest": "(\w+)"')
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class FinishedRun:
 def finished_runs(place: Place) -> dict[str, FinishedRun]:
     """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
     not needed are left out."""
-    digests = planned_digests(place.folder / "plan.jsonl")
+    digests = {head.name: head.digest for head in read_heads(place.folder / "plan.jsonl")}
     cached = _cached(place.folder / CACHE)
     finished: dict[str, FinishedRun] = {}
     new: list[Mapping[str, Any]] = []
@@ -66,19 +64,6 @@ def finished_runs(place: Place) -> dict[str, FinishedRun]:
             finished[name] = run
     _append(place.folder / CACHE, new)
     return finished
-
-
-def planned_digests(plan: Path) -> dict[str, str]:
-    """Run → the digest of its identity, for all lines of the plan."""
-    digests = {}
-    with plan.open(encoding="utf-8") as file:
-        for line in file:
-            if head := HEAD.match(line):
-                digests[head[1]] = head[2]
-            else:
-                run = json.loads(line)
-                digests[run["name"]] = run["digest"]
-    return digests
 
 
 def _pointers(folder: Path) -> dict[str, list[int]]:
@@ -106,18 +91,17 @@ def _read(place: Place, name: str) -> FinishedRun | None:
     return FinishedRun(
         digest=pointer["digest"],
         wall_seconds=float(pointer.get("wall_seconds") or 0),
-        device=record.choices.get("device"),
+        device=record.run.choices.get("device"),
         value=value_of(record) if usable else None,
-        round=record.round["id"] if (record.round or {}).get("effect") is not None else None,  # type: ignore[index]
+        round=record.round_id if record.effect is not None else None,
     )
 
 
 def value_of(record: Record) -> float:
     """The value by which repeats are compared: the duration of the run's steps relative to its
     round's if it was measured in turns, otherwise its seconds per epoch."""
-    effect = (record.round or {}).get("effect")
-    if effect is not None:
-        return math.exp(effect)
+    if record.effect is not None:
+        return math.exp(record.effect)
     return run_value([epoch.seconds for epoch in record.epochs])
 
 

@@ -3,17 +3,18 @@ that ends before the next timed phase begins."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from rnnbench.records.record import Unfinished
+from rnnbench.records.run import Run
 from rnnbench.running import assemble
 from rnnbench.running.progress import say
 from rnnbench.running.supervise import Event
@@ -25,13 +26,13 @@ TIMEOUT_SECONDS = 60.0
 Handshake = Callable[[list[Event]], None]
 
 
-def mirror_for(place: Place) -> Callable[[Mapping[str, Any], str], Handshake]:
+def mirror_for(place: Place) -> Callable[[Run, str], Handshake]:
     """The function that `measure` calls with (planned, record key) to get a run's handshake
     function. The runs of a round share the interval, because the others wait for the seconds that
     it takes to mirror a run."""
     last = time.monotonic()
 
-    def start(planned: Mapping[str, Any], key: str) -> Handshake:
+    def start(planned: Run, key: str) -> Handshake:
         def on_handshake(events: list[Event]) -> None:
             nonlocal last
             if time.monotonic() - last < interval():
@@ -48,18 +49,16 @@ def interval() -> float:
     return float(os.environ.get("RNNBENCH_MIRROR_SECONDS", INTERVAL_SECONDS))
 
 
-def _mirror(place: Place, planned: Mapping[str, Any], key: str, events: list[Event]) -> None:
-    partial = {
-        "name": planned["name"],
-        "experiment": place.experiment,
-        "digest": planned["digest"],
-        "record": key,
-        "choices": planned["choices"],
-        "phases": [asdict(phase) for phase in assemble.phases_of(events)],
-        "epochs": [asdict(epoch) for epoch in assemble.epochs_of(events)],
-    }
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(partial, file)
+def _mirror(place: Place, planned: Run, key: str, events: list[Event]) -> None:
+    unfinished = Unfinished(
+        record=key,
+        experiment=place.experiment,
+        run=planned,
+        phases=assemble.phases_of(events),
+        epochs=assemble.epochs_of(events),
+    )
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(msgspec.json.encode(unfinished))
         file.flush()
         try:
             subprocess.run(
@@ -74,4 +73,4 @@ def _mirror(place: Place, planned: Mapping[str, Any], key: str, events: list[Eve
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             )
         except (OSError, subprocess.SubprocessError):
-            say(f"{planned['name']}: cannot reach MLflow; the record will be logged later.")
+            say(f"{planned.name}: cannot reach MLflow; the record will be logged later.")

@@ -9,6 +9,7 @@ from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
+from rnnbench.records.run import Run
 from rnnbench.records.store import read_json
 from rnnbench.running.finished_runs import finished_runs
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def why_not_needed(
-    planned: Sequence[Mapping[str, Any]], place: Place, rule: Repeats, reference: str | None = None
+    planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None = None
 ) -> dict[str, str]:
     """Run → why it need not be measured, for the `planned` runs of a round; empty if the round is
     needed. Runs are compared within a round, so either all of its runs are needed or none.
@@ -34,8 +35,8 @@ def why_not_needed(
     base_values = {
         run.round: run.value for name, run in runs.items() if configuration_of(name) == base
     }
-    devices = {run["choices"].get("device") for run in planned}
-    values: dict[str, list[float]] = {configuration_of(run["name"]): [] for run in planned}
+    devices = {run.choices.get("device") for run in planned}
+    values: dict[str, list[float]] = {run.configuration: [] for run in planned}
     for name, run in runs.items():
         if run.device in devices and run.value is not None:
             own, base_value = (
@@ -49,18 +50,14 @@ def why_not_needed(
     if base is not None and any(run.round for run in runs.values()):
         values.pop(base, None)  # the reference has no ratio
     reasons = {}
-    for configuration in {configuration_of(run["name"]) for run in planned} & set(values):
+    for configuration in {run.configuration for run in planned} & set(values):
         others = [known for other, known in values.items() if other != configuration]
-        reason = stop_reason(rule, planned[0]["repeat"], values[configuration], others, spent)
+        reason = stop_reason(rule, planned[0].repeat, values[configuration], others, spent)
         if reason is None:
             return {}
         reasons[configuration] = reason
     default = min(reasons.values(), default="")  # for the reference, which has no ratio
-    return {
-        run["name"]: reasons.get(configuration_of(run["name"]), default)
-        for run in planned
-        if reasons
-    }
+    return {run.name: reasons.get(run.configuration, default) for run in planned if reasons}
 
 
 def rule_of(place: Place) -> Repeats | None:

@@ -16,11 +16,12 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.record import Record
+from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_is_valid, pointer_to, read_json, write_json
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_companions, existing_record
 from rnnbench.running.capacity import cohorts
-from rnnbench.running.cohort import CohortRunner, Mirror, Planned
+from rnnbench.running.cohort import CohortRunner, Mirror
 from rnnbench.running.progress import say
 from rnnbench.running.train import Place
 from rnnbench.running.worker import card_of
@@ -29,7 +30,7 @@ from rnnworker.rounds import takes_turns
 
 
 def measure(
-    planned: Sequence[Planned],
+    planned: Sequence[Run],
     place: Place,
     *,
     label: str,
@@ -53,10 +54,10 @@ def measure(
     Raises `RunError` if a record could not be made: the worker received an external SIGKILL, the
     disk is full, or a folder cannot be written. Records of the other runs are kept.
     """
-    runner = CohortRunner(place, label, name or planned[0]["name"], mirror, pinned_md5 or {})
+    runner = CohortRunner(place, label, name or planned[0].name, mirror, pinned_md5 or {})
     holder = f"process {os.getpid()}, {runner.name} of {place.root}"
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
-    builds = {run["config"]["build"]["name"]: run["config"]["build"] for run in planned}
+    builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
     for build in builds.values():
         prepare(build, place.root, lambda message: say(f"{label}  {message}"))
     try:
@@ -64,13 +65,13 @@ def measure(
             runner.folder(run).mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             attempts = {
-                run["name"]: held.enter_context(
+                run.name: held.enter_context(
                     attempt.held(
-                        place.folder / "attempts" / run["name"],
-                        _waiting(label, f"for another attempt at {run['name']}"),
+                        place.folder / "attempts" / run.name,
+                        _waiting(label, f"for another attempt at {run.name}"),
                     )
                 )
-                for run in sorted(planned, key=lambda run: run["name"])
+                for run in sorted(planned, key=lambda run: run.name)
             }
             timing = held.enter_context(
                 locks.locked(
@@ -80,13 +81,13 @@ def measure(
             records = {}
             for run in planned:
                 if record := existing_record(run, place, runner.folder(run)):
-                    records[run["name"]] = record
+                    records[run.name] = record
                     _point_to(record, place)
-            missing = [run for run in planned if run["name"] not in records]
-            base = next((run for run in planned if run["name"] == reference), None)
+            missing = [run for run in planned if run.name not in records]
+            base = next((run for run in planned if run.name == reference), None)
             for cohort in cohorts(missing, base, runner.peaks(planned), card=_card(missing)):
                 # The reference is recorded once for itself; later it is the others' companion.
-                requested = {run["name"] for run in missing if run["name"] not in records}
+                requested = {run.name for run in missing if run.name not in records}
                 records |= runner.measure(cohort, timing, attempts, requested)
     except OSError as error:
         raise RunError(
@@ -98,9 +99,9 @@ def measure(
     return records
 
 
-def _card(runs: Sequence[Planned]) -> Mapping[str, Any] | None:
+def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card."""
-    configs = (run["config"] for run in runs if takes_turns(run["config"]))
+    configs = (run.config for run in runs if takes_turns(run.config))
     on_gpu = next((config for config in configs if config["device"].get("kind") == "gpu"), None)
     return cards.query_contexts(card_of(on_gpu)) if on_gpu else None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
@@ -137,9 +138,9 @@ class Certificates:
 def _configuration_of(record: Record) -> tuple[tuple[str, str], ...]:
     """The items of a record's configuration that a certificate depends on."""
     return (
-        *((axis, record.choices.get(axis, "")) for axis in (*AXES, "rnn", "device")),
-        ("variant", in_words(record.overrides)),
-        ("options", in_words(section_overrides(record.overrides, "rnn"))),
+        *((axis, record.run.choices.get(axis, "")) for axis in (*AXES, "rnn", "device")),
+        ("variant", in_words(record.run.overrides)),
+        ("options", in_words(section_overrides(record.run.overrides, "rnn"))),
         ("machine", record.machine),
     )
 
@@ -150,7 +151,7 @@ def _marked(record: Record, why: str | None) -> Record:
     status = "suspect" if record.verdict.status == "clean" else record.verdict.status
     reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
     verdict = Verdict(status, (*record.verdict.reasons, reason))
-    return dataclasses.replace(record, verdict=verdict)
+    return replace(record, verdict=verdict)
 
 
 def _pair(certificate: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:

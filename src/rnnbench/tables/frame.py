@@ -119,9 +119,9 @@ def flat_text(facts: Any) -> str:
 
 def run_facts(record: Record) -> dict[str, Any]:
     """The run columns of the tidy frame (`RUN_COLUMNS`)."""
-    choices, alias = record.choices, record.alias or ""
-    options, function = section_overrides(record.overrides, "rnn"), _function_options(record)
-    others = {key: value for key, value in record.overrides.items() if key not in options}
+    choices, alias = record.run.choices, record.run.alias or ""
+    options, function = section_overrides(record.run.overrides, "rnn"), _function_options(record)
+    others = {key: value for key, value in record.run.overrides.items() if key not in options}
     methods = {key: value for key, value in options.items() if key not in function}
     return {
         "record": record.key,
@@ -134,18 +134,18 @@ def run_facts(record: Record) -> dict[str, Any]:
         "alias": alias,
         "implementation": implementation_of(choices.get("rnn", ""), alias, in_words(methods)),
         "machine": record.machine,
-        "seed": record.seed,
-        "repeat": record.repeat,
-        "block": record.block,
-        "order": record.order,
+        "seed": record.run.seed,
+        "repeat": record.run.repeat,
+        "block": record.run.block,
+        "order": record.run.order,
         "verdict": record.verdict.status,
         "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
         "started": record.started,
         **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
-        "probe": probe_key(choices, record.overrides),
-        "config": model_digest(record.config),
-        "precision": record.config.get("precision") or "float32",
+        "probe": probe_key(choices, record.run.overrides),
+        "config": model_digest(record.run.config),
+        "precision": record.run.config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
         **_round(record),
         "batch": _batch(record),
@@ -153,16 +153,14 @@ def run_facts(record: Record) -> dict[str, Any]:
 
 
 def _batch(record: Record) -> Any:
-    model = record.config.get("model")
+    model = record.run.config.get("model")
     return model.get("batch") if isinstance(model, Mapping) else None
 
 
 def _round(record: Record) -> dict[str, Any]:
-    round_ = record.round or {}
-    in_turns = len(round_.get("members") or []) > 1
     return {
-        "round": str(round_.get("id", "")) if in_turns else "",
-        "effect": round_.get("effect"),
+        "round": record.round.id if record.round and record.round.in_turns else "",
+        "effect": record.effect,
         "companion": record.is_companion,
     }
 
@@ -184,12 +182,12 @@ def function_overrides(configuration: Mapping[Any, Any]) -> list[str]:
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    rnn = record.config.get("rnn")
+    rnn = record.run.config.get("rnn")
     defaults = (rnn.get("options") if isinstance(rnn, Mapping) else None) or {}
     options = {f"rnn.options.{name}": value for name, value in defaults.items()}
     return {
         key: value
-        for key, value in {**options, **record.overrides}.items()
+        for key, value in {**options, **record.run.overrides}.items()
         if key.rpartition(".")[0] == "rnn.options" and key.rpartition(".")[2] in OF_THE_FUNCTION
     }
 

@@ -59,7 +59,7 @@ def optimizer_differences(records: Iterable[Record]) -> list[OptimizerDifference
     has an embedding if its config has ``model.embedding``."""
     builds: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for record in records:
-        model, build = record.config.get("model", {}), record.config.get("build", {})
+        model, build = record.run.config.get("model", {}), record.run.config.get("build", {})
         for why, (is_affected, frameworks) in CAUSES.items():
             if is_affected(model):
                 sides = builds.setdefault((str(model.get("name")), why), ({}, {}))

@@ -25,13 +25,13 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
 
     rows: dict[tuple[str, str, str, str], None] = {}
     for record in records:
-        build = record.choices.get("build", "")
+        build = record.run.choices.get("build", "")
         facts = [
             ("machine", record.machine, fact, value) for fact, value in record.hardware.items()
         ]
         facts += [("build", build, fact, value) for fact, value in record.environment.items()]
-        facts.append(("build", build, "lock", record.identity.get("build_lock")))
-        facts.append(("dataset", _dataset(record), "md5", record.identity.get("dataset_md5")))
+        facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
+        facts.append(("dataset", _dataset(record), "md5", record.run.identity.get("dataset_md5")))
         for what, which, fact, value in facts:
             text = flat_text(value)
             if text and len(text) <= MAX_LENGTH:
@@ -41,6 +41,6 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def _dataset(record: Record) -> str:
-    dataset = record.config.get("dataset")
+    dataset = record.run.config.get("dataset")
     name = dataset.get("name") if isinstance(dataset, dict) else None
-    return str(name or record.choices.get("dataset", ""))
+    return str(name or record.run.choices.get("dataset", ""))

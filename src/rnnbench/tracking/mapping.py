@@ -53,16 +53,16 @@ def tags(record: Record) -> dict[str, str]:
     """The tags of a finished run: its identity, verdict, note, and the facts to filter by."""
     verdict = record.verdict
     values: dict[str, Any] = {
-        **identity_tags(record.key, record.experiment, record.digest),
+        **identity_tags(record.key, record.experiment, record.run.digest),
         "rnnbench.verdict": verdict.status,
         "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
         "rnnbench.site": record.site,
-        "rnnbench.block": record.block,
-        "rnnbench.order": record.order,
-        "rnnbench.alias": record.alias,
-        "rnnbench.round": (record.round or {}).get("id"),
+        "rnnbench.block": record.run.block,
+        "rnnbench.order": record.run.order,
+        "rnnbench.alias": record.run.alias,
+        "rnnbench.round": record.round_id,
         "rnnbench.companion": True if record.is_companion else None,
-        "dataset.md5": record.identity.get("dataset_md5"),
+        "dataset.md5": record.run.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }
     values.update((key, value) for key, value in _flat(facts(record)) if key in FACTS_AS_TAGS)
@@ -99,7 +99,7 @@ def identity_tags(key: str, experiment: str, digest: str) -> dict[str, str]:
 def note(record: Record) -> str:
     """A summary of the run in one sentence."""
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
-    parts = [f"{' '.join(map(str, record.choices.values()))} on {record.machine}"]
+    parts = [f"{' '.join(map(str, record.run.choices.values()))} on {record.machine}"]
     if seconds:
         parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
     if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
@@ -109,8 +109,8 @@ def note(record: Record) -> str:
 
 def dataset(record: Record) -> DatasetInput | None:
     """The run's dataset, with the md5 that DVC pins as its digest; None if it has none."""
-    config = record.config.get("dataset") or {}
-    md5 = record.identity.get("dataset_md5")
+    config = record.run.config.get("dataset") or {}
+    md5 = record.run.identity.get("dataset_md5")
     if not md5 or not isinstance(config, Mapping):
         return None
     url, path = config.get("url"), config.get("path")

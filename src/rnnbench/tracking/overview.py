@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.run import Run as PlannedRun
 from rnnbench.tracking.client import KIND, all_runs, connected
 from rnnbench.tracking.mapping import RECORD, TAG_LENGTH, shortened
 from rnnbench.tracking.store import ensure_store
@@ -104,35 +105,30 @@ def view(axes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def differing_keys(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
     flat = [
-        {
-            **run.get("choices", {}),
-            **run.get("overrides", {}),
-            **{key: run[key] for key in ("seed", "repeat") if key in run},
-        }
-        for run in runs
+        {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat} for run in runs
     ]
     keys = dict.fromkeys(key for run in flat for key in run)
     return [key for key in keys if len({json.dumps(run.get(key)) for run in flat}) > 1]
 
 
-def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def labels_of(runs: Sequence[PlannedRun]) -> dict[str, str]:
     """Run name → what distinguishes it from the other runs, such as ``block · cpu_1 · r2``."""
     keys = differing_keys(runs)
-    return {run["name"]: _label(run, keys) or run["name"] for run in runs}
+    return {run.name: _label(run, keys) or run.name for run in runs}
 
 
-def _label(run: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _label(run: PlannedRun, keys: Sequence[str]) -> str:
     parts = []
     for key in keys:
         if key in ("seed", "repeat"):
-            parts.append(f"{key[0]}{run[key]}")
-        elif key in run.get("choices", {}):
-            parts.append(str(run["choices"][key]))
-        elif key in run.get("overrides", {}):
-            parts.append(f"{key}={run['overrides'][key]}")
+            parts.append(f"{key[0]}{getattr(run, key)}")
+        elif key in run.choices:
+            parts.append(run.choices[key])
+        elif key in run.overrides:
+            parts.append(f"{key}={run.overrides[key]}")
     return " · ".join(filter(None, parts))
 
 

@@ -10,8 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from rnnbench.errors import RecordError
-from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.records.record import Record, Unfinished
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.client import all_runs, connected, experiment_id
@@ -45,19 +47,14 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
     return runs
 
 
-def mirror(partial: Mapping[str, Any], root: Path) -> str:
-    """Logs an unfinished run: creates or extends its MLflow run, with the status RUNNING.
-
-    `partial` has ``record`` (the key of the future record), ``experiment`` and ``digest``, and, if
-    known, ``choices``, ``config``, ``phases`` and ``epochs`` as in a record. **Returns** the MLflow
-    run id.
-    """
+def mirror(unfinished: Any, root: Path) -> str:
+    """Logs an `Unfinished` run (its JSON): creates or extends its MLflow run, with the status
+    RUNNING. **Returns** the MLflow run id."""
     try:
-        key, experiment, digest = (str(partial[k]) for k in ("record", "experiment", "digest"))
+        partial = msgspec.convert(unfinished, Unfinished)
+        key, run_, experiment = partial.record, partial.run, partial.experiment
         _machine, _name, started = key.split("/")
-        phases = [Phase(**phase) for phase in partial.get("phases", ())]
-        epochs = [Epoch(**epoch) for epoch in partial.get("epochs", ())]
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"is not a run in progress ({error}).", where="live mirror") from error
     ensure_store(root)
     with connected(root) as client:
@@ -65,10 +62,11 @@ def mirror(partial: Mapping[str, Any], root: Path) -> str:
         runs = _runs_of_record(client, mlflow_id, key)
         if runs and runs[0].complete:
             return runs[0].run_id
-        tags = mapping.identity_tags(key, experiment, digest)
+        tags = mapping.identity_tags(key, experiment, run_.digest)
         run = runs[0] if runs else _create(client, mlflow_id, key, tags)
-        params = mapping.params(partial.get("choices", {}), partial.get("config", {}))
-        _log(client, run, params, {}, metrics.live_metrics(started, phases, epochs))
+        params = mapping.params(run_.choices, run_.config)
+        points = metrics.live_metrics(started, partial.phases, partial.epochs)
+        _log(client, run, params, {}, points)
         return run.run_id
 
 
@@ -98,7 +96,7 @@ def _upsert(
         return runs[0].run_id
     tags = mapping.tags(record)
     run = runs[0] if runs else _create(client, experiment, record.key, tags)
-    params = mapping.params(record.choices, record.config)
+    params = mapping.params(record.run.choices, record.run.config)
     _log(client, run, params, tags if runs else {}, metrics.metrics(record))
     _log_dataset(client, run.run_id, record)
     _log_files(client, run.run_id, record, file)
@@ -159,7 +157,7 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         for target, source in sources.items():
             if source.is_file():
                 (folder / target).symlink_to(source.resolve())
-        (folder / "config.json").write_text(json.dumps(record.config, indent=1, default=str))
+        (folder / "config.json").write_text(json.dumps(record.run.config, indent=1, default=str))
         (folder / "facts.json").write_text(json.dumps(mapping.facts(record), indent=1, default=str))
         packages = record.environment.get("packages") or ()
         (folder / "packages.txt").write_text("".join(f"{package}\n" for package in packages))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.planning.plan import Plan, facts_of
+from rnnbench.records.store import pointer_files
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 from rnnbench.workflow.wildcard_functions import WildcardFunctions
@@ -115,9 +116,10 @@ class Job:
     @property
     def imported_files(self) -> list[str]:
         """The pointers, certificates and probes of this experiment at other sites."""
-        patterns = ("*-s*-r*.json", "certificates/[!.]*.json", "probes/[!.]*.json")
-        results = self.root / self.results
-        files = [file for each in patterns for file in results.glob(f"*/{self.experiment}/{each}")]
+        folders = list((self.root / self.results).glob(f"*/{self.experiment}"))
+        files = pointer_files(folders)
+        for kind in ("certificates", "probes"):
+            files += [file for folder in folders for file in folder.glob(f"{kind}/[!.]*.json")]
         paths = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 

@@ -41,7 +41,7 @@ def summarize(plan: Plan, root: Path, results: str) -> Summary:
             data = read_json(pointer)
         except RecordError:
             missing.append(run.name)
-            logs[run.round] = folder / "logs" / "round" / f"{run.round}.log"
+            logs[str(run.round)] = folder / "logs" / "round" / f"{run.round}.log"
             continue
         unneeded += not_needed(data) is not None
         if isinstance(data, dict) and data.get("verdict") == "void":

@@ -1,0 +1,65 @@
+"""Reads ``plan.jsonl``, whose lines are runs in the order of measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from rnnbench.errors import RecordError
+from rnnbench.records.run import Run, RunHead
+
+Line = TypeVar("Line", bound=Run | RunHead)
+
+
+def read_runs(plan: Path) -> list[Run]:
+    """The planned runs. Raises `RecordError` if the file is not a plan."""
+    return _read(plan, Run)
+
+
+def read_heads(plan: Path) -> list[RunHead]:
+    """The names, digests and rounds of the planned runs, some ten times as fast as `read_runs`.
+    Raises `RecordError` if the file is not a plan."""
+    return _read(plan, RunHead)
+
+
+def read_round(plan: Path, name: str) -> tuple[list[Run], int, int]:
+    """The runs of the round `name` in their order; the index of the round, from 0; and the number
+    of rounds. Raises `RecordError` if the plan cannot be read or has no such round."""
+    lines, heads = _lines(plan), read_heads(plan)
+    rounds: Mapping[str | None, None] = dict.fromkeys(head.round for head in heads)
+    if name not in rounds:
+        raise RecordError(
+            f"has no round {name}.", where=str(plan), remedy="start the round through Snakemake."
+        )
+    runs = [
+        msgspec.json.decode(line, type=Run)
+        for line, head in zip(lines, heads, strict=True)
+        if head.round == name
+    ]
+    return runs, list(rounds).index(name), len(rounds)
+
+
+def _read(plan: Path, kind: type[Line]) -> list[Line]:
+    decoder = msgspec.json.Decoder(kind)
+    try:
+        return [decoder.decode(line) for line in _lines(plan)]
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise _error(plan, str(error)) from error
+
+
+def _lines(plan: Path) -> list[bytes]:
+    try:
+        return plan.read_bytes().splitlines()
+    except OSError as error:
+        raise _error(plan, error.strerror) from error
+
+
+def _error(plan: Path, reason: str | None) -> RecordError:
+    return RecordError(
+        f"cannot be read as a plan ({reason}).",
+        where=str(plan),
+        remedy="run `snakemake --cores all --config experiment=NAME` first, which writes the plan.",
+    )
