@@ -47,9 +47,9 @@ def report(records: Sequence[Record]) -> None:
     for batch in BATCHES:
         sides: dict[bool, dict[int, float]] = {True: {}, False: {}}
         for record in records:
-            if record.config["model"]["batch"] == batch and record.verdict.status != "void":
+            if record.run.config["model"]["batch"] == batch and record.verdict.status != "void":
                 value = run_value([epoch.seconds for epoch in record.epochs])
-                sides[record.config["measure"]["turns"]][record.repeat] = value
+                sides[record.run.config["measure"]["turns"]][record.run.repeat] = value
         common = sorted(sides[True].keys() & sides[False].keys())
         turns, alone = ([side[repeat] for repeat in common] for side in sides.values())
         ratio = mean_interval([a / b for a, b in zip(turns, alone, strict=True)])

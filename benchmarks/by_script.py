@@ -140,9 +140,8 @@ class Training:
     def __init__(self, run: Run, place: Place, turns: Path) -> None:
         os.environ["BY_SCRIPT_TURNS"] = str(turns)
         self.name, self.records = run.name, list[Record]()
-        planned = run.as_dict()
         self.thread = threading.Thread(
-            target=lambda: self.records.extend(measure([planned], place, label=run.name).values())
+            target=lambda: self.records.extend(measure([run], place, label=run.name).values())
         )
         self.thread.start()
 

@@ -10,7 +10,6 @@ runs in a separate process, so that its peak memory can be measured.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
 import random
 import resource
@@ -26,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.content import Experiment  # noqa: E402
 from rnnbench.report.page import write_report  # noqa: E402
-from tests.factory import BEGINNING, make_record  # noqa: E402
+from tests.factory import BEGINNING, make_record, replace  # noqa: E402
 
 IMPLEMENTATIONS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47, "auto": 0.51}
 REPEATS = 10
@@ -54,8 +53,8 @@ def records(count: int) -> list[Record]:
             verdict="void" if chance < 0.01 else "suspect" if chance < 0.02 else "clean",
             started=BEGINNING + timedelta(seconds=9 * len(synthetic)),
         )  # fmt: skip
-        synthetic.append(dataclasses.replace(record, choices={**record.choices, "cell": cell},
-                                             name=record.name.replace("lstm", cell)))  # fmt: skip
+        name = record.name.replace("lstm", cell)
+        synthetic.append(replace(record, choices={**record.run.choices, "cell": cell}, name=name))
     return synthetic
 
 

@@ -76,7 +76,7 @@ def report(records: Sequence[Record]) -> None:
     for rnn in ("b", "slow2", "slow10"):
         logs = [math.log(row_of(members, rnn)["speedup"]) for _, members in series(records, 1)]
         print(f"log ratio a / {rnn}, round to round: {statistics.stdev(logs):.2%}")
-    own = [r for r in records if r.choices["rnn"] == "a" and r.verdict.status != "void"]
+    own = [r for r in records if r.run.choices["rnn"] == "a" and r.verdict.status != "void"]
     times = [math.log(run_value([epoch.seconds for epoch in r.epochs])) for r in own]
     print(f"seconds of a, round to round: {statistics.stdev(times):.2%}")
     suspect = sum(record.verdict.status == "suspect" for record in records)
@@ -92,7 +92,7 @@ def series(records: Sequence[Record], size: int) -> list[tuple[int, list[Record]
     """The number and the records of each complete series of `size` consecutive rounds."""
     members: dict[int, list[Record]] = {}
     for record in records:
-        members.setdefault(record.repeat // size, []).append(record)
+        members.setdefault(record.run.repeat // size, []).append(record)
     complete = size * len(SLOWER)
     return [pair for pair in sorted(members.items()) if len(pair[1]) == complete]
 
