@@ -23,7 +23,7 @@ ALLOWED_IN = {
     "great_tables": {"report"},
 }
 # Small modules that every package may import.
-COMMON = {"errors", "locks", "interval_log"}
+COMMON = {"axes", "errors", "locks", "interval_log"}
 
 
 def imports(file: Path) -> set[str]:

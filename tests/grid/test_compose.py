@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid import compose
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import compose_choices, packaged_choices
-from rnnbench.grid.point import GROUPS
 from rnnbench.grid.section_check import is_plain
 
 CONF = Path(__file__).parents[2] / "conf"
 
 
 def all_choices(conf: list[Path]) -> dict[str, dict[str, Path]]:
-    files = {group: files_of(conf, group) for group in GROUPS}
+    files = {group: files_of(conf, group) for group in NAMES}
     return files | {"model": {"mnist_rnn": files["model"]["mnist_rnn"]}}
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.grid.compose import Library
 from rnnbench.grid.dotted_keys import lookup
 from rnnbench.grid.expand import grid_points_of
 from rnnbench.grid.grammar import parse_overrides
-from rnnbench.grid.point import AXES, GROUPS, GridPoint, slug
+from rnnbench.grid.point import GridPoint, slug
 
 CHOICES = {
     "model": ("a", "b"),
@@ -33,7 +34,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "alias": (None, "again"),
 }
 DEFAULTS = {key: values[0] for key, values in VALUES.items()}
-REQUIRED: dict[str, dict[str, Any]] = {
+REQUIRED_KEYS: dict[str, dict[str, Any]] = {
     "model": {"function": "m:f", "data": {"prepare": "m:p"}, "batch": 32, "epochs": 1},
     "rnn": {"implementation": "keras"},
     "device": {"kind": "cpu"},
@@ -44,7 +45,7 @@ LIBRARY = Library(
     base={"measure": {"warmup_steps": 20}, "seed": 0, "repeat": 0, "alias": None},
     sections={
         (group, choice): {
-            **REQUIRED.get(group, {}),
+            **REQUIRED_KEYS.get(group, {}),
             "name": choice,
             "units": 64,
             "optimizer": {"name": "adam", "learning_rate": 0.001},
@@ -93,7 +94,7 @@ def expected(grid: Grid) -> set[tuple[tuple[str, Any], ...]]:
 
 def settings_of(point: GridPoint) -> tuple[tuple[str, Any], ...]:
     """The settings in the config of `point`, in the form of `expected`."""
-    found: dict[str, Any] = {group: point.config[group]["name"] for group in GROUPS}
+    found: dict[str, Any] = {group: point.config[group]["name"] for group in NAMES}
     found |= {key: lookup(point.config, key) for key in VALUES}
     return tuple(sorted(found.items()))
 
@@ -131,9 +132,9 @@ def test_the_name_contains_every_choice_and_override(grid: Grid) -> None:
         parts = point.name.split("-")
         values = dict(settings_of(point))
         default = LIBRARY.defaults[values["model"]]["dataset"]
-        assert parts[: len(AXES)] == [values[axis] for axis in AXES]
+        assert parts[: len(REQUIRED)] == [values[axis] for axis in REQUIRED]
         assert (values["dataset"] == default) != ("dataset" in point.choices)
-        assert "dataset" not in point.choices or values["dataset"] == parts[len(AXES)]
+        assert "dataset" not in point.choices or values["dataset"] == parts[len(REQUIRED)]
         for key in ("model.units", "model.optimizer.learning_rate", "measure.warmup_steps"):
             part = f"{key.rpartition('.')[2]}{slug(values[key])}"
             assert (values[key] != DEFAULTS[key]) == (key in point.overrides) == (part in parts)

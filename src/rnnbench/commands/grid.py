@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.local_constraints import unmet_constraints
-from rnnbench.grid.point import GROUPS, GridPoint
+from rnnbench.grid.point import GridPoint
 from rnnbench.report.numbers import counted
 
 MAX_STYLED_ROWS = 1000
@@ -58,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _print_table(points: Sequence[GridPoint]) -> None:
     console = Console(highlight=False)
-    axes = [group for group in GROUPS if any(group in point.choices for point in points)]
+    axes = [group for group in NAMES if any(group in point.choices for point in points)]
     varied = [axis for axis in axes if len({point.choices.get(axis) for point in points}) > 1]
     common = [f"{axis}={points[0].choices[axis]}" for axis in axes if axis not in varied]
     if common:

@@ -23,10 +23,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of
 from rnnbench.grid.functions import with_absolute_functions
-from rnnbench.grid.point import GROUPS
 from rnnbench.grid.section_check import is_plain, sets_none_of
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
@@ -95,7 +95,7 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
 def packaged_choices(conf: Sequence[Path], requested: ChoiceFiles) -> list[PackagedChoice]:
     """The choices that can be composed next to others of their group. Models are excluded: a model
     selects its dataset and possibly more."""
-    if not sets_none_of(GROUPS, Path(conf[0]) / "config.yaml"):
+    if not sets_none_of(NAMES, Path(conf[0]) / "config.yaml"):
         return []
     packaged = []
     for group in requested.keys() - {"model"}:
@@ -126,7 +126,7 @@ def _remaining_choices(
     """Yields group → choice, one choice per group at a time, until all choices are composed."""
     remaining = [
         [(group, choice) for choice in requested.get(group, {}) if (group, choice) not in composed]
-        for group in GROUPS
+        for group in NAMES
         if group != "model"
     ]
     for row in itertools.zip_longest(*remaining):
@@ -158,7 +158,7 @@ def _sections(
     return {
         (group, choice): {**config[group], "name": choice}
         for group, choice in choices.items()
-        if group in GROUPS
+        if group in NAMES
     }
 
 
@@ -167,12 +167,12 @@ def _base_of(
 ) -> dict[str, Any]:
     """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
     `base`, those of the earlier compositions."""
-    rest = {key: value for key, value in config.items() if key not in GROUPS}
+    rest = {key: value for key, value in config.items() if key not in NAMES}
     if base and rest != base:
         changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
         raise ConfigError(
             f"a choice sets {', '.join(changed)}, outside its own section.",
-            where=" ".join(f"{group}={choices[group]}" for group in GROUPS if group in choices),
+            where=" ".join(f"{group}={choices[group]}" for group in NAMES if group in choices),
             remedy="set it in conf/config.yaml or in the grid.",
         )
     return rest
@@ -216,7 +216,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[Any]:
 def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         config = hydra.compose("config", overrides=overrides, return_hydra_config=True)
-        choices = {group: str(config.hydra.runtime.choices[group]) for group in GROUPS}
+        choices = {group: str(config.hydra.runtime.choices[group]) for group in NAMES}
         keys = [str(key) for key in config if key != "hydra"]
         container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
         # As the worker receives it: numeric keys become strings, and non-JSON values are rejected.
@@ -235,7 +235,7 @@ def _composed(overrides: list[str], where: str) -> tuple[dict[str, Any], dict[st
             where=where,
             remedy="correct the file that the error names.",
         ) from None
-    for group in GROUPS:
+    for group in NAMES:
         if not isinstance(plain.get(group), dict):
             raise ConfigError(
                 f"{group}={choices[group]} has no keys.",

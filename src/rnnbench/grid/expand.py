@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, file_of, files_of
 from rnnbench.grid.compose import Library, compose_choices, resolved
@@ -16,7 +17,7 @@ from rnnbench.grid.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, ab
 from rnnbench.grid.grammar import Setting, combinations, parse_overrides
 from rnnbench.grid.model_choice import check_function, check_model, check_optimizer
 from rnnbench.grid.overrides import Change, apply_changes
-from rnnbench.grid.point import AXES, GROUPS, GridPoint, name_of
+from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
 from rnnbench.grid.requirements import unmet
@@ -87,7 +88,7 @@ def _parsed(
 ) -> dict[str, Setting]:
     """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`."""
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
-    for group in settings.keys() & set(GROUPS):
+    for group in settings.keys() & set(NAMES):
         setting = settings[group]
         if setting.mode:
             raise ConfigError(
@@ -118,10 +119,10 @@ def _grid_point(
     grid: int,
     sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
-    named = {key: value for key, (_, value) in combination.items() if key in GROUPS}
+    named = {key: value for key, (_, value) in combination.items() if key in NAMES}
     model = named.get("model", library.model)
     defaults = library.defaults[model]
-    choices = {group: named.get(group, defaults[group]) for group in GROUPS}
+    choices = {group: named.get(group, defaults[group]) for group in NAMES}
     config: Mapping[str, Any] = {
         **{group: library.sections[group, choice] for group, choice in choices.items()},
         **library.base,
@@ -129,14 +130,16 @@ def _grid_point(
     changes = [
         _change(key, setting, value, model, choices["rnn"], library)
         for key, (setting, value) in combination.items()
-        if key not in GROUPS
+        if key not in NAMES
     ]
     config, differing = apply_changes(config, changes)
     where = next((setting.where for setting, _ in combination.values()), "grid")
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
-    named_choices = {axis: choices[axis] for axis in AXES}
-    if choices["dataset"] != defaults["dataset"]:
-        named_choices["dataset"] = choices["dataset"]
+    named_choices = {
+        axis: choice
+        for axis, choice in choices.items()
+        if axis in REQUIRED or choice != defaults[axis]
+    }
     text = repr(config)
     if "${" in text:
         config = resolved(config, where)

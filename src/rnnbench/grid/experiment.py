@@ -11,10 +11,10 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.grid.grammar import split_overrides
-from rnnbench.grid.point import GROUPS
 from rnnbench.grid.repeats import Repeats, repeats_of
 from rnnworker.options import PREFIX
 
@@ -161,11 +161,11 @@ def _reference(reference: Any, where: str) -> dict[str, str]:
     if not isinstance(reference, dict):
         raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
     for axis in reference:
-        if axis not in GROUPS and not str(axis).startswith(PREFIX):
+        if axis not in NAMES and not str(axis).startswith(PREFIX):
             raise ConfigError(
                 f"reference has the unknown axis {axis}.",
                 where=where,
-                remedy=f"{suggestion(str(axis), GROUPS)}the axes are {', '.join(GROUPS)}, and "
+                remedy=f"{suggestion(str(axis), NAMES)}the axes are {', '.join(NAMES)}, and "
                 f"{PREFIX}NAME.",
             )
     return {str(axis): str(choice) for axis, choice in reference.items()}

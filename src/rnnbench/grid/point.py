@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 
-AXES = ("model", "cell", "rnn", "device", "build")
-GROUPS = (*AXES, "dataset")
 LONGEST_NAME = 200
 
 
@@ -20,8 +19,8 @@ LONGEST_NAME = 200
 class GridPoint:
     """One combination of the grid, with seed and repeat.
 
-    - `choices`: axis → choice, in the order of `AXES`, then ``dataset`` if it is not the model's
-      default.
+    - `choices`: axis → choice, in the order of `axes.AXES`; that of an optional axis only if it is
+      not the model's default.
     - `overrides`: dotted key → value, if it differs from the choice's default; ``~key`` for a
       deleted key.
     - `config`: the resolved config, as plain JSON data. Read-only: grid points share parts of it.
@@ -54,7 +53,7 @@ def name_of(
 ) -> str:
     """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
     a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
-    parts = [slug(choices[group]) for group in GROUPS if group in choices]
+    parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
     for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
         last = slug(key.rpartition(".")[2].removeprefix("~"))
         parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup
-from rnnbench.grid.point import GROUPS
 from rnnbench.grid.rnn_choice import unmet_rnn_requirement
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
     """The reason of the first unmet requirement, in the order of the axes, or None."""
-    for group in GROUPS:
+    for group in NAMES:
         section = config[group]
         if group == "rnn" and (why := unmet_rnn_requirement(config)):
             return why

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.grid.identity import digest_of, identity_of
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.preflight import Preflight
@@ -14,8 +15,7 @@ from rnnbench.grid.requirements import unmet
 from rnnbench.planning.code_digest import certifier_digest
 from rnnbench.records.labels import label
 
-AXES = ("model", "cell", "build")
-SECTIONS = ("model", "cell", "build", "dataset", "precision")
+SECTIONS = (*CERTIFIED_AXES, "dataset", "precision")
 # Keys that change how long and on which data a model is trained, but not the function it computes.
 SAME_FUNCTION = (
     "model.epochs",
@@ -95,7 +95,9 @@ def device_of(point: GridPoint) -> str:
 
 def certificate_key(point: GridPoint) -> str:
     """The key of the certificate that covers `point`."""
-    axes = {axis: point.choices[axis] for axis in (*AXES, "dataset") if axis in point.choices}
+    axes = {
+        axis: point.choices[axis] for axis in (*CERTIFIED_AXES, "dataset") if axis in point.choices
+    }
     return name_of(axes, function_overrides(point), 0, 0, None).removesuffix("-s0-r0")
 
 
@@ -137,7 +139,7 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
         key=key,
         digest=digest_of(identity),
         identity=identity,
-        choices={axis: chosen.choices[axis] for axis in AXES},
+        choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
         overrides=function_overrides(chosen),
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import NAMES
+
 if TYPE_CHECKING:
     import pandas as pd
 
 NAMED_BY = (
-    *("model", "cell", "implementation", "device", "build", "dataset", "variant", "machine"),
-)
+    *("implementation" if name == "rnn" else name for name in NAMES), "variant", "machine",
+)  # fmt: skip
 
 
 def configuration_anchor(cell: Mapping[Any, Any]) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP, PLACE
 from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
-from rnnbench.tables.frame import GROUP
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
     FASTER,
@@ -251,7 +251,7 @@ def same_sentence(learning: pd.DataFrame) -> str:
     if not n.is_number(largest):
         return f"From the same seeds, the loss curves {curves}."
     if largest < TOLERANCE:
-        many = len(learning[["implementation", "build", "variant"]].drop_duplicates())
+        many = len(learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates())
         return (
             f"{ALL_OF.get(many, f'All {many}')} end at validation accuracy "
             f"{n.share(learning['val_acc'].iloc[0])}, and their loss curves {curves}: "

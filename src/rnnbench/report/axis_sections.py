@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
+ALL_BUT_BUILD = [name for name in GROUP if name != "build"]
 DRAWN = 12  # figures of a section; its table has all rows
 
 
@@ -93,7 +95,7 @@ def builds_view(table: pd.DataFrame) -> TableView:
                 f"{row['words']}",
                 _effect(row["effect"]),
             ),
-            _group(row, ("model", "cell", "variant")),
+            _group(row, ALL_BUT_BUILD),
             ("", "", *[row["anchor"]] * 5),
         )
         for row in labelled.to_dict("records")
@@ -113,7 +115,7 @@ def builds_view(table: pd.DataFrame) -> TableView:
 def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
     labelled = with_labels(table)
     rank = table.groupby("build")["epoch_seconds"].median().rank().to_dict()
-    by = ["model", "cell", "variant", "implementation"]
+    by = [*ALL_BUT_BUILD, "implementation"]
     for place, (key, cells) in enumerate(labelled.groupby(by, sort=False)):
         if place < DRAWN:
             texts = cells.to_dict("records")
@@ -155,10 +157,10 @@ def threads_section(
         anchor=configuration_anchors(table),
     )
     palette = of_these(palette, named["shown"])
-    by = ["model", "cell", "build", "variant", "machine"]
+    by = [*GROUP, "machine"]
     drawn = [
-        figure("threads", " · ".join(str(part) for part in key[:4] if part), str(key[4]),
-               f"Speed-up by threads on {key[4]}", thread_panel(cells, palette))
+        figure("threads", " · ".join(str(part) for part in key[:-1] if part), str(key[-1]),
+               f"Speed-up by threads on {key[-1]}", thread_panel(cells, palette))
         for place, (key, cells) in enumerate(named.groupby(by, sort=False))
         if place < DRAWN
     ]  # fmt: skip
@@ -173,7 +175,7 @@ def threads_section(
                 f"{row['serial_fraction']:.1%}",
                 str(row["runs"]),
             ),
-            _group(row, ("model", "cell", "build", "variant")),
+            _group(row, GROUP),
             ("", *[row["anchor"]] * 5),
         )
         for row in named.to_dict("records")
@@ -268,5 +270,5 @@ def target_section(
     return Section("target", "Time to accuracy", words, tuple(drawn), (view,))
 
 
-def _group(row: dict[Any, Any], names: tuple[str, ...]) -> str:
+def _group(row: dict[Any, Any], names: Sequence[str]) -> str:
     return " · ".join(str(row[name]) for name in names if row[name])

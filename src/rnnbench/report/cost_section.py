@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import TASK
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.figure import Figure, figure
@@ -12,7 +13,7 @@ from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.relative_charts import front_panel, relative_panel
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
-from rnnbench.tables.cost import TASK, cheapest_within, fastest_under
+from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
 if TYPE_CHECKING:

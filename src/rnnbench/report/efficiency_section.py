@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
 from rnnbench.report.colours import of_these
 from rnnbench.report.figure import Figure, figure
@@ -96,8 +97,7 @@ def _reasons(table: pd.DataFrame) -> Iterator[str]:
 
 def _rooflines(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
     """One per device, machine and build, with the points of all models."""
-    several = {name: table[name].nunique() > 1 for name in ("build", "model", "cell", "variant")}
-    varied = [name for name in ("model", "cell", "variant") if several[name]]
+    varied = [name for name in GROUP if name != "build" and table[name].nunique() > 1]
     for number, ((build, device), rows) in enumerate(
         table.groupby(["build", "column_name"], sort=False)
     ):
@@ -107,7 +107,7 @@ def _rooflines(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figu
             series=rows["implementation"].replace("", "model"),
             label=[_label(row, varied) for row in rows.to_dict("records")],
         )
-        title = f"Roofline of {device}" + (f", {build}" if several["build"] else "")
+        title = f"Roofline of {device}" + (f", {build}" if table["build"].nunique() > 1 else "")
         yield figure("roofline", "", f"{build}-{device}", title,
                      roofline(named, of_these(palette, named["series"])))  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
@@ -31,6 +32,7 @@ PORTABILITY = (
     "Weights are portable if accuracies are equal and differences are rounding errors (about "
     "1e-07)."
 )
+NETWORK = [name for name in (*CERTIFIED_AXES, "variant") if name != "model"]
 
 
 def equivalence_section(views: Sequence[TableView], certificates: Certificates) -> Section:
@@ -60,14 +62,14 @@ def equivalence_section(views: Sequence[TableView], certificates: Certificates) 
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:
-    by = ["cell", "build", "variant", "implementation", "kernel", "why_not_cudnn"]
+    by = [*NETWORK, "implementation", "kernel", "why_not_cudnn"]
     table = table.assign(variant=_distinguishing_variants(table))
     counted = (
         table.groupby(by, sort=False)
         .agg(device=("device", lambda names: ", ".join(dict.fromkeys(names))), runs=("runs", "sum"))
         .reset_index()
     )
-    several = len(counted[["cell", "build", "variant"]].drop_duplicates()) > 1
+    several = len(counted[NETWORK].drop_duplicates()) > 1
     reasons = [text.split("; ") for text in counted["why_not_cudnn"]]
     common = [
         reason
@@ -78,7 +80,7 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         Row(
             row["implementation"] or "model",
             (row["device"], row["kernel"], _others(row["why_not_cudnn"], common), str(row["runs"])),
-            _group(row["cell"], row["build"], row["variant"]) if several else "",
+            _group(*(row[name] for name in NETWORK)) if several else "",
         )
         for row in counted.to_dict("records")
     )
@@ -190,4 +192,4 @@ def _group(*parts: str) -> str:
 
 
 def _where(row: Mapping[Any, Any]) -> str:
-    return _group(row["model"], row["cell"], row["build"], row["variant"])
+    return _group(*(row[name] for name in (*CERTIFIED_AXES, "variant")))

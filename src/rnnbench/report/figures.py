@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from rnnbench.axes import DEVICE_COLUMNS, GROUP
 from rnnbench.report.colours import colours
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
@@ -18,7 +19,6 @@ from rnnbench.report.speed_panels import (
     time_panel,
 )
 from rnnbench.tables.curves import curves
-from rnnbench.tables.frame import DEVICE_COLUMNS, GROUP
 from rnnbench.tables.measuring_order import order, thinned_order
 from rnnbench.tables.time import COMPARED
 from rnnbench.tables.usable_runs import run_values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, daggered, interval_text
 from rnnbench.report.charts import latency_panel
@@ -15,7 +16,6 @@ from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
 from rnnbench.report.variant_labels import variant_labels
-from rnnbench.tables.frame import GROUP
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 if TYPE_CHECKING:
@@ -124,14 +124,12 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
 def _latencies(labelled: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
     """Milliseconds of predict() by batch, if several batch sizes were measured."""
     predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
-    by = ["model", "cell", "build", "column_name"]
-    for number, ((model, cell, build, device), rows) in enumerate(
-        predictions.groupby(by, sort=False)
-    ):
+    by = [*GROUP[:-1], "column_name"]
+    for number, ((*network, device), rows) in enumerate(predictions.groupby(by, sort=False)):
         if number < DRAWN and rows["batch"].nunique() > 1:
             drawn = rows.assign(implementation=rows["implementation"].replace("", "model"))
             title = f"Milliseconds of predict() by batch on {device}"
-            group = " · ".join(str(part) for part in (model, cell, build) if part)
+            group = " · ".join(str(part) for part in network if part)
             panel = latency_panel(drawn, of_these(palette, drawn["implementation"]))
             yield figure("calls", group, str(device), title, panel)
 

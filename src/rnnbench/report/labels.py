@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import DAGGER
 from rnnbench.report.variant_labels import variant_labels
-from rnnbench.tables.frame import GROUP
 
 if TYPE_CHECKING:
     import pandas as pd

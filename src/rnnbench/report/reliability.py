@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.report import numbers as n
 from rnnbench.tables.measuring_order import in_planned_order
@@ -98,8 +99,7 @@ def stopping_text(unneeded: Mapping[str, str]) -> list[str]:
 def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
     """What must not be compared."""
     texts = []
-    task = ["model", "cell", "dataset"]
-    for _, rows in accuracies.groupby(task, sort=False):
+    for _, rows in accuracies.groupby(TASK[:-1], sort=False):
         epochs = sorted(rows["epochs"].dropna().unique())
         if len(epochs) > 1:
             texts.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import GROUP, KEY
 from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor
@@ -12,9 +13,8 @@ from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_senten
 from rnnbench.report.labels import short_group
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.variant_labels import variant_labels
-from rnnbench.tables.frame import GROUP
 from rnnbench.tables.grouping import split
-from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, KEY, NO_DIFFERENCE
+from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,9 +22,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION, TASK
+from rnnbench.axes import CONFIGURATION, KEY, TASK
 from rnnbench.tables.stats import sidak_confidence, student_quantile
-from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Groups, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import Ratio, mean_interval
 from rnnbench.tables.time import (
     FASTER,
-    KEY,
     NOT_EQUAL,
     RATIO_COLUMNS,
     SLOWER,

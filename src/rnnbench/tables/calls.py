@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
-from rnnbench.tables.reference import KEY, key_of, keys_of, references
+from rnnbench.tables.reference import key_of, keys_of, references
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.time import (
     COMPARED,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.records.labels import in_words
-from rnnbench.tables.certificates import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CERTIFICATE_COLUMNS = [*AXES, "variant"]
+CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 
 
 def _certificate_columns(certificate: Mapping[str, Any]) -> dict[str, str]:
     return {
-        **{axis: str(certificate.get(axis, "")) for axis in AXES},
+        **{axis: str(certificate.get(axis, "")) for axis in CERTIFIED_AXES},
         "variant": in_words(certificate.get("overrides") or {}),
     }
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rnnbench.axes import CERTIFIED_AXES, NAMES
 from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
 
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
-AXES = ["model", "cell", "build"]
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 ANOTHER_FUNCTION = "not the same function: "
@@ -40,7 +40,10 @@ class Certificates:
         for certificate in self.every:
             if _precision(certificate) != _precision(configuration):
                 continue
-            if any(str(certificate.get(axis, "")) != str(configuration[axis]) for axis in AXES):
+            if any(
+                str(certificate.get(axis, "")) != str(configuration[axis])
+                for axis in CERTIFIED_AXES
+            ):
                 continue
             required = _parts(in_words(certificate.get("overrides") or {}))
             score = 2 * len(required) + _same_machine(certificate, configuration)
@@ -138,7 +141,7 @@ class Certificates:
 def _configuration_of(record: Record) -> tuple[tuple[str, str], ...]:
     """The items of a record's configuration that a certificate depends on."""
     return (
-        *((axis, record.run.choices.get(axis, "")) for axis in (*AXES, "rnn", "device")),
+        *((axis, record.run.choices.get(axis, "")) for axis in NAMES),
         ("variant", in_words(record.run.overrides)),
         ("options", in_words(section_overrides(record.run.overrides, "rnn"))),
         ("machine", record.machine),

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import function_overrides
 from rnnbench.tables.pooling import pooled_spreads, shared_spread
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import KEY, NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
+from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
 from rnnbench.tables.unequal_ratio import difference, unequal
 from rnnbench.tables.usable_runs import run_values
 

@@ -7,20 +7,19 @@ import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import KEY, PLACE, TASK
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
-from rnnbench.tables.frame import TASK
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import mean_interval, ratio_interval
-from rnnbench.tables.time import KEY, NOT_EQUAL, RATIO_COLUMNS, compare
+from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACE = ["device", "machine", "build"]  # where a task can be trained
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
     "seconds_high", "relative", "relative_low", "relative_high", "reference", "price_kind",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import usable_epochs
 
 if TYPE_CHECKING:

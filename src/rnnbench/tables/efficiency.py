@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.stats import mean_interval
-from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:

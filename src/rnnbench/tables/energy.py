@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import counts, split
 from rnnbench.tables.stats import mean_interval
-from rnnbench.tables.time import KEY
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:

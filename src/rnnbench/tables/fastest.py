@@ -18,14 +18,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Groups, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import Key, key_of, references
 from rnnbench.tables.time import (
     COMPARED,
     IS_REFERENCE,
-    KEY,
     NOT_EQUAL,
     RATIO_COLUMNS,
     compare,

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import CONFIGURATION, NAMES
 from rnnbench.records.labels import in_words, labelled, section_overrides
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
@@ -15,21 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DOES_NOT_LEARN = "not_learning"  # reason code that comes from the certificate, not from the run
-# Comparisons stay within a group; each of its (device, machine) pairs is a column of a report.
-GROUP = ["model", "cell", "build", "dataset", "variant"]
-TASK = ["model", "cell", "dataset", "variant"]  # defines a training, apart from how it is done
-DEVICE_COLUMNS = ["device", "machine"]
-CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_COLUMNS]
-
-CHOSEN = ("model", "cell", "build", "dataset", "rnn", "device")
 MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
 EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_loss", "val_acc",
          "val_seconds")  # fmt: skip
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
-    "verdict", "reasons", "started", "peak_memory_bytes", "parameters", "kernel",
-    "why_not_cudnn", "probe", "config", "precision", "not_learning", "round", "effect",
-    "companion", "batch", "joules_per_sample", "card_watts",
+    "verdict", "reasons", "started", *MEASURED, "kernel", "why_not_cudnn", "probe", "config",
+    "precision", "not_learning", "round", "effect", "companion", "batch",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -43,8 +36,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     Columns of the run (the same in all its rows):
 
     - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
-    - `model`, `cell`, `rnn`, `device`, `build`, `dataset`: the choices, ``""`` if the run has no
-      such axis; `alias` (``""`` for none).
+    - the axes (`axes.AXES`): the choices, ``""`` if the run has no such axis; `alias` (``""`` for
+      none).
     - `options`: the overrides of the section ``rnn`` as text. `rnn` and `options` together identify
       the implementation.
     - `implementation`: the displayed name: `rnn`, those `options` that select how the function is
@@ -128,7 +121,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         "name": record.name,
         "experiment": record.experiment,
         "site": record.site,
-        **{axis: choices.get(axis, "") for axis in CHOSEN},
+        **{axis: choices.get(axis, "") for axis in NAMES},
         "variant": in_words({**others, **function}),
         "options": in_words(options),
         "alias": alias,

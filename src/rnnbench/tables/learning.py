@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.reference import KEY, Key, keys_of, references
+from rnnbench.tables.reference import Key, keys_of, references
 from rnnbench.tables.stats import difference_interval
 from rnnbench.tables.usable_runs import usable_epochs
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import KEY
 from rnnworker.options import named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# The axes that identify a configuration, and that a reference may name.
-KEY = [name for name in CONFIGURATION if name != "implementation"]
 Key = tuple[Any, ...]
 
 

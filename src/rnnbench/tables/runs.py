@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rnnbench.tables.frame import MEASURED
 from rnnbench.tables.usable_runs import counted
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
     `build`, `first_step`, `warmup` (seconds of the phases); `evaluate`, `predict` (seconds of the
     median later call, or of the whole phase if calls were not timed); `wall_seconds`;
-    `peak_memory_bytes`; `loss`, `acc`, `val_acc` of the last epoch; `record`. Source: the records.
+    the measured quantities (`frame.MEASURED`); `loss`, `acc`, `val_acc` of the last epoch;
+    `record`. Source: the records.
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
@@ -33,7 +35,7 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
         rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
     table["wall_seconds"] = run_rows["seconds"]
-    table["peak_memory_bytes"] = run_rows["peak_memory_bytes"]
+    table[list(MEASURED)] = run_rows[list(MEASURED)]
     last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
     for name in ("loss", "acc", "val_acc"):
         table[name] = last[name]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import KEY
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.time import KEY, RATIO_COLUMNS, compare
+from rnnbench.tables.time import RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.tables.frame import GROUP
+from rnnbench.axes import GROUP
 from rnnbench.tables.usable_runs import run_values
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CONFIGURATION, TASK
+from rnnbench.axes import CONFIGURATION, TASK
 from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import usable_epochs

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
-from rnnbench.tables.frame import CONFIGURATION
 from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.pooling import Spread, pooled, pooled_spreads, shared_spread
-from rnnbench.tables.reference import KEY, keys_of, references
+from rnnbench.tables.reference import keys_of, references
 from rnnbench.tables.stats import (
     ONE_RUN,
     Ratio,

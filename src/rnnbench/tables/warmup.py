@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rnnbench.tables.frame import CONFIGURATION
+from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import counted, usable_epochs
 
 if TYPE_CHECKING:
