@@ -54,8 +54,6 @@ def test_files_of_an_interrupted_run_are_not_tracked(record: Path, capsys, monke
 
 
 def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
-    for name in ("PATH", "PYTHONPATH", "RNNBENCH_INTERVALS"):
-        monkeypatch.setenv(name, "")
     job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)
     inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json", "probes/cpu_1-current.json"]
     others = [

@@ -4,6 +4,7 @@ from rnnbench.workflow.job import Job
 from rnnbench.workflow.load import damaged, load
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
+    export_environment,
     force_rebuild,
     raise_gc_threshold,
     silence_scheduler_log,
@@ -14,6 +15,7 @@ __all__ = [
     "Job",
     "Session",
     "damaged",
+    "export_environment",
     "force_rebuild",
     "load",
     "raise_gc_threshold",

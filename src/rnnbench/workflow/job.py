@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -35,12 +34,6 @@ class Job:
         self.round = WildcardFunctions("round", "round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", "key", plan.certificates, root)
         self.probe = WildcardFunctions("probe", "key", plan.probes, root)
-        os.environ["RNNBENCH_INTERVALS"] = str(root / self.results / self.site / "intervals.jsonl")
-        # `python` in a rule is this interpreter, but its path is not a parameter of any rule.
-        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        os.environ["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")])
-        )
 
     # -- paths --------------------------------------------------------------------------
 
@@ -55,6 +48,11 @@ class Job:
     @property
     def rounds(self) -> list[str]:
         return [f"{self.folder}/rounds/{name}.json" for name in self.plan.rounds]
+
+    @property
+    def intervals(self) -> Path:
+        """The log of when the commands of this site were busy."""
+        return self.root / self.results / self.site / "intervals.jsonl"
 
     def pointers_of(self, round_file: str) -> list[str]:
         """The pointers of the runs of a round."""

@@ -67,7 +67,8 @@ class Session:
 
     def apply_exit_code(self, workflow: Workflow) -> None:
         """Makes this process end with the exit code of `summarize`, which a hook of Snakemake
-        cannot do. Also prints void runs if there is nothing to do: Snakemake calls no hook then."""
+        cannot do (https://github.com/snakemake/snakemake/pull/1796). Also prints void runs if there
+        is nothing to do: Snakemake calls no hook then."""
         execute = workflow.execute
 
         def execute_and_exit(*arguments, **named) -> None:

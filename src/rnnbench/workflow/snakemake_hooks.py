@@ -5,11 +5,16 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import os
+import sys
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from snakemake.common import overwrite_function_params
 from snakemake.scheduling.job_scheduler import JobScheduler
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
 Kind = TypeVar("Kind", bound=type)
@@ -31,7 +36,8 @@ def raise_gc_threshold() -> None:
 
 def submit_by_priority() -> None:
     """Makes jobs that are ready at the same time start by priority. Snakemake submits them in the
-    order of a set, and a cluster's queue keeps the order of submission."""
+    order of a set (https://github.com/snakemake/snakemake/issues/615), and a cluster's queue keeps
+    the order of submission. Which repeats are needed is decided in this order."""
     select = JobScheduler.job_selector
 
     def by_priority(scheduler: JobScheduler, jobs: Any) -> list[Any]:
@@ -40,24 +46,27 @@ def submit_by_priority() -> None:
     JobScheduler.job_selector = by_priority
 
 
-def force_rebuild(files: Iterable[str]) -> None:
-    """Makes Snakemake make existing `files` again, as ``--forcerun`` does: each is removed when its
+def export_environment(intervals: Path) -> None:
+    """Sets the environment of the rules' commands: `python` is this interpreter (its path is not a
+    parameter of any rule, because another one makes the same files), imports this rnnbench, and
+    logs to the file `intervals` when it was busy."""
+    source = str(Path(__file__).parents[2])
+    os.environ["RNNBENCH_INTERVALS"] = str(intervals)
+    for name, folder in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", source)):
+        rest = os.environ.get(name)
+        os.environ[name] = os.pathsep.join([folder, rest] if rest else [folder])
+
+
+def force_rebuild(workflow: Workflow, files: Iterable[str]) -> None:
+    """Makes Snakemake make existing `files` again, like ``--forcerun``: each is removed when its
     job starts, none during a dry run."""
-    from snakemake.dag import DAG  # cannot be imported before snakemake.workflow
-
-    initialize = DAG.__init__
-
-    def initialize_and_force(dag: DAG, *arguments: Any, **options: Any) -> None:
-        initialize(dag, *arguments, **options)
-        dag.forcefiles.update(files)
-
-    DAG.__init__ = initialize_and_force
+    if workflow.dag_settings:  # None with --lint
+        workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *files}
 
 
 def memoized(kind: Kind) -> Kind:
-    """Class decorator that stores the signature of each method. Snakemake reads the signature of
-    a rule's function at least four times per job."""
+    """Class decorator that stores the signature of each method, for `inspect.signature`. Snakemake
+    reads the signature of a rule's function at least four times per job."""
     for method in filter(inspect.isfunction, vars(kind).values()):
-        _, *others = inspect.signature(method).parameters.values()
-        overwrite_function_params(method, {parameter.name: parameter for parameter in others})
+        method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     return kind
