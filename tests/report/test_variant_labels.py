@@ -18,7 +18,7 @@ from rnnbench.report.variant_labels import variant_labels
         (["batch=8, val=${model.batch}", "val=${model.batch}"], ["batch=8", "default batch"]),
         # Without what follows from other keys, these would have one label.
         (["a=${b}", "a=${c}"], ["a=${b}", "a=${c}"]),
-        (["sizes=[1, 2], x=1", "sizes=[1, 3], x=1"], ["sizes=[1, 2]", "sizes=[1, 3]"]),
+        (["sizes=[1,2], x=1", "sizes=[1,3], x=1"], ["sizes=[1,2]", "sizes=[1,3]"]),
         (["x=1, y=1", "x=1, y=2", "x=2, y=2"], ["x=1, y=1", "x=1, y=2", "x=2, y=2"]),
     ],
 )

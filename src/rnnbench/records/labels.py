@@ -8,10 +8,21 @@ from typing import Any
 
 from rnnworker.options import PREFIX
 
+SEPARATOR = ", "
+
 
 def in_words(overrides: Mapping[str, Any]) -> str:
-    """The overrides, sorted by key, each with the key's last component: ``batch=64, units=512``."""
-    return ", ".join(f"{key.rpartition('.')[2]}={overrides[key]}" for key in sorted(overrides))
+    """The overrides, sorted by key, each with the key's last component: ``batch=64, units=512``. No
+    value contains the separator, so `parts_of` returns the single overrides again."""
+    return SEPARATOR.join(
+        f"{key.rpartition('.')[2]}={str(overrides[key]).replace(SEPARATOR, ',')}"
+        for key in sorted(overrides)
+    )
+
+
+def parts_of(text: Any) -> list[str]:
+    """The single overrides (``batch=64``) in the text that `in_words` made."""
+    return str(text).split(SEPARATOR) if text else []
 
 
 def section_overrides(overrides: Mapping[str, Any], section: str) -> dict[str, Any]:

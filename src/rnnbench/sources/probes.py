@@ -2,17 +2,81 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
 SCHEMA = 1
-TEXTS = ("key", "device", "build", "machine")
-PEAKS = ("peak_gflops", "peak_gb_per_s")
+Rate = Annotated[float, Meta(gt=0)]
+Amount = Annotated[float, Meta(ge=0)]
+
+
+class Large(msgspec.Struct):
+    """A large matrix product: its `size` and the rates of its repeats."""
+
+    gflops: list[Rate]
+    size: int | None = None
+
+
+class Bandwidth(msgspec.Struct):
+    gb_per_s: list[Rate]
+    bytes: Amount | None = None
+
+
+class Product(msgspec.Struct):
+    """A matrix product of a training step: (m × k) · (k × n), `times` per step."""
+
+    m: Rate
+    k: Rate
+    n: Rate
+    times: Rate
+    gflops: Rate
+    layer: Any = None
+    of: Any = None
+    step: Any = msgspec.field(default=None, name="pass")
+
+
+class Flops(msgspec.Struct):
+    forward: Amount | None = None
+    training: Amount | None = None
+
+
+class ProbedModel(msgspec.Struct):
+    model: str
+    cell: str
+    config: str
+    error: str | None = None
+    complete: bool = False
+    batch: Amount | None = None
+    timesteps: Amount | None = None
+    flops_per_step: Flops | None = None
+    bytes_per_step: Amount | None = None
+    products: list[Product] = []
+    products_s: Amount | None = None
+
+
+class Probe(msgspec.Struct):
+    schema: Literal[1]
+    key: str
+    device: str
+    build: str
+    machine: str
+    overrides: Mapping[str, Any] = {}
+    digest: str | None = None
+    threads: int | None = None
+    error: str | None = None
+    foreign_load: Amount | None = None
+    large: list[Large] = []
+    peak_gflops: Rate | None = None
+    bandwidth: Bandwidth | None = None
+    peak_gb_per_s: Rate | None = None
+    models: list[ProbedModel] = []
 
 
 def read_probes(folder: Path) -> list[dict[str, Any]]:
@@ -24,70 +88,11 @@ def read_probes(folder: Path) -> list[dict[str, Any]]:
 
 def checked(data: Any, where: str) -> dict[str, Any]:
     """`data` with every key of the schema filled in. Raises a `RecordError` naming the fault."""
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise _error("is not a probe of schema 1", where)
-    for name in TEXTS:
-        if not isinstance(data.get(name), str):
-            raise _error(f"{name} must be a string", where)
-    for name in PEAKS:
-        if not _is_rate(data.setdefault(name, None), optional=True):
-            raise _error(f"{name} must be a number > 0", where)
-    data.setdefault("error", None)
-    if not _is_rate(data.setdefault("foreign_load", None), optional=True, zero=True):
-        raise _error("foreign_load must be a number ≥ 0", where)
-    large, models = data.setdefault("large", []), data.setdefault("models", [])
-    if not (isinstance(large, list) and all(_has_samples(product, "gflops") for product in large)):
-        raise _error("the samples of large products must be numbers > 0", where)
-    bandwidth = data.setdefault("bandwidth", None)
-    if bandwidth is not None and not _has_samples(bandwidth, "gb_per_s"):
-        raise _error("the samples of the bandwidth must be numbers > 0", where)
-    if not (isinstance(models, list) and all(map(_is_model, models))):
-        raise _error("one of its models is incomplete", where)
-    return data
-
-
-def _is_model(model: Any) -> bool:
-    if not isinstance(model, dict):
-        return False
-    for name in ("model", "cell", "config"):
-        if not isinstance(model.get(name), str):
-            return False
-    model.setdefault("error", None)
-    model.setdefault("complete", False)
-    flops = model.setdefault("flops_per_step", None)
-    numbers = [model.setdefault(key, None) for key in ("batch", "timesteps", "bytes_per_step")]
-    if flops is not None:
-        if not isinstance(flops, Mapping):
-            return False
-        numbers += [flops.get("forward"), flops.get("training")]
-    products = model.setdefault("products", [])
-    return (
-        all(_is_rate(number, optional=True, zero=True) for number in numbers)
-        and _is_rate(model.setdefault("products_s", None), optional=True, zero=True)
-        and isinstance(products, list)
-        and all(map(_is_product, products))
-    )
-
-
-def _is_product(product: Any) -> bool:
-    return isinstance(product, dict) and all(
-        _is_rate(product.get(name)) for name in ("m", "k", "n", "times", "gflops")
-    )
-
-
-def _has_samples(data: Any, name: str) -> bool:
-    samples = data.get(name) if isinstance(data, dict) else None
-    return isinstance(samples, list) and all(map(_is_rate, samples))
-
-
-def _is_rate(value: Any, optional: bool = False, zero: bool = False) -> bool:
-    if value is None:
-        return optional
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and (value > 0 or (zero and value == 0))
-
-
-def _error(message: str, where: str) -> RecordError:
-    return RecordError(
-        f"{message}.", where=where, remedy="delete it and run snakemake again, which probes again."
-    )
+    try:
+        return msgspec.to_builtins(msgspec.convert(data, Probe))
+    except msgspec.ValidationError as error:
+        raise RecordError(
+            f"is not a probe of schema {SCHEMA}: {error}.",
+            where=where,
+            remedy="delete it and run snakemake again, which probes again.",
+        ) from error

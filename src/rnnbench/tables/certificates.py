@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rnnbench.axes import CERTIFIED_AXES, NAMES
-from rnnbench.records.labels import in_words, labelled, section_overrides
+from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
@@ -36,7 +36,7 @@ class Certificates:
         """The certificate with the same precision, model, RNN cell and build, and no overrides that
         the configuration lacks, or None. Of several, the one with the most overrides, preferably
         made on the configuration's machine."""
-        overrides, best, best_score = _parts(configuration.get("variant", "")), None, -1
+        overrides, best, best_score = set(parts_of(configuration.get("variant"))), None, -1
         for certificate in self.every:
             if _precision(certificate) != _precision(configuration):
                 continue
@@ -45,7 +45,7 @@ class Certificates:
                 for axis in CERTIFIED_AXES
             ):
                 continue
-            required = _parts(in_words(certificate.get("overrides") or {}))
+            required = set(parts_of(in_words(certificate.get("overrides") or {})))
             score = 2 * len(required) + _same_machine(certificate, configuration)
             if required <= overrides and score > best_score:
                 best, best_score = certificate, score
@@ -61,10 +61,10 @@ class Certificates:
         """The result of testing the configuration's training steps on its device, or None. Of
         several for the device, the one that shares the most overrides."""
         entry = self.entry(configuration) or {}
-        overrides, best, best_count = _parts(configuration.get("variant", "")), None, -1
+        overrides, best, best_count = set(parts_of(configuration.get("variant"))), None, -1
         for name, applied in (entry.get("applied") or {}).items():
             device, _, changed = str(name).partition(" ")
-            required = _parts(changed)
+            required = set(parts_of(changed))
             if device != configuration.get("device") or not required <= overrides:
                 continue
             if len(required) > best_count:
@@ -189,11 +189,6 @@ def _label(configuration: Mapping[str, Any]) -> str:
     return labelled(str(configuration["rnn"]), str(configuration.get("options") or ""))
 
 
-def _parts(text: Any) -> set[str]:
-    """The overrides (``name=value``) in a text such as a `variant`."""
-    return set(filter(None, str(text).split(", ")))
-
-
 def _functions(
     a: Mapping[str, Any], b: Mapping[str, Any], entry_a: Any, entry_b: Any
 ) -> list[dict[str, str]]:
@@ -208,7 +203,7 @@ def _functions(
 
 
 def _requested_function(configuration: Mapping[str, Any]) -> dict[str, str]:
-    parts = _parts(configuration.get("options") or "") | _parts(configuration.get("variant") or "")
+    parts = {*parts_of(configuration.get("options")), *parts_of(configuration.get("variant"))}
     pairs = sorted(part.split("=", 1) for part in parts if "=" in part)
     requested = {name: value for name, value in pairs if name in OF_THE_FUNCTION}
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
@@ -226,7 +221,7 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> str:
 def _precision(item: Mapping[str, Any]) -> str:
     """The precision of a certificate or configuration; float32 unless it or its variant names
     another one."""
-    parts = _parts(item.get("variant", ""))
+    parts = parts_of(item.get("variant"))
     named = dict(part.split("=", 1) for part in parts if "=" in part)
     return str(item.get("precision") or named.get("precision") or "float32")
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.axes import KEY
+from rnnbench.records.labels import parts_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.frame import function_overrides
 from rnnbench.tables.pooling import pooled_spreads, shared_spread
@@ -114,7 +115,7 @@ def _mean(runs: pd.DataFrame) -> float:
 def _text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
     """The values of `axes`, without the options that `variant` already contains."""
     function = function_overrides(configuration)
-    options = [part for part in str(configuration["options"]).split(", ") if part not in function]
+    options = [part for part in parts_of(configuration["options"]) if part not in function]
     texts = {**configuration, "options": ", ".join(options)}
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
@@ -133,7 +134,7 @@ def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
 def _matches(row: dict[object, object], terms: Sequence[str]) -> bool:
     """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
     values = {str(row[axis]) for axis in KEY}
-    values |= {part for axis in ("variant", "options") for part in str(row[axis]).split(", ")}
+    values |= {part for axis in ("variant", "options") for part in parts_of(row[axis])}
     return all(
         term in values or fnmatch.fnmatchcase(str(row["name"]), term) for term in terms if term
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.axes import CONFIGURATION, NAMES
-from rnnbench.records.labels import in_words, labelled, section_overrides
+from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnworker.options import OF_THE_FUNCTION
@@ -168,7 +168,7 @@ def implementation_of(rnn: str, alias: str, options: str = "") -> str:
 def function_overrides(configuration: Mapping[Any, Any]) -> list[str]:
     """The overrides (``name=value``) in a configuration's `variant` that ``rnn.options`` may also
     contain: they change the function of the layer and share its certificate."""
-    overrides = str(configuration["variant"]).split(", ")
+    overrides = parts_of(configuration["variant"])
     return [text for text in overrides if text.partition("=")[0] in OF_THE_FUNCTION]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.axes import KEY
+from rnnbench.records.labels import parts_of
 from rnnworker.options import named
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
 
 def _closest_options(configuration: Mapping[str, Any], candidates: list[str]) -> str:
     """The options of the reference, if `reference` names only the implementation."""
-    function = set(str(configuration["variant"]).split(", "))
+    function = set(parts_of(configuration["variant"]))
     for options in candidates:
-        if not options or set(options.split(", ")) <= function:
+        if not options or set(parts_of(options)) <= function:
             return options
     if configuration["options"] in candidates or len(candidates) != 1:
         return str(configuration["options"])
@@ -70,11 +71,11 @@ def _with_required_options(
 ) -> str:
     """The options of the reference, if `reference` names options (`required`)."""
     only_required = {f"{name}={value}" for name, value in required.items()}
-    own = set(filter(None, str(configuration["options"]).split(", ")))
+    own = set(parts_of(configuration["options"]))
     others = {part for part in own if part.partition("=")[0] not in required}
     for parts in (only_required | others, only_required):
         for options in candidates:
-            if set(options.split(", ")) == parts:
+            if set(parts_of(options)) == parts:
                 return options
     return ", ".join(sorted(only_required))
 

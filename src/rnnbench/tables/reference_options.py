@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.records.labels import parts_of
 from rnnbench.tables.frame import implementation_of
 from rnnworker.options import OF_THE_FUNCTION, named
 
@@ -32,7 +33,7 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
 def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
     """A row after moving the function options that `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
-    options = _parts(row["options"])
+    options = parts_of(row["options"])
     own = [part for part in options if _name(part) in names]
     if not own:
         return dict(row)
@@ -42,7 +43,7 @@ def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> 
         for part in options
         if (part in own and part not in of_reference) or _name(part) not in OF_THE_FUNCTION
     ]
-    rest = [part for part in _parts(row["variant"]) if part not in own]
+    rest = [part for part in parts_of(row["variant"]) if part not in own]
     return {
         **row,
         "variant": ", ".join(rest),
@@ -56,7 +57,3 @@ def _function_options(reference: Mapping[str, str]) -> set[str]:
 
 def _name(part: str) -> str:
     return part.partition("=")[0]
-
-
-def _parts(text: Any) -> list[str]:
-    return list(filter(None, str(text).split(", ")))

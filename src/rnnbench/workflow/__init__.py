@@ -5,7 +5,6 @@ from rnnbench.workflow.load import damaged, load
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,
-    force_rebuild,
     raise_gc_threshold,
     silence_scheduler_log,
     submit_by_priority,
@@ -16,7 +15,6 @@ __all__ = [
     "Session",
     "damaged",
     "export_environment",
-    "force_rebuild",
     "load",
     "raise_gc_threshold",
     "silence_scheduler_log",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,16 @@ class Session:
         for line in self._summary.lines:
             say(line)
 
-    def apply_exit_code(self, workflow: Workflow) -> None:
-        """Makes this process end with the exit code of `summarize`, which a hook of Snakemake
-        cannot do (https://github.com/snakemake/snakemake/pull/1796). Also prints void runs if there
-        is nothing to do: Snakemake calls no hook then."""
+    def wrap_execution(self, workflow: Workflow, damaged: Iterable[str]) -> None:
+        """Changes what a hook of Snakemake cannot (https://github.com/snakemake/snakemake/pull/1796
+        asks for one). The files of `damaged` rounds are made again, like those of ``--forcerun``:
+        each is removed when its job starts, none during a dry run. This process ends with the exit
+        code of `summarize`. Void runs are also printed if there is nothing to do."""
         execute = workflow.execute
 
         def execute_and_exit(*arguments, **named) -> None:
+            settings = workflow.dag_settings
+            settings.forcerun = {*settings.forcerun, *damaged}
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return

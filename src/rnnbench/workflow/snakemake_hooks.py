@@ -7,14 +7,10 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from snakemake.scheduling.job_scheduler import JobScheduler
-
-if TYPE_CHECKING:
-    from snakemake.workflow import Workflow
 
 SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
 Kind = TypeVar("Kind", bound=type)
@@ -55,13 +51,6 @@ def export_environment(intervals: Path) -> None:
     for name, folder in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", source)):
         rest = os.environ.get(name)
         os.environ[name] = os.pathsep.join([folder, rest] if rest else [folder])
-
-
-def force_rebuild(workflow: Workflow, files: Iterable[str]) -> None:
-    """Makes Snakemake make existing `files` again, like ``--forcerun``: each is removed when its
-    job starts, none during a dry run."""
-    if workflow.dag_settings:  # None with --lint
-        workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *files}
 
 
 def memoized(kind: Kind) -> Kind:
