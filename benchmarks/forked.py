@@ -1,6 +1,6 @@
 """Compares the times and losses of workers forked from an importer with those started directly.
 
-    .venv/bin/python benchmarks/forked.py [--rounds 15] [--build current] [--threads 1]
+    .venv/bin/python benchmarks/forked.py [--rounds 15] [--build current] [--threads 1] [--unlisted]
 
 In each round, two forked and two started members train the same run in turns. A round's ratio is
 that of the effects of the two kinds. The difference between the two members of each kind is printed
@@ -39,6 +39,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--build", default="current")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--unlisted", action="store_true", help="fork also a framework that FORKABLE does not name"
+    )
     options = parser.parse_args()
     os.chdir(ROOT)
     ratios, forked, started, equal_losses = [], [], [], 0
@@ -80,8 +83,10 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     (folder / "experiment/forked.yaml").write_text(text)
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
+    if options.unlisted:
+        rounds.FORKABLE = (*rounds.FORKABLE, run.config["build"]["framework"])
     if not rounds.may_fork(run.config):
-        sys.exit(f"build={options.build}: the runs of its framework are not forked")
+        sys.exit(f"build={options.build}: the runs of its framework are not forked; see --unlisted")
     provide(run.config["dataset"], ROOT)
     prepare(run.config["build"], ROOT, print)
     return run

@@ -139,12 +139,16 @@ def test_price_list_matches_the_published_rows(table):
         "k80" if row["device"] == "Tesla K80" else f"cpu_{int(row['vcpus'])}":
         row["price_usd_per_hour"] for row in own.to_dict("records")
     }  # fmt: skip
-    assert {price.device: price.usd_per_hour for price in prices.prices} == published_prices
+    stated = {price.device: price for price in prices.prices}  # on demand, unless preemptible
+    assert {name: price.usd_per_hour for name, price in stated.items()} == published_prices
+    assert {price.kind for name, price in stated.items() if name != "k80"} == {"preemptible"}
 
 
-def test_newest_usable_price_list_is_chosen_unless_the_user_names_one(tmp_path):
+def test_the_price_list_of_most_devices_is_chosen_unless_the_user_names_one(tmp_path):
     folder = Path(ROOT) / "conf/price"
     assert choose_prices(None, folder, {"p100"}).name == "gce_2017_v2"
+    assert choose_prices(None, folder, {"k80", "cpu_16"}).name == "gce_2017_v2", "the newer one"
+    assert choose_prices(None, folder, {"k80", "cpu_16", "cpu_64"}).name == "gce_2017"
     assert choose_prices(None, folder, {"cpu_3"}) is None
     mine = tmp_path / "mine.yaml"
     mine.write_text("title: T\ndate: 2026\nsource: S\n"

@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from rnnbench.report.cost_section import cost_section
+from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.certificates import checked
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.accuracy import accuracy
@@ -51,6 +53,15 @@ def test_cost_by_hand():
     assert cheapest_within(table, 1) is None
     assert fastest_under(table, 0.011)["device"] == "cpu_1"
     assert PRICES.price_of("cpu_2", "preemptible").usd_per_hour == 0.1
+
+
+def test_costs_at_another_kind_of_price_stand_beside():
+    frame = tidy([make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)])
+    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
+    view = cost_section(table, ReportInputs(prices=PRICES), {"keras": "#000000"}).views[1]
+    # 25 s at 0.1 USD/h, relative to 100 s at 0.36 USD/h.
+    (row,) = view.rows
+    assert (row.head, *row.cells[1:5]) == ("cpu_2", "preemptible", "0.1000", "0.000694", "0.069×")
 
 
 def test_without_a_price_there_is_no_cost():

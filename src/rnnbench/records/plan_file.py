@@ -52,7 +52,7 @@ def _read(plan: Path, kind: type[Line]) -> list[Line]:
 
 def _lines(plan: Path) -> list[bytes]:
     try:
-        return plan.read_bytes().splitlines()
+        return [line for line in plan.read_bytes().splitlines() if line.strip()]
     except OSError as error:
         raise _error(plan, error.strerror) from error
 

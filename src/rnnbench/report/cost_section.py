@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.relative_charts import front_panel, relative_panel
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
@@ -54,8 +56,10 @@ def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str
         )
     else:
         words.append("The price list in use has none of these devices, so no cost is shown.")
-    return Section("money", "Devices: time and cost", tuple(words), tuple(_figures(table, palette)),
-                   (cost_view(table),))  # fmt: skip
+    views = (cost_view(table), *([kinds_view(table, prices)] if prices else []))
+    filled = tuple(view for view in views if view.rows)
+    figures = tuple(_figures(table, palette))
+    return Section("money", "Devices: time and cost", tuple(words), figures, filled)
 
 
 def cost_view(table: pd.DataFrame) -> TableView:
@@ -71,6 +75,43 @@ def cost_view(table: pd.DataFrame) -> TableView:
         rows = tuple(Row(row.head, row.cells[:5], row.group, row.links[:5]) for row in rows)
     return TableView("money-table", "One training by device", "device",
                  columns if priced else columns[:5], rows)  # fmt: skip
+
+
+def kinds_view(table: pd.DataFrame, prices: PriceList) -> TableView:
+    """The costs at prices of another kind than in `cost_view`, relative to the same reference."""
+    labelled = _labelled(table)
+    several = table.groupby(TASK).ngroups > 1
+    rows = []
+    for _, places in labelled.groupby(TASK, sort=False):
+        base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
+        for row in places.to_dict("records"):
+            for price in prices.prices:
+                if price.device != row["device"] or price.kind in ("", row["price_kind"]):
+                    continue
+                low, relative, high = (
+                    row[name] / base * price.usd_per_hour if n.is_number(row[name]) else math.nan
+                    for name in ("relative_low", "relative", "relative_high")
+                )
+                cells = (
+                    row["implementation"] or "model",
+                    price.kind.replace("_", " "),
+                    n.plain(price.usd_per_hour, 4),
+                    n.plain(row["seconds"] / 3600 * price.usd_per_hour),
+                    n.ratio(relative),
+                    n.ratio_span(low, high, relative),
+                )
+                links = ("", "", "", *[row["anchor"]] * 3)
+                rows.append(Row(row["label"], cells, row["task"] if several else "", links))
+    columns = (
+        Column("fastest implementation", number=False),
+        Column("kind of price", number=False),
+        Column("USD / h"),
+        Column("USD"),
+        Column("relative cost"),
+        Column("95 % CI", quiet=True),
+    )
+    title = "One training at other kinds of price"
+    return TableView("price-kinds", title, "device", columns, tuple(rows))
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:

@@ -74,15 +74,16 @@ def read_prices(path: Path) -> PriceList:
 
 
 def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> PriceList | None:
-    """The price list with the given `name` or path. Without a name, the newest list in `folder`
-    that prices one of `devices` (of several with the same date, the last by name); None if no list
-    does."""
+    """The price list with the given `name` or path. Without a name, the list in `folder` that
+    prices most of `devices` (of several, the newest; with the same date, the last by name); None if
+    no list prices any."""
     if name:
         path = Path(name)
         return read_prices(path if path.suffix else folder / f"{name}.yaml")
     lists = [read_prices(path) for path in sorted(folder.glob("*.yaml"))]
-    usable = [prices for prices in lists if any(prices.price_of(device) for device in devices)]
-    return max(usable, key=lambda prices: (prices.date, prices.name), default=None)
+    priced = {each.name: sum(map(bool, map(each.price_of, devices))) for each in lists}
+    usable = [each for each in lists if priced[each.name]]
+    return max(usable, key=lambda each: (priced[each.name], each.date, each.name), default=None)
 
 
 def _price(path: Path, entry: Any) -> Price:

@@ -12,4 +12,4 @@ FRAMEWORKS = (
 )
 
 # Forked runs train as fast as runs in a new process (`benchmarks/forked.py`).
-FORKABLE = ("keras3_tensorflow", "fake")
+FORKABLE = ("keras3_tensorflow", "keras2_tensorflow1", "fake")
