@@ -17,7 +17,7 @@ import yaml
 from snakemake.utils import read_job_properties
 
 from rnnbench.errors import RnnbenchError
-from rnnbench.running.train import read_round
+from rnnbench.records.plan_file import read_round
 
 TRIES, PAUSE_SECONDS = 20, 6  # slurmctld may be unreachable for two minutes
 
