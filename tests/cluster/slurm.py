@@ -115,7 +115,7 @@ class Slurm:
     def start_node(self, name: str) -> None:
         self.call("slurmd", "-N", name)
 
-    def wait_for_nodes(self, seconds: float = 30) -> None:
+    def wait_for_nodes(self, seconds: float = 90) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(subprocess.CalledProcessError):

@@ -95,7 +95,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     intact(project, kept)
     assert len(project.pointers("killed")) == 2 * RUNS
-    assert {read_record(path).repeat for path in project.records()} == set(range(RUNS))
+    assert {read_record(path).run.repeat for path in project.records()} == set(range(RUNS))
 
 
 def kill(pid: int) -> None:
