@@ -1,8 +1,8 @@
 """Snakefiles of trivial jobs, with which `planning.py` compares the workflow.
 
 `trivial` has as many jobs as runs, with one output each. `same_graph` has the jobs, inputs and
-outputs of the experiment (``workflow/rules``): each round needs a store and a dataset, batches of
-rounds are tracked, and a report needs all batches. Its jobs have no parameters, functions,
+outputs of the experiment (``workflow/rules``): each round needs a dataset, batches of rounds
+are tracked in a store, and a report needs all batches. Its jobs have no parameters, functions,
 priorities or logs.
 """
 
@@ -45,8 +45,7 @@ rule prepared:
 
 rule one:
     input:
-        ancient("prepared/store"),
-        ancient("prepared/dataset"),
+        "prepared/dataset",
     output:
         "out/{{number}}",
     shell:
@@ -55,6 +54,7 @@ rule one:
 
 rule track:
     input:
+        "prepared/store",
         pointers,
     output:
         "tracked/{{batch}}",

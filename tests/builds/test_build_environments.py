@@ -98,8 +98,8 @@ def test_created_once_with_bytecode(synthetic: Pins, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.fault(
-    "files of a build environment are damaged or gone",
-    "noticed before the run, the environment is made anew",
+    "files of a build environment are damaged or missing",
+    "detected before the run; the environment is made again",
     "none",
 )
 def test_damage_is_detected_and_repaired(synthetic: Pins, tmp_path: Path, harm, fault: str) -> None:

@@ -102,7 +102,7 @@ def test_a_corrupt_cache_is_skipped_and_repaired(repository: Path, words, caplog
 @pytest.mark.parametrize("harm", ["cache is a file", "no repository"])
 @pytest.mark.fault(
     "the DVC cache cannot be written",
-    "a warning; the dataset is there all the same",
+    "a warning; the dataset is available all the same",
     "make the cache writable",
 )
 def test_a_cache_that_cannot_be_written_is_a_warning(

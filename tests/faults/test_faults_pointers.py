@@ -35,11 +35,11 @@ def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
     file.write_bytes(file.read_bytes()[:-100])
     record_of(results, missing).unlink()
     invalid.write_text("[]")
-    assert workflow.damaged(job) == [], "no round is done yet"
+    assert workflow.made_again(job) == [], "no round is done yet"
     for name in job.rounds:
         write_json(project.folder / name, {"members": {}})
     before = contents(results)
-    assert workflow.damaged(job) == job.rounds, "both rounds are damaged"
+    assert workflow.made_again(job) == job.rounds, "both rounds are damaged"
     assert contents(results) == before
     messages = capsys.readouterr().err
     assert messages.count("measured again") == 3 and truncated.stem in messages

@@ -158,8 +158,8 @@ def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypat
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
 @pytest.mark.fault(
-    "mlflow.db is damaged or cut short",
-    "noticed, set aside, filled again from all records",
+    "mlflow.db is damaged or truncated",
+    "detected, set aside, filled again from all records",
     "none",
 )
 def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):

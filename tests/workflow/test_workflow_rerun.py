@@ -70,8 +70,8 @@ def test_a_killed_snakemake_ends_its_run(project: Project) -> None:
 
 
 @pytest.mark.fault(
-    "two snakemake at once",
-    "the second ends with one line, the first goes on",
+    "two Snakemake processes at once",
+    "the second ends with a one-line error, the first continues",
     "wait for the first",
 )
 def test_a_second_snakemake_ends_at_once(project: Project) -> None:

@@ -4,8 +4,8 @@
 
 rule certify:
     input:
-        dataset=ancient(job.certificate.dataset),
-        environment=ancient(job.certificate.environment),
+        dataset=job.certificate.dataset,
+        environment=job.certificate.environment,
     output:
         f"{job.folder}/certificates/{{key}}.json",
     log:

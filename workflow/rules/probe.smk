@@ -4,7 +4,7 @@
 
 rule probe:
     input:
-        environment=ancient(job.probe.environment),
+        environment=job.probe.environment,
     output:
         f"{job.folder}/probes/{{key}}.json",
     log:

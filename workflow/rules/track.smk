@@ -2,7 +2,7 @@
 # Makes: tracked/BATCH.json, the MLflow run of each record.
 
 
-# Made before the first run: several processes that create it at the same time corrupt it.
+# Before the first run by its priority: creating the store takes seconds, and would disturb a timed run.
 rule store:
     output:
         job.store,
@@ -19,7 +19,8 @@ rule store:
 
 rule track:
     input:
-        job.batch_rounds,
+        store=job.store,
+        rounds=job.batch_rounds,
     output:
         f"{job.folder}/tracked/{{batch}}.json",
     log:
@@ -33,4 +34,4 @@ rule track:
     params:
         uri=job.tracking_uri,
     shell:
-        "RNNBENCH_LOG={log:q} exec python -m rnnbench track {input:q} --output {output:q}"
+        "RNNBENCH_LOG={log:q} exec python -m rnnbench track {input.rounds:q} --output {output:q}"

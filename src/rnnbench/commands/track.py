@@ -11,6 +11,7 @@ from rnnbench.commands.arguments import add_results, add_root, command_parser
 from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
+    NOT_TRACKED,
     companions_of,
     not_needed,
     read_json,
@@ -19,24 +20,28 @@ from rnnbench.records.store import (
     record_files,
     write_json,
 )
-from rnnbench.tracking.address import is_server, tracking_uri
 from rnnbench.tracking.store import ensure_store
 from rnnbench.tracking.track import mirror, track
 
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0, or 1 if a record cannot be read (the others are tracked, but
-    ``--output`` is not written). Raises `TrackingError` if the store cannot be reached."""
+    ``--output`` is not written). Raises `TrackingError` if the store cannot be reached; with
+    ``--output`` prints it and writes it to that file, because a workflow goes on without MLflow."""
     arguments = _parser().parse_args(argv)
-    root, results = arguments.root, arguments.root / arguments.results
+    if not arguments.output:
+        return _track(arguments)
     try:
-        aside = ensure_store(root)
+        return _track(arguments)
     except TrackingError as error:
-        # Training waits only for --init, and an unreachable server must not stop it.
-        if not (arguments.init and is_server(tracking_uri(root))):
-            raise
         say(error)
-        aside = None
+        write_json(arguments.output, {} if arguments.init else {NOT_TRACKED: str(error)})
+        return 0
+
+
+def _track(arguments: argparse.Namespace) -> int:
+    root, results = arguments.root, arguments.root / arguments.results
+    aside = ensure_store(root)
     if aside:
         say(
             f"{aside}: an incomplete database, set aside. A new store is filled from all records. "

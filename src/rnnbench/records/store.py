@@ -18,6 +18,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 
+NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 _POINTER = re.compile(r"-s\d+-r\d+\.json$")
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
@@ -109,6 +110,16 @@ def not_needed(pointer: Any) -> str | None:
     if isinstance(pointer, dict) and pointer.get("record", "") is None:
         return str(pointer.get("not_needed"))
     return None
+
+
+def why_not_tracked(tracked: Path) -> str | None:
+    """Why the records of this file of ``rnnbench track`` could not be logged, e.g. because the
+    server was down; None if they are in MLflow or the file does not exist."""
+    try:
+        why = read_json(tracked).get(NOT_TRACKED)
+    except (RecordError, AttributeError):
+        return None
+    return str(why) if why else None
 
 
 def read_record(path: Path) -> Record:

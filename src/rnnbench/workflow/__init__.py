@@ -1,7 +1,7 @@
 """The Python side of the Snakefile: paths and parameters of its rules, and its hooks."""
 
 from rnnbench.workflow.job import Job
-from rnnbench.workflow.load import damaged, load
+from rnnbench.workflow.load import load, made_again
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,
@@ -13,9 +13,9 @@ from rnnbench.workflow.snakemake_hooks import (
 __all__ = [
     "Job",
     "Session",
-    "damaged",
     "export_environment",
     "load",
+    "made_again",
     "raise_gc_threshold",
     "silence_scheduler_log",
     "submit_by_priority",

@@ -10,7 +10,12 @@ from typing import Any
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
 from rnnbench.planning.plan import make_plan
-from rnnbench.records.store import not_needed, pointer_is_valid, read_json
+from rnnbench.records.store import (
+    not_needed,
+    pointer_is_valid,
+    read_json,
+    why_not_tracked,
+)
 from rnnbench.workflow.job import Job
 
 KEYS = ("experiment", "overrides", "site", "conf")
@@ -42,6 +47,13 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         overrides=str(config.get("overrides") or ""),
     )
     return Job(plan, root)
+
+
+def made_again(job: Job) -> list[str]:
+    """The files that exist and are made again: the rounds that are `damaged`, and what could not be
+    logged to MLflow when it was tried last."""
+    untracked = [name for name in job.tracked if why_not_tracked(job.root / name)]
+    return [*damaged(job), *untracked]
 
 
 def damaged(job: Job) -> list[str]:

@@ -66,16 +66,16 @@ class Session:
         for line in self._summary.lines:
             say(line)
 
-    def wrap_execution(self, workflow: Workflow, damaged: Iterable[str]) -> None:
+    def wrap_execution(self, workflow: Workflow, made_again: Iterable[str]) -> None:
         """Changes what a hook of Snakemake cannot (https://github.com/snakemake/snakemake/pull/1796
-        asks for one). The files of `damaged` rounds are made again, like those of ``--forcerun``:
-        each is removed when its job starts, none during a dry run. This process ends with the exit
-        code of `summarize`. Void runs are also printed if there is nothing to do."""
+        asks for one). The files `made_again` are made again, like those of ``--forcerun``: each is
+        removed when its job starts, none during a dry run. This process ends with the exit code of
+        `summarize`. Void runs are also printed if there is nothing to do."""
         execute = workflow.execute
 
         def execute_and_exit(*arguments, **named) -> None:
             settings = workflow.dag_settings
-            settings.forcerun = {*settings.forcerun, *damaged}
+            settings.forcerun = {*settings.forcerun, *made_again}
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return

@@ -10,7 +10,7 @@ from typing import Any
 
 from rnnbench.errors import RecordError
 from rnnbench.planning.plan import Plan
-from rnnbench.records.store import not_needed, read_json
+from rnnbench.records.store import not_needed, read_json, why_not_tracked
 
 # Exit code of snakemake if every run has a record and all are void; 1 and 2 are those of
 # `rnnbench.errors`. If only some runs are void, the exit code is 0.
@@ -59,6 +59,11 @@ def summarize(plan: Plan, root: Path, results: str) -> Summary:
             f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
             "Fix: run the same command again; it measures only those."
         )
+    untracked = list(
+        filter(None, map(why_not_tracked, sorted((folder / "tracked").glob("*.json"))))
+    )
+    if untracked:
+        lines.append(f"runs are missing in MLflow: {untracked[0]}")
     if void:
         lines.append(_void_total(plan, len(void), reasons, all_void))
     report = root / "reports" / plan.experiment.name / "report.html"
