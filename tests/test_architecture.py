@@ -23,7 +23,7 @@ ALLOWED_IN = {
     "great_tables": {"report"},
 }
 # Small modules that every package may import.
-COMMON = {"axes", "errors", "locks", "interval_log"}
+COMMON = {"axes", "errors", "locks", "interval_log", "validation"}
 
 
 def imports(file: Path) -> set[str]:

@@ -171,9 +171,10 @@ def test_invalid_price_list_is_a_one_line_error(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"caveat": ""}, "caveat is missing"), ({"train_seconds": "-1"}, "must be a number > 0"),
-     ({"acc": "97"}, "share"), ({"epochs": "x"}, "not a number"), ({"year": "20"}, "year"),
-     ({"train_seconds": "nan"}, "nan"), ({"speed": "1"}, "unknown columns")],
+    [({"caveat": ""}, "required field `caveat`"), ({"acc": "97"}, "acc: Expected `float` <= 1.0"),
+     ({"train_seconds": "-1"}, "train_seconds: Expected `float` > 0.0"), ({"year": "20"}, "year"),
+     ({"epochs": "x"}, "epochs: Expected `int"), ({"train_seconds": "nan"}, "train_seconds"),
+     ({"speed": "1"}, "unknown field `speed`")],
 )  # fmt: skip
 def test_invalid_row_names_its_column(change, message):
     with pytest.raises(ConfigError, match=message):

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
-SCHEMA = 2
-READABLE_SCHEMAS = (1, SCHEMA)
-LISTS = ("pairs", "portability")
+
+class Implementation(msgspec.Struct):
+    status: str
+    applied: dict[str, Any]
+
+
+class Pair(msgspec.Struct):
+    a: str
+    b: str
+    equal: bool
+
+
+class Certificate(msgspec.Struct):
+    """The keys that the tables rely on."""
+
+    schema: Literal[1, 2]
+    implementations: dict[str, Implementation]
+    pairs: list[Pair] = []
+    portability: list[Any] = []
 
 
 def read_certificates(folders: Iterable[Path]) -> tuple[dict[str, Any], ...]:
@@ -25,27 +43,19 @@ def read_certificates(folders: Iterable[Path]) -> tuple[dict[str, Any], ...]:
 def checked(data: Any, where: str) -> dict[str, Any]:
     """`data` with every list of the schema filled in. A certificate of schema 1 contains nothing
     about the applied training steps. Raises a `RecordError` that names the fault."""
-    remedy = "delete it and run snakemake again, which makes a new certificate."
-    if not isinstance(data, dict) or data.get("schema") not in READABLE_SCHEMAS:
-        raise RecordError("is not a certificate of schema 1 or 2.", where=where, remedy=remedy)
-    entries = data.get("implementations")
-    if data["schema"] == 1 and isinstance(entries, dict):
-        entries = {name: _upgraded(entry) for name, entry in entries.items()}
-        data["implementations"] = entries
-    is_complete = (
-        isinstance(entries, dict)
-        and all(
-            isinstance(entry, dict) and "status" in entry and isinstance(entry.get("applied"), dict)
-            for entry in entries.values()
-        )
-        and all(isinstance(data.setdefault(name, []), list) for name in LISTS)
-        and all(
-            isinstance(pair, dict) and {"a", "b", "equal"} <= set(pair) for pair in data["pairs"]
-        )
-    )
-    if not is_complete:
-        raise RecordError("is not a complete certificate.", where=where, remedy=remedy)
-    return data
+    if isinstance(data, dict) and data.get("schema") == 1:
+        entries = data.get("implementations")
+        if isinstance(entries, dict):
+            data["implementations"] = {name: _upgraded(entry) for name, entry in entries.items()}
+    try:
+        msgspec.convert(data, Certificate)
+    except msgspec.ValidationError as error:
+        raise RecordError(
+            f"is not a complete certificate of schema 1 or 2: {error}.",
+            where=where,
+            remedy="delete it and run snakemake again, which makes a new certificate.",
+        ) from error
+    return {"pairs": [], "portability": [], **data}
 
 
 def _upgraded(entry: Any) -> Any:

@@ -3,23 +3,21 @@ published rows that it rests on (``reports/published/claims.csv``)."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import ConfigError
-from rnnbench.sources.published import CLAIMS, COLUMNS
+from rnnbench.sources.published import CLAIMS, COLUMNS, REMEDY, Finite, csv_lines
+from rnnbench.validation import converted
 
-MEASURES = ("time", "accuracy", "front")
-TESTS = ("every", "most", "mean", "front")
+Text = Annotated[str, Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One claim.
 
     - `claim`: the claim in short; `words`: the quotation from its `source`, published at `address`.
@@ -36,58 +34,36 @@ class Claim:
       the published rows.
     """
 
-    claim: str
-    words: str
-    source: str
-    address: str
-    rows: str
-    measure: str
+    claim: Text
+    words: Text
+    source: Text
+    address: Text
+    rows: Text
+    measure: Literal["time", "accuracy", "front"]
     over: Mapping[str, str]
     of: Mapping[str, str]
     paired_by: tuple[str, ...]
-    test: str
-    low: float | None
-    high: float | None
+    test: Literal["every", "most", "mean", "front"]
+    low: Finite | None
+    high: Finite | None
     ours_a: str
     ours_b: str
     ours_note: str
-
-
-CLAIM_COLUMNS = tuple(field.name for field in fields(Claim))
 
 
 def read_claims(folder: Path) -> list[Claim]:
     """The claims in ``claims.csv`` of `folder`; an empty list if the file does not exist. Raises a
     `ConfigError` that names the line."""
     path = folder / CLAIMS
-    if not path.is_file():
-        return []
-    try:
-        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
-        return [_claim(line, f"{path}:{number}") for number, line in enumerate(lines, start=2)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read ({error}).", where=str(path)) from error
+    return [_claim(line, where) for where, line in csv_lines(path)] if path.is_file() else []
 
 
-def _claim(line: Mapping[Any, Any], where: str) -> Claim:
-    texts = {name: str(line.get(name) or "").strip() for name in CLAIM_COLUMNS}
-    if set(line) != set(CLAIM_COLUMNS):
-        raise _error(where, f"the columns must be {', '.join(CLAIM_COLUMNS)}")
-    for name in CLAIM_COLUMNS[:6]:
-        if not texts[name]:
-            raise _error(where, f"{name} is missing")
-    for name, choices in (("measure", MEASURES), ("test", TESTS)):
-        if texts[name] not in choices:
-            raise _error(where, f"{name} is {texts[name]!r}; must be one of {', '.join(choices)}")
-    values: dict[str, Any] = {
-        **texts,
-        "over": _conditions(texts["over"], where),
-        "of": _conditions(texts["of"], where),
-        "paired_by": tuple(_column(name, where) for name in texts["paired_by"].split()),
-        "low": _bound(texts["low"], "low", where),
-        "high": _bound(texts["high"], "high", where),
-    }
-    return Claim(**values)
+def _claim(line: Mapping[str, Any], where: str) -> Claim:
+    values: dict[str, Any] = {key: str(value or "").strip() for key, value in line.items()}
+    values |= {key: _conditions(values.get(key, ""), where) for key in ("over", "of")}
+    values["paired_by"] = [_column(name, where) for name in values.get("paired_by", "").split()]
+    values |= {key: values.get(key) or None for key in ("low", "high")}
+    return converted(values, Claim, where, REMEDY, strict=False)
 
 
 def _conditions(text: str, where: str) -> dict[str, str]:
@@ -98,19 +74,6 @@ def _conditions(text: str, where: str) -> dict[str, str]:
 
 def _column(name: str, where: str) -> str:
     if name not in COLUMNS:
-        raise _error(where, f"published rows have no column {name!r}")
+        message = f"published rows have no column {name!r}."
+        raise ConfigError(message, where=where, remedy=REMEDY)
     return name
-
-
-def _bound(text: str, name: str, where: str) -> float | None:
-    try:
-        value = float(text) if text else None
-    except ValueError as error:
-        raise _error(where, f"{name} is {text!r}, not a number") from error
-    if value is not None and not math.isfinite(value):
-        raise _error(where, f"{name} is {text!r}, not a finite number")
-    return value
-
-
-def _error(where: str, message: str) -> ConfigError:
-    return ConfigError(f"{message}.", where=where, remedy="see reports/published/README.md.")

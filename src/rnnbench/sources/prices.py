@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import datetime
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import ConfigError
+from rnnbench.validation import converted
 
-KINDS = ("on_demand", "preemptible", "owned")
-REQUIRED = ("title", "date", "source", "prices")
-OPTIONAL = ("note", "reference")
+Kind = Literal["on_demand", "preemptible", "owned"]
+KINDS = get_args(Kind)
+REMEDY = "see conf/price/README.md."
+Text = Annotated[str, Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The price in USD of one hour of `device`; `kind` is one of `KINDS`."""
 
     device: str
-    kind: str
-    usd_per_hour: float
+    kind: Kind
+    usd_per_hour: Annotated[float, Meta(gt=0, lt=1e6)]
 
 
-@dataclass(frozen=True)
-class PriceList:
+class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A dated, sourced price list. `reference` is the device that costs are relative to (``""`` if
     the list names none)."""
 
     name: str
-    title: str
-    date: str
-    source: str
+    title: Text
+    date: Text
+    source: Text
     prices: tuple[Price, ...]
     note: str = ""
     reference: str = ""
@@ -51,26 +54,17 @@ def read_prices(path: Path) -> PriceList:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"cannot be read as a price list ({error})."
+        raise ConfigError(message, where=str(path), remedy=REMEDY) from error
+    if isinstance(data, dict):
+        is_unquoted_date = isinstance(data.get("date"), int | datetime.date)
+        data |= {"name": path.stem} | ({"date": str(data["date"])} if is_unquoted_date else {})
+    prices = converted(data, PriceList, str(path), REMEDY)
+    if len({(price.device, price.kind) for price in prices.prices}) < len(prices.prices):
         raise ConfigError(
-            f"cannot be read as a price list ({' '.join(str(error).split())}).",
-            where=str(path),
-            remedy="see conf/price/README.md for an example.",
-        ) from error
-    if not isinstance(data, dict):
-        raise _error(path, "must be a mapping")
-    missing = [key for key in REQUIRED if not data.get(key)]
-    unknown = [key for key in data if key not in (*REQUIRED, *OPTIONAL)]
-    if missing:
-        raise _error(path, f"missing keys: {', '.join(missing)}")
-    if unknown:
-        raise _error(path, f"unknown keys: {', '.join(map(str, unknown))}")
-    if not isinstance(data["prices"], list):
-        raise _error(path, "prices must be a list")
-    prices = tuple(_price(path, entry) for entry in data["prices"])
-    if len({(price.device, price.kind) for price in prices}) < len(prices):
-        raise _error(path, "has two prices for the same device and kind")
-    texts = {key: str(data.get(key, "")) for key in ("title", "date", "source", *OPTIONAL)}
-    return PriceList(name=path.stem, prices=prices, **texts)
+            "has two prices for the same device and kind.", where=str(path), remedy=REMEDY
+        )
+    return prices
 
 
 def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> PriceList | None:
@@ -84,18 +78,3 @@ def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> P
     priced = {each.name: sum(map(bool, map(each.price_of, devices))) for each in lists}
     usable = [each for each in lists if priced[each.name]]
     return max(usable, key=lambda each: (priced[each.name], each.date, each.name), default=None)
-
-
-def _price(path: Path, entry: Any) -> Price:
-    if not isinstance(entry, Mapping) or set(entry) != {"device", "kind", "usd_per_hour"}:
-        raise _error(path, f"the price {entry!r} must have the keys device, kind, usd_per_hour")
-    usd = entry["usd_per_hour"]
-    if entry["kind"] not in KINDS:
-        raise _error(path, f"kind is {entry['kind']!r}; must be one of {', '.join(KINDS)}")
-    if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 < usd < 1e6:
-        raise _error(path, f"usd_per_hour of {entry['device']} is {usd!r}; must be a number > 0")
-    return Price(str(entry["device"]), str(entry["kind"]), float(usd))
-
-
-def _error(path: Path, message: str) -> ConfigError:
-    return ConfigError(f"{message}.", where=str(path), remedy="see conf/price/README.md.")
