@@ -34,11 +34,11 @@ def test_the_pins_of_this_project() -> None:
     ("text", "message"),
     [
         ("outs: [", "cannot be read as YAML"),
-        ("a: 1", "must have a list `outs`"),
-        ("outs: [{md5: a}]", "outs[0]: must have a `path`"),
-        ("outs: [{path: data/a}]", "outs[0] (data/a): md5 is None"),
-        ("outs: [{path: data/a, md5: XYZ}]", "outs[0] (data/a): md5 is 'XYZ'"),
-        (f"outs: [{{path: data/a, md5: {'0a' * 16}, size: many}}]", "size is 'many'"),
+        ("a: 1", "missing required field `outs`"),
+        (f"outs: [{{md5: {'0a' * 16}}}]", "outs[0]: Object missing required field `path`"),
+        ("outs: [{path: data/a}]", "outs[0]: Object missing required field `md5`"),
+        ("outs: [{path: data/a, md5: XYZ}]", "outs[0].md5: Expected `str` matching"),
+        (f"outs: [{{path: data/a, md5: {'0a' * 16}, size: many}}]", "outs[0].size: Expected `int"),
         (
             f"outs: [{', '.join(['{path: data/a, md5: ' + '0a' * 16 + '}'] * 2)}]",
             "duplicate paths: data/a",

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rnnbench.datasets.download import Unavailable
 from rnnbench.datasets.pins import Pinned
-from rnnbench.datasets.unavailable import Unavailable
 from rnnbench.datasets.verify import is_pinned, md5_of
 from rnnbench.locks import locked
 

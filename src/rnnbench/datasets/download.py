@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-from rnnbench.datasets.unavailable import Unavailable
-
-CHUNK = 1 << 18
 TIMEOUT = 30.0
+
+
+class Unavailable(Exception):
+    """A source cannot provide the bytes; another one may. The message is the reason, without the
+    name of the source. `provide` collects the reasons: the exception never leaves this package."""
 
 
 def download(url: str, target: Path, *, timeout: float = TIMEOUT) -> None:
@@ -27,50 +24,22 @@ def download(url: str, target: Path, *, timeout: float = TIMEOUT) -> None:
     Raises `Unavailable` if the network or the server fails, including a response that ends early,
     and `OSError` if `target` cannot be written.
     """
-    if not url.startswith(("http://", "https://")):
-        raise Unavailable("is not an http or https address")
+    import requests
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress
 
-    response = _open(url, timeout)
-    length = response.headers.get("Content-Length")
-    total = int(length) if length and length.isdigit() else None
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=Console(file=sys.stderr))
-    received = 0
-    with response, bar, target.open("wb") as file:
-        task = bar.add_task(url.rpartition("/")[2], total=total)
-        for chunk in _chunks(response):
-            file.write(chunk)
-            received += len(chunk)
-            bar.update(task, advance=len(chunk))
-    if total is not None and received != total:
-        raise Unavailable(f"ended after {received:,} of {total:,} bytes")
-
-
-def _open(url: str, timeout: float) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, headers={"User-Agent": "rnnbench"})
+    as_stored = {"Accept-Encoding": "identity", "User-Agent": "rnnbench"}
     try:
-        return urllib.request.urlopen(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        raise Unavailable(f"HTTP {error.code} {error.reason}") from error
-    except urllib.error.URLError as error:
-        raise Unavailable(_message(error.reason)) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise Unavailable(_message(error)) from error
-
-
-def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = response.read(CHUNK)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unavailable(f"interrupted: {_message(error)}") from error
-        if not chunk:
-            return
-        yield chunk
-
-
-def _message(error: object) -> str:
-    """The message without its error number: "Name or service not known"."""
-    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+        with (
+            requests.get(url, stream=True, timeout=timeout, headers=as_stored) as response,
+            Progress(console=Console(stderr=True)) as bar,
+            target.open("wb") as file,
+        ):
+            response.raise_for_status()
+            length = response.headers.get("Content-Length")
+            task = bar.add_task(target.name, total=int(length) if length else None)
+            for chunk in response.iter_content(1 << 18):
+                file.write(chunk)
+                bar.advance(task, len(chunk))
+    except requests.RequestException as error:
+        raise Unavailable(str(error)) from error

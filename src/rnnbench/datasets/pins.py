@@ -5,50 +5,49 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import yaml
+from msgspec import Meta
 
 from rnnbench.errors import ConfigError
+from rnnbench.validation import converted
 
 FILE = "data.dvc"
-MD5 = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
-class Pinned:
+class Pinned(msgspec.Struct, frozen=True):
     """The identity of one file: `path` relative to the project's root, `md5` in lower-case
     hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
 
     path: str
-    md5: str
-    size: int | None = None
+    md5: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    size: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Pins(msgspec.Struct):
+    outs: list[Pinned]
 
 
 def pinned(root: Path) -> dict[str, Pinned]:
     """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
     names the faulty entry."""
+    file = root / FILE
     try:
-        data = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(
-            "does not exist.",
-            where=str(root / FILE),
-            remedy="run the command in the project's top folder.",
-        ) from error
+        remedy = "run the command in the project's top folder."
+        raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(root / FILE)) from error
-    entries = data.get("outs") if isinstance(data, dict) else None
-    if not isinstance(entries, list):
-        raise ConfigError("must have a list `outs`.", where=str(root / FILE))
-    pins = [_entry(entry, f"{root / FILE}: outs[{index}]") for index, entry in enumerate(entries)]
+        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+    remedy = "give each of the `outs` a `path` and the 32 hexadecimal digits of `md5sum`."
+    pins = converted(data, Pins, str(file), remedy).outs
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
-        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(root / FILE))
+        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(file))
     return {pin.path: pin for pin in pins}
 
 
@@ -64,19 +63,3 @@ def pin_of(path: str, root: Path) -> Pinned:
             "without a pin: dataset=file dataset.path=FILE.",
         )
     return pins[path]
-
-
-def _entry(entry: Any, where: str) -> Pinned:
-    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
-        raise ConfigError("must have a `path`.", where=where)
-    where = f"{where} ({entry['path']})"
-    md5, size = entry.get("md5"), entry.get("size")
-    if not isinstance(md5, str) or not MD5.fullmatch(md5):
-        raise ConfigError(
-            f"md5 is {md5!r}.", where=where, remedy="write the 32 hexadecimal digits of `md5sum`."
-        )
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-        raise ConfigError(
-            f"size is {size!r}.", where=where, remedy="write the number of bytes, or omit it."
-        )
-    return Pinned(entry["path"], md5, size)

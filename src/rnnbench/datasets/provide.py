@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rnnbench.datasets.cache import from_cache, to_cache
-from rnnbench.datasets.download import download
+from rnnbench.datasets.download import Unavailable, download
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import FILE, Pinned, pin_of
-from rnnbench.datasets.unavailable import Unavailable
 from rnnbench.datasets.verify import is_pinned, md5_of
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
@@ -23,13 +21,9 @@ MIRROR = "RNNBENCH_DATA_MIRROR"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A possible source of a file: its `name` for messages, and `write`, which writes the file to a
-    path or raises `Unavailable`."""
-
-    name: str
-    write: Callable[[Path], None]
+# The name of a source, for messages → the function that writes the file to a path or raises
+# `Unavailable`.
+Sources = Mapping[str, Callable[[Path], None]]
 
 
 def provide(dataset: Mapping[str, Any], root: Path) -> Path:
@@ -62,7 +56,7 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
         if not is_pinned(target, pin):
             with locked(target.with_name(f".{target.name}.lock")):
                 if not is_pinned(target, pin):
-                    _obtain(pin, target, tuple(_sources(pin, file, dataset.get("url"), root)))
+                    _obtain(pin, target, _sources(pin, file, dataset.get("url"), root))
     except OSError as error:
         raise DatasetError(
             f"cannot be written ({error}).",
@@ -73,40 +67,45 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     return target
 
 
-def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Iterator[Source]:
-    yield Source("DVC cache", lambda path: from_cache(pin, root, path))
+def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
+    sources: dict[str, Callable[[Path], None]] = {}
+    sources["DVC cache"] = lambda path: from_cache(pin, root, path)
     if mirror := os.environ.get(MIRROR):
         copy = Path(mirror) / file
-        yield Source(f"mirror {copy}", lambda path: _from_mirror(copy, path))
+        sources[f"mirror {copy}"] = lambda path: _from_mirror(copy, path)
     if url:
-        yield Source(url, lambda path: download(url, path))
+        sources[url] = lambda path: download(url, path)
     if file in GENERATORS:
-        yield Source("generator", GENERATORS[file])
+        sources["generator"] = GENERATORS[file]
+    return sources
 
 
 def _from_mirror(copy: Path, path: Path) -> None:
     try:
-        source = copy.open("rb")
+        shutil.copyfile(copy, path)
     except FileNotFoundError as error:
         raise Unavailable("not found") from error
     except OSError as error:
-        raise Unavailable(f"cannot be read ({error.strerror or error})") from error
-    with source, path.open("wb") as file:
-        shutil.copyfileobj(source, file)
+        raise Unavailable(f"cannot be copied ({error.strerror or error})") from error
 
 
-def _obtain(pin: Pinned, target: Path, sources: tuple[Source, ...]) -> None:
+def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
     # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
     temporary = target.with_name(f".{target.name}.part")
     reasons = []
     try:
-        for source in sources:
-            reason = _try(source, pin, temporary)
-            if reason is None:
+        for name, write in sources.items():
+            try:
+                write(temporary)
+            except Unavailable as unavailable:
+                reasons.append(f"{name}: {unavailable}")
+                continue
+            if (md5 := md5_of(temporary)) == pin.md5:
                 _set_aside(target)
                 temporary.replace(target)
                 return
-            reasons.append(f"{source.name}: {reason}")
+            log.warning("%s: %s has md5 %s instead of %s.", pin.path, name, md5, pin.md5)
+            reasons.append(f"{name}: has md5 {md5}")
     finally:
         temporary.unlink(missing_ok=True)
     present = f" (the present file has md5 {md5_of(target)})" if target.exists() else ""
@@ -116,18 +115,6 @@ def _obtain(pin: Pinned, target: Path, sources: tuple[Source, ...]) -> None:
         remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
         f"{target} by hand.",
     )
-
-
-def _try(source: Source, pin: Pinned, temporary: Path) -> str | None:
-    """Writes the source to `temporary`. Returns the reason if it lacks the pinned bytes."""
-    try:
-        source.write(temporary)
-    except Unavailable as unavailable:
-        return str(unavailable)
-    if (md5 := md5_of(temporary)) == pin.md5:
-        return None
-    log.warning("%s: %s has md5 %s instead of %s.", pin.path, source.name, md5, pin.md5)
-    return f"has md5 {md5}"
 
 
 def _set_aside(target: Path) -> None:
