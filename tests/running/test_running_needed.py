@@ -1,5 +1,4 @@
-"""Before each repeat it is decided whether the repeat is needed; the cost of reading for all
-decisions grows linearly with the number of runs, not quadratically."""
+"""Before each repeat it is decided whether the repeat is needed, from the pointers alone."""
 
 from __future__ import annotations
 
@@ -14,8 +13,11 @@ from rnnbench.grid.repeats import Repeats
 from rnnbench.records.record import Record, RoundFacts, run_value
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.running.finished_runs import CACHE, finished_runs
-from rnnbench.running.repeats_needed import pointer_without_record, why_not_needed
+from rnnbench.running.repeats_needed import (
+    finished_runs,
+    pointer_without_record,
+    why_not_needed,
+)
 from rnnbench.running.train import Place
 from tests.factory import BEGINNING, VOID, make_record, replace
 
@@ -68,23 +70,26 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return files
 
 
-def test_a_grid_of_hundreds_reads_each_record_once(place: Place, opened: list[Path]) -> None:
-    records = [
-        run_of(units, repeat) for repeat in range(REPEATS) for units in range(CONFIGURATIONS)
-    ]
+def test_decisions_read_no_record(place: Place, opened: list[Path]) -> None:
+    records = [run_of(units, repeat) for repeat in range(4) for units in range(CONFIGURATIONS)]
     lines = plan(place, records)
-    decisions = 0
     for record, line in zip(records, lines, strict=True):
-        if record.run.repeat >= RULE.least:
-            decisions += 1
+        if record.run.repeat >= RULE.least and record.run.overrides["model.units"] % 20 == 0:
             assert why_not_needed([line], place, RULE) == {}
         finish(place, record)
-    read = [path for path in opened if path.name != CACHE]
-    in_records = [path for path in read if "records" in path.parts]
-    assert decisions == CONFIGURATIONS * (REPEATS - RULE.least)
-    assert len(in_records) == len(set(in_records)) <= len(records)
-    # Each decision reads the plan and the cache; each pointer and record is read once.
-    assert len(opened) <= 3 * decisions + 2 * len(records)
+    assert opened and not any("records" in path.parts for path in opened)
+
+
+def test_a_pointer_of_an_earlier_rnnbench_is_read_with_its_record(place: Place) -> None:
+    records = [run_of(units, 0) for units in range(3)]
+    plan(place, records)
+    for record in records:
+        finish(place, record)
+    runs = finished_runs(place)
+    for record in records:
+        earlier = {"record": f"records/{record.key}.json", "digest": record.run.digest}
+        write_json(place.pointer(record.name), earlier)
+    assert finished_runs(place) == runs
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
@@ -92,14 +97,13 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
     plan(place, records)
     for record in records:
         finish(place, record)
-    for _ in range(2):  # the second time from the cache
-        runs = finished_runs(place)
-        assert set(runs) == {record.name for record in records}
-        for record in records:
-            run = runs[record.name]
-            assert run.value == run_value([epoch.seconds for epoch in record.epochs])
-            assert run.device == record.run.choices["device"]
-            assert run.wall_seconds == record.measured["wall_seconds"]
+    runs = finished_runs(place)
+    assert set(runs) == {record.name for record in records}
+    for record in records:
+        run = runs[record.name]
+        assert run.value == run_value([epoch.seconds for epoch in record.epochs])
+        assert run.device == record.run.choices["device"]
+        assert run.wall_seconds == record.measured["wall_seconds"]
 
 
 def a_later_record(place: Place, record: Record) -> None:
@@ -148,20 +152,6 @@ def test_changed_files_are_read_again(
         assert set(after) == set(before) - {records[0].name}
     else:
         assert after[records[0].name].value == value
-    (place.folder / CACHE).unlink()
-    assert finished_runs(place) == after
-
-
-@pytest.mark.parametrize("garbage", [b"\xff\n", b"{}\n", b"[]\n", b'{"name": "a", "schema": 1'])
-def test_a_garbled_cache_is_ignored(place: Place, garbage: bytes) -> None:
-    records = [run_of(units, 0) for units in range(3)]
-    plan(place, records)
-    for record in records:
-        finish(place, record)
-    runs = finished_runs(place)
-    (place.folder / CACHE).write_bytes(garbage)
-    assert finished_runs(place) == runs
-    assert finished_runs(place) == runs
 
 
 def in_turns(units: int, repeat: int, effect: float) -> Record:

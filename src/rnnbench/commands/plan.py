@@ -24,7 +24,6 @@ from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.report.numbers import counted
-from rnnbench.running.finished_runs import value_of
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
@@ -170,14 +169,12 @@ def _elsewhere(plan: Plan, results: Path) -> Iterator[FinishedRun]:
 
 
 def _as_past(record: Record, path: Path) -> FinishedRun:
-    seconds = [epoch.seconds for epoch in record.epochs]
-    usable = record.verdict.status != "void" and seconds
     wall = record.measured.get("wall_seconds")
     return FinishedRun(
         name=record.name,
         wall_seconds=float(wall) if isinstance(wall, int | float) else None,
         bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
-        value=value_of(record) if usable else None,
+        value=record.value,
         company=_company(record),
     )
 

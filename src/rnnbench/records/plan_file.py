@@ -20,7 +20,7 @@ def read_runs(plan: Path) -> list[Run]:
 
 
 def read_heads(plan: Path) -> list[RunHead]:
-    """The names, digests and rounds of the planned runs, some ten times as fast as `read_runs`.
+    """The names, digests, choices and rounds of the planned runs, much faster than `read_runs`.
     Raises `RecordError` if the file is not a plan."""
     return _read(plan, RunHead)
 

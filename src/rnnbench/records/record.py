@@ -14,6 +14,7 @@ and must stay readable. Schema 1 is the first; schema 2 adds `round`, `turns` an
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -208,6 +209,17 @@ class Record(Part, frozen=True, kw_only=True):
     def effect(self) -> float | None:
         """See `RoundFacts`."""
         return self.round.effect if self.round else None
+
+    @property
+    def value(self) -> float | None:
+        """What repeats of a configuration are compared by: the duration of the run's steps relative
+        to its round's if it was measured in turns, otherwise its seconds per epoch. None if it is
+        void."""
+        if self.verdict.status == "void" or not self.epochs:
+            return None
+        if self.effect is not None:
+            return math.exp(self.effect)
+        return run_value([epoch.seconds for epoch in self.epochs])
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)

@@ -60,4 +60,5 @@ class RunHead(msgspec.Struct, frozen=True):
 
     name: str
     digest: str
+    choices: Mapping[str, str]
     round: str | None = None

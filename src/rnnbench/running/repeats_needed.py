@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
+from rnnbench.records.plan_file import read_heads
 from rnnbench.records.run import Run
-from rnnbench.records.store import read_json
-from rnnbench.running.finished_runs import finished_runs
+from rnnbench.records.store import not_needed, pointer_to, read_json, record_behind
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run: its device, and the facts of its pointer (`records.store.pointer_to`)."""
+
+    device: str | None
+    wall_seconds: float
+    value: float | None
+    round: str | None
+
+
+def finished_runs(place: Place) -> dict[str, FinishedRun]:
+    """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
+    not needed are left out."""
+    finished: dict[str, FinishedRun] = {}
+    for head in read_heads(place.folder / "plan.jsonl"):
+        file = place.pointer(head.name)
+        with suppress(RecordError, AttributeError, KeyError):  # to be measured again
+            pointer = read_json(file)
+            if not_needed(pointer) or pointer["digest"] != head.digest:
+                continue
+            if "value" not in pointer:  # written by an earlier rnnbench
+                pointer = pointer_to(record_behind(place.results, file, pointer))
+            finished[head.name] = FinishedRun(
+                head.choices.get("device"),
+                pointer["wall_seconds"] or 0.0,
+                pointer["value"],
+                pointer["round"],
+            )
+    return finished
 
 
 def why_not_needed(
