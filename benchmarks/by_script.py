@@ -45,11 +45,11 @@ from rnnbench.builds.launcher import launcher  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning.plan import Run, make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.running import affinity  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.running.train import Place, timing_lock  # noqa: E402
 from rnnbench.running.worker import worker_environment  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
+from rnnworker import affinity  # noqa: E402
 
 SCRIPTS: dict[str, tuple[str, str]] = {
     "tf_2_21": ("keras3.py", "pipeline"),

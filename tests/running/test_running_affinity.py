@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from rnnbench.errors import RunError
-from rnnbench.running.affinity import Processor, choose, read_topology
+from rnnbench.running.worker import job_of
+from rnnworker.affinity import Processor, choose, read_topology
 
 
 def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
@@ -52,11 +54,17 @@ def test_threads_get_separate_cores(
 @pytest.mark.parametrize("threads", [4, 64, 0, -1])
 def test_an_unavailable_number_of_threads_is_refused(threads: int) -> None:
     container = [Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)]
-    with pytest.raises(RunError) as caught:
+    with pytest.raises(
+        ValueError, match=f"asks for {threads} threads; this machine offers 3 cores"
+    ):
         choose(container, threads)
-    assert f"asks for {threads} threads; this machine offers 3 cores" in str(caught.value)
-    assert caught.value.where == "device.threads"
-    assert "1 to 3" in caught.value.remedy
+
+
+def test_a_job_with_too_many_threads_is_refused(tmp_path: Path) -> None:
+    config = {"device": {"kind": "cpu", "threads": 4096}, "build": {}}
+    with pytest.raises(RunError) as caught:
+        job_of(config, tmp_path)
+    assert re.search(r"^device\.threads: asks for 4096 .* Fix: .* with 1 to ", str(caught.value))
 
 
 def test_the_topology_has_only_processors_that_this_process_may_use(

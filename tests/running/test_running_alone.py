@@ -11,8 +11,8 @@ from pathlib import Path
 from rnnbench.grid.rounds import digest_of_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
-from rnnbench.running import affinity
 from rnnbench.running.train import Place
+from rnnworker import affinity
 from tests.conftest import make_project, wait_until
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned

@@ -8,7 +8,6 @@ import pytest
 
 from rnnbench.report.raw_runs import raw_configurations
 from rnnbench.running import worker
-from rnnbench.running.affinity import read_topology
 from rnnbench.running.card_use import card_reasons, card_use
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
@@ -16,6 +15,7 @@ from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts
 from rnnbench.tracking.metrics import metrics
+from rnnworker.affinity import read_topology
 from tests.factory import as_run, make_record, replace
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING

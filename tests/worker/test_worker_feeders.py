@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.errors import RunError
-from rnnbench.running import affinity as controller_affinity
 from rnnworker import affinity, cpu_load
 from rnnworker.quota import quota
 from tests.running.test_running_affinity import machine
@@ -54,8 +52,8 @@ def test_a_job_without_cores_near_its_gpu_uses_its_other_cores(sys: Path) -> Non
 def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
     cpu = {"kind": "cpu", "threads": None}
     assert len(affinity.for_device(SERVER, cpu, None, sys)) == 64
-    with pytest.raises(RunError, match="asks for 65 threads"):
-        controller_affinity.for_device(SERVER, {**cpu, "threads": 65}, None)
+    with pytest.raises(ValueError, match="asks for 65 threads"):
+        affinity.for_device(SERVER, {**cpu, "threads": 65}, None)
 
 
 @pytest.mark.parametrize(

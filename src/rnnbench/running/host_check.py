@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings as warnings_module
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 BUSY_SHARE = 0.25
 SWAPPED_BYTES = 64 * 2**20
 
@@ -43,28 +47,19 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 def read_host_facts() -> dict[str, Any]:
     """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
     governor, battery, swapped bytes, other processes on NVIDIA GPUs."""
+    battery, governor = psutil.sensors_battery(), None
+    with suppress(OSError):
+        governor = GOVERNOR.read_text().strip()
+    with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
+        swapped = psutil.swap_memory().used
     return {
         "load": os.getloadavg()[0],
         "cores": len(os.sched_getaffinity(0)),
-        "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-        "on_battery": _on_battery(),
-        "swapped_bytes": _swapped(),
+        "governor": governor,
+        "on_battery": battery is not None and not battery.power_plugged,
+        "swapped_bytes": swapped,
         "gpu_processes": _gpu_processes(),
     }
-
-
-def _on_battery(base: Path = Path("/sys/class/power_supply")) -> bool | None:
-    states = [_read(path) for path in base.glob("*/status")]
-    return "Discharging" in states if states else None
-
-
-def _swapped() -> int | None:
-    values = {}
-    for line in (_read(Path("/proc/meminfo")) or "").splitlines():
-        name, _, value = line.partition(":")
-        if name in ("SwapTotal", "SwapFree"):
-            values[name] = int(value.split()[0]) * 1024
-    return values["SwapTotal"] - values["SwapFree"] if len(values) == 2 else None
 
 
 def _gpu_processes() -> Sequence[str]:
@@ -75,10 +70,3 @@ def _gpu_processes() -> Sequence[str]:
         done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
         return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
     return ()
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

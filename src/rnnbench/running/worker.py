@@ -11,11 +11,10 @@ from typing import Any
 import rnnworker
 from rnnbench.builds.launcher import environment as build_environment
 from rnnbench.builds.launcher import launcher
+from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
-from rnnbench.running import affinity
 from rnnbench.running.supervise import Event, Outcome, supervise
-from rnnworker import cards, machine
-from rnnworker.affinity import start_cores
+from rnnworker import affinity, cards, machine
 from rnnworker.members import Member
 from rnnworker.rounds import may_fork
 
@@ -41,10 +40,16 @@ def job_of(
     - `pinned_md5`: md5 of the dataset from which the worker may load pickles.
     - `place`: the number of the worker in its cohort, whose members start on different cores.
     - `more`: further keys of the job.
+
+    Raises `RunError` if the device has more threads than this machine.
     """
     topology = affinity.read_topology()
     card = card_of(config)
-    cores = affinity.for_device(topology, config["device"], card)
+    try:
+        cores = affinity.for_device(topology, config["device"], card)
+    except ValueError as error:
+        remedy = f"choose a device with 1 to {len(topology)} threads."
+        raise RunError(f"{error}.", where="device.threads", remedy=remedy) from None
     dataset = (config.get("dataset") or {}).get("path")
     return {
         "config": config,
@@ -52,7 +57,7 @@ def job_of(
         "nvml": nvml() if card else None,
         "threads": len(cores),
         "cores": list(cores),
-        "start_cores": list(start_cores(topology, cores, place)),
+        "start_cores": list(affinity.start_cores(topology, cores, place)),
         "dataset": str(root / dataset) if dataset else None,
         "pinned_md5": pinned_md5,
         "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
