@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.repeats import Repeats, repeats_of
+from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import relative_ci_halfwidth, stop_reason
 from rnnbench.tables.stats import mean_interval
+from rnnbench.validation import converted
 from tests.conftest import Project
 
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)
@@ -70,8 +71,8 @@ def measured(seconds: list[list[float]], rule: Repeats) -> list[list[float]]:
      {"most": 5, "until": True}, {"least": 1, "most": 5, "until": 1}],
 )  # fmt: skip
 def test_invalid_repeats_are_rejected(data) -> None:
-    with pytest.raises(ConfigError, match="repeats"):
-        repeats_of(data, "here")
+    with pytest.raises(ConfigError, match="here: .* Fix: correct it"):
+        converted(data, Repeats, "here", "correct it.")
 
 
 ADAPTIVE = """

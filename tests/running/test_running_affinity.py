@@ -54,9 +54,7 @@ def test_threads_get_separate_cores(
 @pytest.mark.parametrize("threads", [4, 64, 0, -1])
 def test_an_unavailable_number_of_threads_is_refused(threads: int) -> None:
     container = [Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)]
-    with pytest.raises(
-        ValueError, match=f"asks for {threads} threads; this machine offers 3 cores"
-    ):
+    with pytest.raises(ValueError, match=f"asks for {threads} threads; .* 3 cores"):
         choose(container, threads)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -15,15 +16,28 @@ from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.grid.grammar import split_overrides
-from rnnbench.grid.repeats import Repeats, repeats_of
+from rnnbench.grid.repeats import Repeats
+from rnnbench.validation import converted
 from rnnworker.options import PREFIX
 
-KEYS = (
-    *("title", "about", "grids", "reference", "grid_order", "order_seed", "probe", "repeats"),
-    "lead",
-)
-LEADS = ("time", "kernels", "calls")
-ORDERS = ("interleaved", "sequential")
+Lead = Literal["time", "kernels", "calls"]
+
+
+class ExperimentFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of an experiment's file; for the keys see `Experiment`."""
+
+    title: str | None = None
+    about: str | None = None
+    grids: str | list[str | list[str]] = []
+    reference: dict[str, str | int | float | bool] | None = None
+    grid_order: Literal["interleaved", "sequential"] = "interleaved"
+    order_seed: int = 0
+    probe: bool = True
+    repeats: Repeats | None = None
+    lead: Lead = "time"
+
+
+KEYS = ExperimentFile.__struct_fields__
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Experiment:
     file: Path = Path("experiment.yaml")
     repeats: Repeats | None = None
     sequential: bool = False
-    lead: str = LEADS[0]
+    lead: Lead = "time"
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
@@ -69,26 +83,26 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             where=", ".join(display_path(Path(folder) / "experiment") for folder in conf),
             remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
         )
-    data = _read(known[name])
     where = display_path(known[name])
-    repeats = repeats_of(data.get("repeats"), where)
-    grids = _grids(data.get("grids"), where)
+    remedy = 'see docs/experiments.md, "Keys of an experiment".'
+    data = converted(_read(known[name]), ExperimentFile, where, remedy)
+    grids = _grids(data.grids, where)
     return Experiment(
         name=name,
-        title=str(data.get("title") or name),
-        about=str(data.get("about") or ""),
-        grids=_repeated(grids, repeats.most, where) if repeats else grids,
-        reference=_reference(data.get("reference") or {}, where),
-        order_seed=_order_seed(data.get("order_seed", 0), where),
-        probe=_probe(data.get("probe", True), where),
+        title=data.title or name,
+        about=data.about or "",
+        grids=_repeated(grids, data.repeats.most, where) if data.repeats else grids,
+        reference=_reference(data.reference or {}, where),
+        order_seed=data.order_seed,
+        probe=data.probe,
         file=known[name],
-        repeats=repeats,
-        sequential=_one_of("grid_order", ORDERS, data, where) == ORDERS[1],
-        lead=_one_of("lead", LEADS, data, where),
+        repeats=data.repeats,
+        sequential=data.grid_order == "sequential",
+        lead=data.lead,
     )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Any:
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
     except (
@@ -101,48 +115,28 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read: {error}.", where=display_path(file), remedy="correct the YAML."
         ) from None
-    if not isinstance(data, dict):
-        raise ConfigError(
-            "is not a mapping.",
-            where=display_path(file),
-            remedy=f"give it the keys {', '.join(KEYS)}.",
-        )
-    for key in data:
+    for key in data if isinstance(data, dict) else ():
         if key not in KEYS:
             raise ConfigError(
                 f"unknown key {key!r}.",
                 where=display_path(file),
                 remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
             )
-    return {str(key): value for key, value in data.items()}
+    return data
 
 
-def _grids(grids: Any, where: str) -> tuple[tuple[str, ...], ...]:
-    if isinstance(grids, str):
-        grids = [grids]
-    if not isinstance(grids, list) or not grids:
+def _grids(grids: str | Sequence[str | Sequence[str]], where: str) -> tuple[tuple[str, ...], ...]:
+    split = []
+    for grid in [grids] if isinstance(grids, str) else grids:
+        parts = [grid] if isinstance(grid, str) else grid
+        split.append(tuple(override for part in parts for override in split_overrides(part)))
+    if not split or not all(split):
         raise ConfigError(
-            "grids is empty.",
+            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
             where=where,
             remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
         )
-    return tuple(_grid(grid, index, where) for index, grid in enumerate(grids))
-
-
-def _grid(grid: Any, index: int, where: str) -> tuple[str, ...]:
-    parts = [grid] if isinstance(grid, str) else grid
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ConfigError(
-            f"grids[{index}] is {grid!r}.",
-            where=where,
-            remedy="write a string of overrides separated by spaces, or a list of overrides.",
-        )
-    overrides = tuple(override for part in parts for override in split_overrides(part))
-    if not overrides:
-        raise ConfigError(
-            f"grids[{index}] is empty.", where=where, remedy="remove it or give it an override."
-        )
-    return overrides
+    return tuple(split)
 
 
 def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
@@ -157,37 +151,13 @@ def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
     return tuple((*grid, f"repeat=range({most})") for grid in grids)
 
 
-def _reference(reference: Any, where: str) -> dict[str, str]:
-    if not isinstance(reference, dict):
-        raise ConfigError(f"reference is {reference!r}.", where=where, remedy="write {rnn: keras}.")
+def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
     for axis in reference:
-        if axis not in NAMES and not str(axis).startswith(PREFIX):
+        if axis not in NAMES and not axis.startswith(PREFIX):
             raise ConfigError(
                 f"reference has the unknown axis {axis}.",
                 where=where,
-                remedy=f"{suggestion(str(axis), NAMES)}the axes are {', '.join(NAMES)}, and "
+                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, and "
                 f"{PREFIX}NAME.",
             )
-    return {str(axis): str(choice) for axis, choice in reference.items()}
-
-
-def _order_seed(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"order_seed is {value!r}.", where=where, remedy="write an integer.")
-    return value
-
-
-def _probe(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"probe is {value!r}.", where=where, remedy="write true or false.")
-    return value
-
-
-def _one_of(key: str, choices: Sequence[str], data: Mapping[str, Any], where: str) -> str:
-    """The value of `key`, by default the first of the `choices`."""
-    value = data.get(key, choices[0])
-    if value not in choices:
-        raise ConfigError(
-            f"{key} is {value!r}.", where=where, remedy=f"write one of {', '.join(choices)}."
-        )
-    return str(value)
+    return {axis: str(choice) for axis, choice in reference.items()}
