@@ -71,7 +71,7 @@ def measured(seconds: list[list[float]], rule: Repeats) -> list[list[float]]:
      {"most": 5, "until": True}, {"least": 1, "most": 5, "until": 1}],
 )  # fmt: skip
 def test_invalid_repeats_are_rejected(data) -> None:
-    with pytest.raises(ConfigError, match="here: .* Fix: correct it"):
+    with pytest.raises(ConfigError, match=r"here: .* Fix: correct it"):
         converted(data, Repeats, "here", "correct it.")
 
 

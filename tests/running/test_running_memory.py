@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.running import memory
+from rnnbench.running.supervise import Outcome
 from rnnbench.running.verdict import failure_reason
 from tests.conftest import ROOT
 
@@ -65,7 +66,7 @@ def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
 def test_only_a_sigkill_is_due_to_memory(signal: int, code: str) -> None:
-    reason = failure_reason([], -signal, "train", None, memory_ran_out=True)
+    reason = failure_reason(Outcome((), -signal), ran_out=True)
     assert reason is not None and reason.code == code
 
 

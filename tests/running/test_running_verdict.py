@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.record import Epoch, Phase, Reason
+from rnnbench.running.supervise import Outcome
 from rnnbench.running.verdict import VOID_CODES, closure, failure_reason, judge
 
 
@@ -142,7 +143,7 @@ ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": 
 def test_reasons_why_the_worker_ended_early(
     events: list[dict], exit_code: int, over_limit: str | None, code: str, text: str
 ) -> None:
-    reason = failure_reason(events, exit_code, "train", over_limit)
+    reason = failure_reason(Outcome(events, exit_code, 0, over_limit, "train"))
     assert reason is not None
     assert reason.code == code
     assert code in VOID_CODES
@@ -150,11 +151,11 @@ def test_reasons_why_the_worker_ended_early(
 
 
 def test_a_worker_that_finished_has_no_failure() -> None:
-    assert failure_reason([{"event": "finished"}], 0, "end", None) is None
+    assert failure_reason(Outcome([{"event": "finished"}], phase="end")) is None
 
 
 def test_the_remedy_of_over_limit_names_the_limit() -> None:
-    reason = failure_reason([], -9, "import", "import")
+    reason = failure_reason(Outcome((), -9, 0, "import", "import"))
     assert reason is not None
     assert "limits.import" in reason.remedy
 

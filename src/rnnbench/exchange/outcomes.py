@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench.errors import RecordError
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record, RoundFacts
@@ -62,21 +64,15 @@ def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, RoundFacts]:
             members.setdefault(facts["id"], {})[data["name"]] = path
     rounds: dict[Path, RoundFacts] = {}
     for identity, paths in members.items():
-        turns = {}
+        data = outcomes[next(iter(paths.values()))]
+        facts = effects.rounds_of(
+            f"{data['hardware']['machine']}/{identity}",
+            {name: _outcome(path, outcomes[path]) for name, path in paths.items()},
+            data["round"].get("companions", ()),
+        )
         for name, path in paths.items():
-            outcome = _outcome(path, outcomes[path])
-            turns[name] = effects.turns(outcome.events, outcome.turns)
-        compared = effects.effects(turns)
-        for name, path in paths.items():
-            effect, cycles = compared.get(name, (None, 0))
-            data = outcomes[path]
-            rounds[path] = RoundFacts(
-                id=f"{data['hardware']['machine']}/{identity}",
-                members=tuple(data["round"]["members"]),
-                companion=name in data["round"].get("companions", ()),
-                effect=effect,
-                cycles=cycles,
-            )
+            planned = tuple(data["round"]["members"])
+            rounds[path] = msgspec.structs.replace(facts[name], members=planned)
     return rounds
 
 

@@ -23,7 +23,7 @@ from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment, load_experiment
 from rnnbench.grid.grammar import split_overrides
-from rnnbench.grid.identity import Identifier
+from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
@@ -129,7 +129,6 @@ def make_plan(
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
     )
     pins = pinned(root)
-    identify = Identifier()
     environment_of = IdentityCache(lambda build: pins_of(build, root))
     lock = IdentityCache(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
@@ -141,17 +140,16 @@ def make_plan(
             datasets[path] = point.config["dataset"]["name"]
         if environment := environment_of(point.config["build"]):
             environments[environment.key] = environment
-        identity, digest = identify(
-            point.config,
-            _dataset_md5(point.config, pins, root),
-            lock(point.config["build"]),
-            worker_digest(point.config),
-        )
+        identity = {
+            "build_lock": lock(point.config["build"]),
+            "dataset_md5": _dataset_md5(point.config, pins, root),
+            "worker": worker_digest(point.config),
+        }
         runs[point.name] = Run(
             name=point.name,
             order=ordered.order,
             block=ordered.block,
-            digest=digest,
+            digest=digest_of(full_identity(point.config, identity)),
             round=round_of(point, experiment.reference, bool(site)),
             identity=identity,
             choices=dict(point.choices),

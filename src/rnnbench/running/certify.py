@@ -10,7 +10,7 @@ from typing import Any
 
 from rnnbench.running import assemble, verdict
 from rnnbench.running.preflight import preflight
-from rnnbench.running.supervise import Event, Outcome
+from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import job_of
 from rnnbench.tables.certificates import not_learning
@@ -59,11 +59,8 @@ def assembled(
     - `others`: other device → its worker's outcome.
     - `made_on`: the worker's machine; None for this one.
     """
-    events: list[Event] = outcome.events
-    reported = assemble.facts_of(events, "certificate")
-    failure = verdict.failure_reason(
-        events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail
-    )
+    reported = assemble.facts_of(outcome.events, "certificate")
+    failure = verdict.failure_reason(outcome, log_tail)
     entries = dict(reported.get("implementations") or {})
     names = [entry["name"] for entry in planned["implementations"]]
     for entry in planned["implementations"]:

@@ -98,7 +98,11 @@ class CohortRunner:
         for path in files.values():
             worker.remove_job_file(path)
         ran_out = killed_before is not None and memory.oom_kills() != killed_before
-        rounds = self._rounds(cohort, outcomes, min(started.values()), requested)
+        rounds = effects.rounds_of(
+            f"{self.hardware['machine']}/{self.name}/{min(started.values())}",
+            {name: outcomes[name] for name in started},
+            set(started) - requested,
+        )
         asleep = effects.asleep(
             {name: outcome.turns for name, outcome in outcomes.items()},
             {name: outcome.events for name, outcome in outcomes.items()},
@@ -156,29 +160,6 @@ class CohortRunner:
         if self.mirror is None:
             return lambda events: None
         return self.mirror(run, f"{self.hardware['machine']}/{run.name}/{started}")
-
-    def _rounds(
-        self,
-        cohort: Sequence[Run],
-        outcomes: Mapping[str, Outcome],
-        started: str,
-        requested: set[str],
-    ) -> dict[str, RoundFacts]:
-        """Run → the ``round`` of its record."""
-        turns = {
-            name: effects.turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()
-        }
-        measured = effects.effects(turns) if len(cohort) > 1 else {}
-        return {
-            run.name: RoundFacts(
-                id=f"{self.hardware['machine']}/{self.name}/{started}",
-                members=tuple(member.name for member in cohort),
-                companion=run.name not in requested,
-                effect=measured.get(run.name, (None, 0))[0],
-                cycles=measured.get(run.name, (None, 0))[1],
-            )
-            for run in cohort
-        }
 
     def _record(
         self,

@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rnnbench.records.record import RoundFacts
 from rnnbench.running.assemble import turns_of
+from rnnbench.running.supervise import Outcome
 
 LEAST_CYCLES = 5  # cycles of a member that it shares with another member
 DISTURBED_SECONDS = 0.02  # of foreign or stolen CPU: two ticks of the kernel's clock
@@ -47,6 +49,25 @@ def turns(
         if turn["turn"] in cycles
     ]
     return {name: [row[name] for row in rows] for name in TURNS}
+
+
+def rounds_of(
+    identity: str, outcomes: Mapping[str, Outcome], companions: Collection[str]
+) -> dict[str, RoundFacts]:
+    """Run → the ``round`` of its record, for the members of a cohort in starting order."""
+    members = {name: turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()}
+    measured = effects(members) if len(members) > 1 else {}
+    rounds = {}
+    for name in members:
+        effect, cycles = measured.get(name, (None, 0))
+        rounds[name] = RoundFacts(
+            id=identity,
+            members=tuple(members),
+            companion=name in companions,
+            effect=effect,
+            cycles=cycles,
+        )
+    return rounds
 
 
 def is_disturbed(turn: Mapping[str, Any]) -> bool:

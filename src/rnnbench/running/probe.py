@@ -52,9 +52,7 @@ def assembled(
     log."""
     events: list[Event] = outcome.events
     reported = assemble.facts_of(events, "probe")
-    failure = verdict.failure_reason(
-        events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail
-    )
+    failure = verdict.failure_reason(outcome, log_tail)
     measured = assemble.facts_of(events, "measured")
     wrong = device_reasons(planned["config"]["device"], measured, hardware)
     error = "; ".join(reason.text for reason in [*filter(None, [failure]), *wrong]) or None

@@ -75,9 +75,7 @@ def assembled(
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
     turns = effects.turns(events, outcome.turns)
     device = device_reasons(planned.config["device"], measured, machine_facts)
-    failure = verdict.failure_reason(
-        events, outcome.exit_code, outcome.phase, outcome.over_limit, log_tail, ran_out
-    )
+    failure = verdict.failure_reason(outcome, log_tail, ran_out)
     if failure is None and not any(event["event"] == "finished" for event in events):
         failure = Reason("died", f"ended early in phase {outcome.phase}", "see the run's log.")
     return Record(

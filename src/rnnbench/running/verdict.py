@@ -13,6 +13,7 @@ from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running import memory
 from rnnbench.running.card_use import card_reasons
 from rnnbench.running.load_reasons import load_reasons
+from rnnbench.running.supervise import Outcome
 
 CLOSURE = 0.01
 VOID_CODES = (
@@ -46,24 +47,18 @@ def judge(
     return Verdict("void" if is_void else "suspect" if reasons else "clean", tuple(reasons))
 
 
-def failure_reason(
-    events: Sequence[Mapping[str, Any]],
-    exit_code: int,
-    phase: str,
-    over_limit: str | None,
-    log_tail: str = "",
-    memory_ran_out: bool = False,
-) -> Reason | None:
+def failure_reason(outcome: Outcome, log_tail: str = "", ran_out: bool = False) -> Reason | None:
     """Why the worker ended early, or None. An external SIGKILL does not count against the run: the
     caller must treat it as a failure without a record.
 
     **Arguments:**
 
     - `log_tail`: the end of the worker's log.
-    - `memory_ran_out`: whether the kernel killed a process in the worker's control group because
+    - `ran_out`: whether the kernel killed a process in the worker's control group because
       memory ran out.
     """
-    if over_limit:
+    events, phase, exit_code = outcome.events, outcome.phase, outcome.exit_code
+    if over_limit := outcome.over_limit:
         return Reason(
             "over_limit",
             f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}",
@@ -78,7 +73,7 @@ def failure_reason(
         return Reason("exception", text, "see the traceback in the run's log.")
     if exit_code < 0:
         name = _signal_name(-exit_code)
-        if memory_ran_out and -exit_code == signal.SIGKILL:
+        if ran_out and -exit_code == signal.SIGKILL:
             return _out_of_memory(f"the kernel's OOM killer ended it ({name}) in phase {phase}")
         if memory.is_out_of_memory(log_tail):
             return _out_of_memory(f"ran out of memory in native code ({name}) in phase {phase}")
