@@ -1,4 +1,4 @@
-"""Pythons are found on PATH and in pyenv, and each is run to get its version."""
+"""The running Python comes first; uv finds those of PATH and pyenv."""
 
 from __future__ import annotations
 
@@ -11,25 +11,8 @@ from rnnbench.builds import interpreters
 from rnnbench.builds.interpreters import find, install_hint, is_version
 
 
-def program(path: Path, script: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
-
-
-def pyenv_with(folder: Path, *versions: str) -> Path:
-    """A fake pyenv with these versions; returns its folder for PATH."""
-    program(folder / "bin" / "pyenv", f"echo {folder / 'root'}")
-    for version in versions:
-        program(folder / "root" / "versions" / version / "bin" / "python", f"echo {version}")
-    return folder / "bin"
-
-
 @pytest.fixture(autouse=True)
-def _no_uv(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disables uv and clears the cache of interpreters."""
-    monkeypatch.setattr(interpreters, "uv_program", lambda: "/nowhere/uv")
+def _clear() -> None:
     interpreters._find.cache_clear()
 
 
@@ -38,37 +21,28 @@ def test_the_running_interpreter_comes_first() -> None:
     assert find(version) == Path(sys._base_executable)  # type: ignore[attr-defined]
 
 
-def test_an_interpreter_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = program(tmp_path / "python3.5", "echo 3.5.9")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find("3.5") == find("3.5.9") == python
-    assert find("3.5.8") is None
-
-
-def test_a_shim_that_does_not_run_is_skipped(
+def test_uv_searches_path_and_then_pyenv_newest_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shims, other = tmp_path / "shims", tmp_path / "other"
-    program(shims / "python3.5", "echo 'command not found' >&2; exit 127")
-    wrong = program(tmp_path / "wrong" / "python3.5", "echo 3.50.1")
-    python = program(other / "python3.5", "echo 3.5.1")
-    monkeypatch.setenv("PATH", f"{shims}:{wrong.parent}:{other}")
-    assert find("3.5") == python
-
-
-def test_the_newest_of_pyenv_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = ("3.5.9", "3.5.10", "3.50.0", "3.5.10-debug", "2.5.1")
-    monkeypatch.setenv("PATH", f"{pyenv_with(tmp_path, *versions)}:/usr/bin:/bin")
-    found = find("3.5")
-    assert found is not None
-    assert found.parts[-3] == "3.5.10"
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\nfor last; do :; done\necho "$PATH/$last"\n')
+    uv.chmod(0o755)
+    versions = tmp_path / "root" / "versions"
+    for name in ("3.5.9", "3.5.10", "3.50.0", "3.5.10-debug", "2.5.1"):
+        (versions / name).mkdir(parents=True)
+    monkeypatch.setattr(interpreters, "uv_program", lambda: str(uv))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("PATH", "/mine")
+    pyenv = f"{versions}/3.50.0/bin:{versions}/3.5.10/bin:{versions}/3.5.9/bin"
+    assert find("3.5") == Path(f"/mine:{pyenv}/3.5")
 
 
 def test_a_missing_version_has_an_install_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find("3.5") is None
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert find("2.6") is None
     assert install_hint("3.6") == "pyenv install 3.6"
     assert install_hint("3.11") == "pyenv install 3.11 (or: uv python install 3.11)"
 

@@ -1,23 +1,22 @@
-"""Finds Python interpreters by version: the running one, then those of PATH, pyenv and uv."""
+"""Finds Python interpreters by version: the running one, then, with uv, those of PATH, pyenv and
+uv."""
 
 from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rnnbench.builds.uv import uv_program
 
 VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 OLDEST_OF_UV = (3, 8)
-PRINT_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-ONLY_MANAGED = ("--managed-python", "--no-python-downloads", "--no-project")
-TIMEOUT = 30  # seconds
+FIND = ("python", "find", "--system", "--python-preference", "system", "--no-python-downloads")
+TIMEOUT = 60  # seconds
 
 
 def is_version(text: str) -> bool:
@@ -26,9 +25,9 @@ def is_version(text: str) -> bool:
 
 
 def find(version: str) -> Path | None:
-    """An interpreter of that version (3.7 matches any 3.7), or None. Runs each candidate to get its
-    version, because a pyenv shim may exist and not run."""
-    return _find(version, os.environ.get("PATH", ""))
+    """An interpreter of that version (3.7 matches any 3.7), or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    return _find(version, os.environ.get("PATH", ""), pyenv)
 
 
 def install_hint(version: str) -> str:
@@ -40,49 +39,24 @@ def install_hint(version: str) -> str:
 
 
 @functools.cache
-def _find(version: str, path: str) -> Path | None:
-    for candidate in _candidates(version, path):
-        if _matches(_last_line([str(candidate), "-I", "-c", PRINT_VERSION]), version):
-            return candidate
-    return None
-
-
-def _candidates(version: str, path: str) -> Iterator[Path]:
-    # The interpreter behind a virtual environment: the environment itself may be deleted.
-    yield Path(getattr(sys, "_base_executable", sys.executable))
-    name = f"python{'.'.join(version.split('.')[:2])}"
-    for folder in path.split(os.pathsep):
-        if folder and (found := shutil.which(name, path=folder)):
-            yield Path(found)
-    if pyenv := shutil.which("pyenv", path=path):
-        root = _last_line([pyenv, "root"])
-        yield from _newest_first(Path(root, "versions"), version) if root else ()
-    if managed := _last_line([uv_program(), "python", "find", *ONLY_MANAGED, version]):
-        yield Path(managed)
-
-
-def _newest_first(folder: Path, version: str) -> list[Path]:
-    """The interpreters of that version in pyenv's folder, which may hold other entries too."""
-    matching = [
-        entry
-        for entry in folder.glob(f"{version}*")
-        if is_version(entry.name) and _matches(entry.name, version)
-    ]
-    matching.sort(key=lambda entry: [int(part) for part in entry.name.split(".")], reverse=True)
-    return [entry / "bin" / "python" for entry in matching]
-
-
-def _matches(full: str, version: str) -> bool:
-    return f"{full}.".startswith(f"{version}.")
-
-
-def _last_line(command: Sequence[str]) -> str:
-    """The last line that the command prints, or the empty string if it fails."""
+def _find(version: str, path: str, pyenv: Path) -> Path | None:
+    if f"{platform.python_version()}.".startswith(f"{version}."):
+        # The interpreter behind a virtual environment: the environment itself may be deleted.
+        return Path(getattr(sys, "_base_executable", sys.executable))
+    # pyenv's shims on PATH run only the versions that it has activated.
+    found = [each for each in pyenv.glob(f"versions/{version}*") if is_version(each.name)]
+    found.sort(key=lambda each: [int(part) for part in each.name.split(".")], reverse=True)
+    searched = os.pathsep.join([path, *(str(each / "bin") for each in found)])
     try:
-        result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
+        done = subprocess.run(
+            [uv_program(), *FIND, "--no-project", "--no-config", version],
+            env={**os.environ, "PATH": searched},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = result.stdout.strip().splitlines()
-    return lines[-1].strip() if result.returncode == 0 and lines else ""
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Path(done.stdout.strip())
