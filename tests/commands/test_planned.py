@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.planned_item import requested_preflight, still_planned
+from rnnbench.commands.planned_item import requested_preflight
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
 
@@ -27,7 +27,3 @@ def test_the_path_names_the_planned_item(tmp_path: Path) -> None:
     unplanned = str(folder / "probes" / "cpu_2-current.json")
     with pytest.raises(RunError, match="probe cpu_2-current: was planned again"):
         requested_preflight("probe", None, [unplanned, "--digest", "d"], "probe")
-
-
-def test_a_run_that_is_still_planned() -> None:
-    assert still_planned(ENTRY, "d", "run") is ENTRY

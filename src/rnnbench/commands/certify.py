@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned_item import requested_preflight
-from rnnbench.commands.round import check_dataset, die_with_parent, interrupt
+from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
+from rnnbench.commands.round import checked_md5
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import say
 from rnnworker.options import is_user_file
 
 
 def main(arguments: Sequence[str]) -> int:
-    die_with_parent()
-    signal.signal(signal.SIGTERM, interrupt)
+    end_with_snakemake()
     planned, place = requested_preflight("certify", __doc__, arguments, "certificate")
-    certificate = certify(planned, place, pinned_md5=check_dataset(place.root, planned["config"]))
+    pinned_md5 = checked_md5(place.root, planned["config"]["dataset"])
+    certificate = certify(planned, place, pinned_md5=pinned_md5)
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     for line in summary(certificate, rnns):
         say(line)

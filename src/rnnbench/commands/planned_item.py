@@ -1,7 +1,10 @@
-"""A certificate or probe that Snakemake requests from a command, as planned."""
+"""What Snakemake requests from the commands `round`, `certify` and `probe`."""
 
 from __future__ import annotations
 
+import ctypes
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,32 +14,49 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running.train import Place, timing_lock
 
+PR_SET_PDEATHSIG = 1
 
-def requested_preflight(
-    command: str, description: str | None, arguments: Sequence[str], kind: str
-) -> tuple[Mapping[str, Any], Place]:
-    """The planned ``certificate`` or ``probe`` (`kind`) that the `arguments` of ``rnnbench``
-    `command` request, and the place to make it in."""
+
+def requested(
+    command: str, description: str | None, arguments: Sequence[str], folder: str
+) -> tuple[Path, Place, str]:
+    """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of ``rnnbench``
+    `command` request, the place to make it in, and its planned digest."""
     parser = command_parser(command, description)
     parser.add_argument(
-        "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{kind}s/KEY.json"
+        "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
     )
-    parser.add_argument("--digest", required=True, help=f"the planned digest of the {kind}")
+    parser.add_argument("--digest", required=True, help="its planned digest")
     add_root(parser)
     options = parser.parse_args(arguments)
     file = options.file.resolve()
     experiment, site, results = (file.parents[i] for i in (1, 2, 3))
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
-    planned = read_json(experiment / f"{kind}s.json").get(file.stem)
-    return still_planned(planned, options.digest, f"{kind} {file.stem}"), place
+    return file, place, options.digest
 
 
-def still_planned(planned: Mapping[str, Any] | None, digest: str, where: str) -> Mapping[str, Any]:
-    """Returns `planned`. Raises `RunError` unless it has the digest that Snakemake requested."""
-    if planned is None or planned["digest"] != digest:
+def requested_preflight(
+    command: str, description: str | None, arguments: Sequence[str], kind: str
+) -> tuple[Mapping[str, Any], Place]:
+    """The planned ``certificate`` or ``probe`` (`kind`) and the place to make it in."""
+    file, place, digest = requested(command, description, arguments, f"{kind}s")
+    planned = read_json(place.folder / f"{kind}s.json").get(file.stem)
+    check_planned(planned and planned["digest"], digest, f"{kind} {file.stem}")
+    return planned, place
+
+
+def check_planned(planned: str | None, requested: str, where: str) -> None:
+    """Raises `RunError` unless the `planned` digest is the one that Snakemake requested."""
+    if planned != requested:
         raise RunError(
             "was planned again while this command was waiting to start.",
             where=where,
             remedy="run the same snakemake command again.",
         )
-    return planned
+
+
+def end_with_snakemake() -> None:
+    """Ends this process with its parent, and on SIGTERM as on Ctrl-C."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned_item import requested_preflight
-from rnnbench.commands.round import die_with_parent, interrupt
+from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
 from rnnbench.running.probe import probe
 from rnnbench.running.progress import say
 
 
 def main(arguments: Sequence[str]) -> int:
     """Returns 0 even if the probe failed: its file says why, and the runs go on."""
-    die_with_parent()
-    signal.signal(signal.SIGTERM, interrupt)
+    end_with_snakemake()
     planned, place = requested_preflight("probe", __doc__, arguments, "probe")
     say(summary(probe(planned, place)))
     return 0

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import ctypes
 import json
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from functools import cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from rnnbench.commands.arguments import add_root, command_parser
-from rnnbench.commands.planned_item import still_planned
+from rnnbench.commands.planned_item import check_planned, end_with_snakemake, requested
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
 from rnnbench.grid.rounds import digest_of_round
@@ -33,24 +28,19 @@ from rnnbench.running.repeats_needed import (
     why_not_needed,
 )
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place, progress_label, timing_lock
+from rnnbench.running.train import Place, progress_label
 from rnnbench.tracking.address import is_server, tracking_uri
 from rnnworker.rounds import reference_of
 
-PR_SET_PDEATHSIG = 1
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = _parse(arguments)
-    die_with_parent()
-    signal.signal(signal.SIGTERM, interrupt)
-    root, file = options.root.resolve(), options.round.resolve()
-    experiment, site, results = (file.parents[i] for i in range(1, 4))
-    place = Place(root, results, site.name, experiment.name, timing_lock())
+    end_with_snakemake()
+    file, place, digest = requested("round", __doc__, arguments, "rounds")
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
     digests = {run.name: run.digest for run in planned}
-    still_planned({"digest": digest_of_round(digests)}, options.digest, file.stem)
+    check_planned(digest_of_round(digests), digest, file.stem)
     label = progress_label(number, total, file.stem)
     if needed := _needed(planned, place, label):
         left = sum(not _has_record(run, place) for run in needed)
@@ -66,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
 ) -> None:
-    checked = cache(lambda path, dataset: checked_md5(place.root, path, dataset))
+    datasets = {run.config["dataset"].get("path"): run.config["dataset"] for run in needed}
+    pins = {path: checked_md5(place.root, dataset) for path, dataset in datasets.items()}
     records = measure(
         needed,
         place,
@@ -74,7 +65,7 @@ def _measure(
         name=name,
         reference=_reference(planned, place),
         mirror=_mirror(place),
-        pinned_md5={run.name: checked(*_dataset_of(run.config)) for run in needed},
+        pinned_md5={run.name: pins[run.config["dataset"].get("path")] for run in needed},
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
@@ -120,34 +111,13 @@ def _mirror(place: Place) -> Callable | None:
     return live_mirror.mirror_for(place)
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = command_parser("round", __doc__)
-    parser.add_argument(
-        "round", type=Path, help="the file to write: results/SITE/EXPERIMENT/rounds/ROUND.json"
-    )
-    parser.add_argument("--digest", required=True, help="the planned digest of the round")
-    add_root(parser)
-    return parser.parse_args(arguments)
-
-
-def check_dataset(root: Path, config: Mapping) -> str | None:
-    """`checked_md5` for the dataset of a `config`."""
-    return checked_md5(root, *_dataset_of(config))
-
-
-def checked_md5(root: Path, path: str | None, name: str) -> str | None:
-    """The verified md5 that ``data.dvc`` pins for the dataset `name` at `path`; None for a user's
-    file."""
-    pins = pinned(root)
-    if path not in pins:
+def checked_md5(root: Path, dataset: Mapping[str, Any]) -> str | None:
+    """The verified md5 that ``data.dvc`` pins for a `dataset` section; None for a user's file."""
+    pin = pinned(root).get(dataset.get("path") or "")
+    if pin is None:
         return None
-    verify(root / path, pins[path], name)
-    return pins[path].md5
-
-
-def _dataset_of(config: Mapping) -> tuple[str | None, str]:
-    dataset = config["dataset"]
-    return dataset.get("path"), dataset["name"]
+    verify(root / pin.path, pin, dataset["name"])
+    return pin.md5
 
 
 def _summary(record: Record) -> str:
@@ -173,12 +143,3 @@ def _remaining_time(place: Place, left: int) -> str:
             members = json.loads(path.read_text())["members"].values()
             seconds.append(sum(float(member["wall_seconds"]) for member in members))
     return remaining(seconds, left)
-
-
-def die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def interrupt(signum, frame) -> None:
-    raise KeyboardInterrupt
