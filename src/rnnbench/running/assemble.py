@@ -4,11 +4,12 @@ side effects."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from rnnbench.records.record import Epoch, Phase
@@ -19,7 +20,7 @@ Part = TypeVar("Part", Phase, Epoch)
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
     ended = [{**e, "name": e.get("phase")} for e in events if e["event"] == "phase_end"]
     phases = _valid((event for event in ended if {"timed", "details"} <= set(event)), Phase)
-    return tuple(replace(phase, details=_details(phase.details)) for phase in phases)
+    return tuple(replace(phase, details=_well_formed(phase.details, _DETAILS)) for phase in phases)
 
 
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
@@ -40,7 +41,8 @@ def _valid(events: Iterable[Mapping[str, Any]], kind: type[Part]) -> Iterator[Pa
 
 
 def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:
-    if event.get("seconds") is not None or not _are_numbers(event, ["rim", "took", "steps"]):
+    numbers = [event.get(name) for name in ("rim", "took", "steps")]
+    if event.get("seconds") is not None or not _is(numbers, list[float]):
         return event
     seconds = event["took"] if step is None else event["rim"] + event["steps"] * step
     return {**event, "seconds": seconds}
@@ -48,14 +50,7 @@ def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, 
 
 def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The events of the training's turns in which steps were timed."""
-    return [
-        event
-        for event in events
-        if event["event"] == "turn"
-        and event.get("phase") == "train"
-        and _are_numbers(event, ["turn", "start", "seconds", "steps"])
-        and min(event["steps"], event["seconds"]) > 0
-    ]
+    return [event for event in events if _is(event, Turn)]
 
 
 def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
@@ -64,11 +59,7 @@ def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for event in events:
         if event["event"] == "facts" and isinstance(event.get(topic), Mapping):
-            facts.update(
-                (name, value)
-                for name, value in event[topic].items()
-                if value is None or name not in _SHAPES or _SHAPES[name](value)
-            )
+            facts |= _well_formed(event[topic], _FACTS)
     return facts
 
 
@@ -76,49 +67,52 @@ def wall_seconds(events: Sequence[Mapping[str, Any]]) -> float | None:
     """Seconds from the worker's first line of code to its last event, including handshakes but not
     the time that it waited for its turns. None if they are unknown."""
     hello = next((event for event in events if event["event"] == "hello"), {})
-    if not _are_numbers(hello, ["begin"]) or not _are_numbers(events[-1], ["t"]):
+    begin: Any = hello.get("begin")
+    end: Any = events[-1].get("t")
+    if not _is([begin, end], list[float]):
         return None
     waited = sum(phase.details.get("waited") or 0.0 for phase in phases_of(events))
-    return events[-1]["t"] - hello["begin"] - waited
+    return end - begin - waited
 
 
-def _details(details: Mapping[str, Any]) -> dict[str, Any]:
-    load = details.get("load")
-    wrong = set()
-    if load is not None and not (isinstance(load, Mapping) and _are_numbers(load, list(load))):
-        wrong.add("load")
-    if details.get("waited") is not None and not _are_numbers(details, ["waited"]):
-        wrong.add("waited")
-    return {name: value for name, value in details.items() if name not in wrong}
+class Kernel(msgspec.Struct):
+    found: list[str] | None = None
+    expected: list[str] | None = None
 
 
-def _is_kernel(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        value.get(name) is None or _is_list_of(value[name], str) for name in ("found", "expected")
-    )
+class Threads(msgspec.Struct):
+    pinned_to: list[Any] = []
 
 
-def _is_threads(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("pinned_to", []), list)
+class Turn(msgspec.Struct):
+    """An event ``turn`` of the training in which steps were timed."""
 
-
-def _is_list_of(value: Any, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+    event: Literal["turn"]
+    phase: Literal["train"]
+    turn: int
+    start: float
+    seconds: Annotated[float, Meta(gt=0)]
+    steps: Annotated[int, Meta(gt=0)]
 
 
 # Facts that the verdict reads. All other facts are recorded as reported.
-_SHAPES: Mapping[str, Callable[[Any], bool]] = {
-    "kernel": _is_kernel,
-    "threads": _is_threads,
-    "framework_devices": lambda value: isinstance(value, list),
-    "framework_cards": lambda value: isinstance(value, list),
-    "card": lambda value: isinstance(value, Mapping),
-    "gpus": lambda value: _is_list_of(value, Mapping),  # type: ignore[type-abstract]
-}
+_FACTS = {
+    "kernel": Kernel, "threads": Threads, "framework_devices": list, "framework_cards": list,
+    "card": dict, "gpus": list[dict],
+}  # fmt: skip
+_DETAILS = {"load": dict[str, float], "waited": float}
 
 
-def _are_numbers(event: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return all(
-        isinstance(event.get(name), int | float) and not isinstance(event[name], bool)
-        for name in names
-    )
+def _well_formed(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is None or name not in kinds or _is(value, kinds[name])
+    }
+
+
+def _is(value: Any, kind: Any) -> bool:
+    with suppress(msgspec.ValidationError):
+        msgspec.convert(value, kind)
+        return True
+    return False
