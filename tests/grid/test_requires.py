@@ -33,10 +33,13 @@ def test_the_first_of_two_reasons_is_given() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"key": "device.kind", "in": ["gpu"]}, "rnn=cudnn: requires has the invalid entry"),
-        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires has the invalid condition when"),
-        ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not set"),
-        ({**GPU, "key": "model.recurrent"}, "model=x does not set.*add recurrent to model=x"),
+        (
+            {"key": "device.kind", "in": ["gpu"]},
+            "rnn=cudnn: requires: Object missing required field `why`",
+        ),
+        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires: when: Expected `object"),
+        ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not set it"),
+        ({**GPU, "key": "model.recurrent"}, "model=x does not set it.*add recurrent to model=x"),
     ],
 )
 def test_an_invalid_requirement_is_an_error(entry: Any, message: str) -> None:

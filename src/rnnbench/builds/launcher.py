@@ -21,6 +21,9 @@ from typing import Any
 from rnnbench.builds.interpreters import find, install_hint, is_version
 from rnnbench.builds.pins import build_file, pins_of
 from rnnbench.errors import ConfigError
+from rnnbench.validation import converted
+
+Variables = dict[str, str | int | float | bool | None]
 
 
 def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
@@ -51,14 +54,12 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
 def environment(build: Mapping[str, Any]) -> dict[str, str]:
     """The environment variables that the build adds, as strings: booleans become 1 and 0, None
     becomes the empty string. Raises `ConfigError` for a list or a mapping."""
-    variables = build.get("environment") or {}
-    if not isinstance(variables, Mapping):
-        raise ConfigError(
-            f"environment is {variables!r}.",
-            where=build_file(build),
-            remedy="write `NAME: value` pairs.",
-        )
-    return {str(name): _text(name, value, build) for name, value in variables.items()}
+    where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
+    variables = converted(build.get("environment") or {}, Variables, where, remedy)
+    return {
+        name: "" if value is None else str(int(value) if isinstance(value, bool) else value)
+        for name, value in variables.items()
+    }
 
 
 def _command(command: str, root: Path, build: Mapping[str, Any]) -> tuple[str, ...]:
@@ -91,21 +92,6 @@ def _program(name: str, root: Path, build: Mapping[str, Any], key: str) -> str:
 def _of_version(version: str, build: Mapping[str, Any]) -> str:
     python = find(version)
     if python is None:
-        raise ConfigError(
-            f"Python {version} is not installed on this machine.",
-            where=build_file(build),
-            remedy=install_hint(version),
-        )
+        message = f"Python {version} is not installed on this machine."
+        raise ConfigError(message, where=build_file(build), remedy=install_hint(version))
     return str(python)
-
-
-def _text(name: object, value: object, build: Mapping[str, Any]) -> str:
-    if isinstance(value, (list, tuple, Mapping)):
-        raise ConfigError(
-            f"environment.{name} is {value!r}.",
-            where=build_file(build),
-            remedy="write a single value.",
-        )
-    if isinstance(value, bool):
-        return str(int(value))
-    return "" if value is None else str(value)

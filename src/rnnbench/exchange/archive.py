@@ -14,7 +14,9 @@ import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from rnnbench.errors import RecordError
 
@@ -23,6 +25,12 @@ SCHEMA = 1
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30
 SAFE_PART = re.compile(r"[A-Za-z0-9_.+=@-]{1,255}")
+
+
+class Manifest(msgspec.Struct):
+    schema: Literal[1]
+    kind: str
+    files: dict[str, str]
 
 
 def write(path: Path, kind: str, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -89,15 +97,12 @@ def _files(path: Path) -> dict[str, bytes]:
 
 def _manifest(path: Path, content: bytes | None, kind: str) -> dict[str, Any]:
     try:
-        manifest = json.loads(content or b"")
-    except (ValueError, RecursionError):
-        raise _refused(path, "has no readable manifest.json") from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise _refused(path, "has no manifest of files")
-    if manifest.get("kind") != kind:
-        raise _refused(path, f"is not a {kind!r} archive but {manifest.get('kind')!r}")
-    if manifest.get("schema") != SCHEMA:
-        raise _refused(path, f"has schema {manifest.get('schema')!r}; this rnnbench reads {SCHEMA}")
+        manifest: dict[str, Any] = msgspec.json.decode(content or b"")
+        msgspec.convert(manifest, Manifest)
+    except (ValueError, RecursionError) as error:
+        raise _refused(path, f"has no valid manifest.json ({error})") from None
+    if manifest["kind"] != kind:
+        raise _refused(path, f"is not a {kind!r} archive but {manifest['kind']!r}")
     return manifest
 
 

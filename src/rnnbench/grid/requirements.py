@@ -12,10 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup
 from rnnbench.grid.rnn_choice import unmet_rnn_requirement
+from rnnbench.validation import converted
+
+
+class Requirement(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    values: list[Any] = msgspec.field(name="in")
+    why: str
+    when: dict[str, list[Any]] | None = None
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
@@ -24,31 +34,18 @@ def unmet(config: Mapping[str, Any]) -> str | None:
         section = config[group]
         if group == "rnn" and (why := unmet_rnn_requirement(config)):
             return why
+        where = f"{group}={section.get('name', '?')}: requires"
         for entry in section.get("requires") or ():
-            where = f"{group}={section.get('name', '?')}"
-            if not isinstance(entry, dict) or {*entry, "when"} != {"key", "in", "why", "when"}:
-                raise ConfigError(
-                    f"requires has the invalid entry {entry!r}.",
-                    where=where,
-                    remedy='write {key: device.kind, in: [gpu], why: "the reason"}.',
-                )
-            if not _applies(config, entry.get("when") or {}, where):
+            remedy = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
+            required = converted(entry, Requirement, where, remedy)
+            conditions = (required.when or {}).items()
+            if not all(_value(config, key, where) in values for key, values in conditions):
                 continue
-            if lookup(config, entry["key"]) is ABSENT and None in entry["in"]:
+            if lookup(config, required.key) is ABSENT and None in required.values:
                 continue
-            if _value(config, entry["key"], where) not in entry["in"]:
-                return str(entry["why"])
+            if _value(config, required.key, where) not in required.values:
+                return required.why
     return None
-
-
-def _applies(config: Mapping[str, Any], when: Any, where: str) -> bool:
-    if not isinstance(when, dict) or not all(isinstance(values, list) for values in when.values()):
-        raise ConfigError(
-            f"requires has the invalid condition when: {when!r}.",
-            where=where,
-            remedy="write when: {build.framework: [keras3_torch]}.",
-        )
-    return all(_value(config, key, where) in values for key, values in when.items())
 
 
 def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
@@ -58,7 +55,7 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
         name = lookup(config, f"{group}.name")
         choice = group if name is ABSENT else f"{group}={name}"
         raise ConfigError(
-            f"requires {key}, which {choice} does not set.",
+            f"{key} is needed, but {choice} does not set it.",
             where=where,
             remedy=f"add {rest or key} to {choice}.",
         )
