@@ -10,7 +10,7 @@ import pytest
 from rnnbench.records.record import Epoch
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
-from rnnbench.tracking.run_matching import TrackedRun, runs_of_record, stale_runs
+from rnnbench.tracking.track import TrackedRun, runs_of_record, stale_runs
 from tests.factory import DIGITS_MD5, make_late, make_record, replace
 
 

@@ -6,8 +6,8 @@ They are checked as `rnnbench import` checks them. Existing records are never ch
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, unpack
 from rnnbench.exchange.pulled import derived_files
 from rnnbench.grid.experiment import load_experiment
+from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.tracking.address import redacted, tracking_uri
@@ -79,19 +80,16 @@ def _records(
 
 def _parsed(content: bytes, where: str) -> Record:
     try:
-        return Record.from_json(json.loads(content), where=where)
+        return Record.from_json(strict_json.loads(content), where=where)
     except ValueError:
         raise RecordError("is not JSON; nothing was imported.", where=where) from None
 
 
 def _facts(name: str, conf: Sequence[Path]) -> dict[str, Any]:
     """The experiment's facts from `conf`, or only its name if it is not defined there."""
-    facts: dict[str, Any] = {"name": name, "title": name, "about": "", "reference": {}}
-    try:
+    facts = {"name": name, "title": name, "about": "", "reference": {}, "skipped": []}
+    with suppress(ConfigError):
         experiment = load_experiment(name, conf)
-    except ConfigError:
-        pass
-    else:
         facts |= {"title": experiment.title, "about": experiment.about}
         facts["reference"] = dict(experiment.reference)
-    return {**facts, "skipped": []}
+    return facts

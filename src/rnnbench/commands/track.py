@@ -12,12 +12,10 @@ from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
     NOT_TRACKED,
-    companions_of,
-    not_needed,
     read_json,
     read_record,
-    record_behind,
     record_files,
+    records_behind,
     write_json,
 )
 from rnnbench.tracking.store import ensure_store
@@ -95,12 +93,10 @@ def _requested(
     for pointer in pointers:
         try:
             data = read_json(pointer)
-            for member in data["members"].values() if "members" in data else [data]:
-                if not_needed(member):
-                    continue
-                for path in (member["record"], *companions_of(member)):
-                    record = record_behind(results, pointer, {"record": path})
-                    records[(results / path).resolve()] = record
+            members = data["members"].values() if "members" in data else [data]
+            for member in members:
+                for file, record in records_behind(results, pointer, member):
+                    records[file] = record
         except (AttributeError, KeyError, TypeError) as error:
             faults.append(
                 RecordError(f"is neither a pointer nor a round ({error}).", where=str(pointer))

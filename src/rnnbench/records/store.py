@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -145,6 +145,15 @@ def record_behind(results: Path, pointer: Path, data: Any) -> Record:
     return read_record(target)
 
 
+def records_behind(results: Path, pointer: Path, data: Any) -> Iterator[tuple[Path, Record]]:
+    """File and record, for the record of the pointer file `pointer` with the JSON `data` and those
+    of its companions; nothing if the run was not needed."""
+    companions = ({"record": path} for path in companions_of(data))
+    for target in () if not_needed(data) else (data, *companions):
+        record = record_behind(results, pointer, target)
+        yield (results / target["record"]).resolve(), record
+
+
 def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
     """Whether the pointer is valid. Either its record and those of its companions exist and end as
     a complete record does (one truncated by a power failure does not), or it says why its run is
@@ -172,11 +181,7 @@ def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], l
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
-            data = read_json(pointer)
-            if not_needed(data):
-                continue
-            for target in [data, *({"record": path} for path in companions_of(data))]:
-                record = record_behind(results, pointer, target)
+            for _, record in records_behind(results, pointer, read_json(pointer)):
                 records[record.key] = record
         except RecordError as error:
             faults.append(error)

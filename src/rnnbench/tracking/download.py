@@ -14,8 +14,7 @@ from rnnbench.records.record import Record
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE, RECORD
-from rnnbench.tracking.run_matching import TrackedRun
-from rnnbench.tracking.track import search
+from rnnbench.tracking.track import TrackedRun, search
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

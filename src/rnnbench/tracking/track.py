@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,29 @@ from rnnbench.records.record import Record, Unfinished
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.client import all_runs, connected, experiment_id
-from rnnbench.tracking.mapping import COMPLETE, RECORD
+from rnnbench.tracking.mapping import COMPLETE, MACHINE, RECORD, STARTED
 from rnnbench.tracking.metrics import Point
-from rnnbench.tracking.run_matching import TrackedRun, runs_of_record, stale_runs
 from rnnbench.tracking.store import ensure_store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run in MLflow. `status` is MLflow's; `params` are the keys of its parameters."""
+
+    run_id: str
+    name: str
+    status: str
+    tags: Mapping[str, str]
+    params: frozenset[str] = frozenset()
+
+    @property
+    def complete(self) -> bool:
+        return COMPLETE in self.tags
 
 
 def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
@@ -183,3 +198,27 @@ def _delete(client: MlflowClient, duplicates: Sequence[TrackedRun]) -> None:
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def runs_of_record(runs: Sequence[TrackedRun], key: str) -> list[TrackedRun]:
+    """The runs of record `key`, with the run to keep first. There are several if a server created
+    a run and died before it could respond."""
+    matching = [run for run in runs if run.tags.get(RECORD) == key]
+    return sorted(matching, key=lambda run: (not run.complete, -len(run.params), run.run_id))
+
+
+def stale_runs(runs: Sequence[TrackedRun], key: str, recorded: Collection[str]) -> list[TrackedRun]:
+    """Live-mirrored runs whose process was killed: still "running" on this machine under the same
+    name, started before the run of record `key`, and not among `recorded` (start times of the runs
+    that left a record). A run folder has one run at a time, so none of them is alive."""
+    machine, name, started = key.split("/")
+    return [
+        run
+        for run in runs
+        if run.status == "RUNNING"
+        and run.name == name
+        and run.tags.get(MACHINE) == machine
+        and not run.complete
+        and run.tags.get(STARTED, started) < started
+        and run.tags[STARTED] not in recorded
+    ]
