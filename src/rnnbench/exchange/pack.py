@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnnbench.errors import RecordError
-from rnnbench.exchange.preflights import CHECKS
 from rnnbench.records.store import companions_of, not_needed, pointer_files, read_json
+from rnnbench.sources import certificates, probes
 
 KIND = "rnnbench experiment"
 ATTACHED_SUFFIXES = (".events.jsonl", ".log")
+# Folder of an experiment → the function that checks a file in it.
+PREFLIGHTS = {"certificates": certificates.checked, "probes": probes.checked}
 
 
 def sites_of(results: Path, experiment: str) -> list[str]:
@@ -25,7 +27,7 @@ def files_of(results: Path, experiment: str, sites: list[str]) -> dict[str, byte
     for site in sites:
         folder = results / site / experiment
         facts = [folder / "plan.jsonl", folder / "experiment.json"]
-        preflights = (path for kind in CHECKS for path in sorted(folder.glob(f"{kind}/*.json")))
+        preflights = (path for kind in PREFLIGHTS for path in sorted(folder.glob(f"{kind}/*.json")))
         for path in [*facts, *preflights]:
             if path.is_file():
                 files[path.relative_to(results).as_posix()] = path.read_bytes()

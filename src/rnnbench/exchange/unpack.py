@@ -9,12 +9,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rnnbench.errors import RecordError
-from rnnbench.exchange import preflights
 from rnnbench.exchange.archive import safe_name
-from rnnbench.exchange.pack import ATTACHED_SUFFIXES
+from rnnbench.exchange.pack import ATTACHED_SUFFIXES, PREFLIGHTS
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
-from rnnbench.records.store import companions_of, is_pointer, is_record, not_needed, write_bytes
+from rnnbench.records.store import (
+    companions_of,
+    is_pointer,
+    is_record,
+    not_needed,
+    read_json,
+    write_bytes,
+)
 
 Files = Mapping[str, bytes]
 
@@ -50,7 +56,7 @@ def examine(files: Files, results: Path, experiment: str, where: str) -> Checked
             raise _refused(where, f"{name} does not belong to a run of {experiment}")
         elif len(parts) == 3 and is_pointer(PurePosixPath(name)):
             _check_pointer(name, content, files, results, where)
-        elif preflights.is_preflight(parts):
+        elif _is_preflight(parts):
             _check_preflight(name, content, where)
         elif parts[2:] not in (("plan.jsonl",), ("experiment.json",)):
             raise _refused(where, f"{name} is not a file of an export")
@@ -97,28 +103,53 @@ def _check_pointer(name: str, content: bytes, files: Files, results: Path, where
         raise _refused(where, f"{name} names a companion whose record does not exist")
 
 
+def _is_preflight(parts: tuple[str, ...]) -> bool:
+    return len(parts) > 3 and parts[2] in PREFLIGHTS
+
+
 def _check_preflight(name: str, content: bytes, where: str) -> None:
-    if why := preflights.fault(name, _json(name, content, where)):
-        raise _refused(where, f"{name} {why}")
+    """A certificate or probe must be complete and at the path of its key."""
+    path, data = PurePosixPath(name), _json(name, content, where)
+    if len(path.parts) != 4 or path.suffix != ".json":
+        raise _refused(where, f"{name} is not a path of a certificate or a probe")
+    try:
+        PREFLIGHTS[path.parts[2]](data, name)
+    except RecordError as error:
+        raise _refused(where, f"{name} {error.what.rstrip('.')}") from None
+    if data.get("key") != path.stem:
+        raise _refused(where, f"{name} has the key {data.get('key')!r}, not that of its file name")
 
 
 def _keep_existing(
     name: str, parts: tuple[str, ...], content: bytes, results: Path, where: str
 ) -> bool:
     """Whether the existing file takes precedence over `content`."""
-    if len(parts) == 3 and is_pointer(PurePosixPath(name)):
-        return _precedence((results / name).read_bytes()) > _precedence(content)
-    if parts[2:] == ("experiment.json",):
-        return preflights.planned_locally(results.joinpath(*parts[:2]))
-    if parts[2:] == ("plan.jsonl",) and preflights.planned_locally(results.joinpath(*parts[:2])):
-        # An import may add runs to a local plan but not replace any.
-        return not content.startswith((results / name).read_bytes())
-    if not preflights.is_preflight(parts):
-        return False
+    existing = (results / name).read_bytes()
+    if _is_preflight(parts):
+        return _keep_preflight(name, existing, _json(name, content, where), results, where)
+    if is_pointer(PurePosixPath(name)):
+        return _precedence(existing) > _precedence(content)
+    # An export does not contain ``certificates.json``: with it, the plan was made in this project.
+    # An import may add runs to such a plan but not replace any.
+    is_local = results.joinpath(*parts[:2], "certificates.json").exists()
+    return is_local and (parts[2] == "experiment.json" or not content.startswith(existing))
+
+
+def _keep_preflight(
+    name: str, content: bytes, data: Mapping[str, Any], results: Path, where: str
+) -> bool:
+    """Whether the existing file, `content`, is kept because it is the planned one and `data` is
+    not. Raises `RecordError` if it is of the machine that names the site and `data` is not."""
     try:
-        return preflights.keep_existing(name, _json(name, content, where), results)
-    except RecordError as error:
-        raise _refused(where, error.what) from None
+        existing = _json(name, content, where)
+    except RecordError:
+        return False
+    if data.get("machine") != existing.get("machine") == PurePosixPath(name).parts[0]:
+        raise _refused(where, f"{name} exists already and is of another machine")
+    plan = (results / name).parent.with_suffix(".json")
+    planned = (read_json(plan) if plan.exists() else {}).get(PurePosixPath(name).stem) or {}
+    digest = planned.get("digest")
+    return digest is not None and existing.get("digest") == digest != data.get("digest")
 
 
 def _exists(target: Any, files: Files, results: Path) -> bool:
