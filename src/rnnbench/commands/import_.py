@@ -13,8 +13,8 @@ from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
-from rnnbench.exchange.pulled import companions_by_round, json_bytes, round_of
-from rnnbench.records.store import pointer_to, read_json
+from rnnbench.exchange.pulled import companions_by_round, round_of
+from rnnbench.records.store import json_bytes, pointer_to, read_json
 from rnnbench.running.train import Place, timing_lock
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
-from rnnbench.records.store import pointer_to
+from rnnbench.records.store import json_bytes, pointer_to
 
 
 def derived_files(
@@ -52,7 +51,3 @@ def _plan(path: Path, runs: Iterable[Record]) -> bytes:
     ordered = sorted(runs, key=lambda record: (record.run.order, record.name))
     new = [record.run.line() for record in ordered if record.name not in known]
     return (path.read_bytes() if path.exists() else b"") + b"".join(new)
-
-
-def json_bytes(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()

@@ -39,9 +39,7 @@ def cards() -> tuple[str, ...]:
 
 def cores() -> int:
     """The number of cores that this process may use, by its affinity and its CPU quota."""
-    if hasattr(os, "sched_getaffinity"):
-        return _usable_cores(frozenset(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
+    return _usable_cores(frozenset(os.sched_getaffinity(0)))
 
 
 @cache

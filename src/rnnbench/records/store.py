@@ -25,7 +25,11 @@ _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
 def write_json(path: Path, data: Any) -> None:
     """Writes `data` as JSON, atomically."""
-    write_bytes(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode("utf-8"))
+    write_bytes(path, json_bytes(data))
+
+
+def json_bytes(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import is_record, read_record, record_files
+from rnnbench.records.store import read_record, record_files
 from rnnbench.running.progress import say
 
 if TYPE_CHECKING:
@@ -29,18 +28,20 @@ def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
     """
     retry = place.folder / "retry" / planned.name
     since = retry.read_text().strip() if retry.exists() else ""
-    for path in _newest_first(folder):
-        record = _read_or_set_aside(path) if path.stem > since else None
-        if record and _is_of(record, planned, place):
+    files = record_files(place.results, name=glob.escape(planned.name))
+    for path in sorted(files, key=lambda path: (path.parent == folder, path.name), reverse=True):
+        is_own = path.parent == folder
+        if path.stem <= since:
+            continue
+        try:
+            record = read_record(path)
+        except RecordError as error:
+            if is_own:  # otherwise it is left to the machine that owns the folder
+                aside = path.rename(path.with_suffix(".unreadable"))
+                say(f"rnnbench: {error} It was set aside as {aside.name}.")
+            continue
+        if _is_of(record, planned, place) and (is_own or record.site == place.site):
             return replace(record, run=planned)
-    for other in sorted((place.results / "records").glob(f"*/{planned.name}")):
-        for path in _newest_first(other) if other != folder else ():
-            try:
-                record = read_record(path) if path.stem > since else None
-            except RecordError:
-                continue  # left to the machine that owns the folder
-            if record and record.site == place.site and _is_of(record, planned, place):
-                return replace(record, run=planned)
     return None
 
 
@@ -55,20 +56,6 @@ def existing_companions(record: Record, place: Place) -> list[str]:
                 if other.is_companion and other.round_id == record.round_id:
                     companions.append(f"records/{other.key}.json")
     return companions
-
-
-def _newest_first(folder: Path) -> Iterator[Path]:
-    yield from sorted(filter(is_record, folder.glob("*.json")), reverse=True)
-
-
-def _read_or_set_aside(path: Path) -> Record | None:
-    try:
-        return read_record(path)
-    except RecordError as error:
-        aside = path.with_suffix(".unreadable")
-        path.rename(aside)
-        say(f"rnnbench: {error} It was set aside as {aside.name}.")
-        return None
 
 
 def _is_of(record: Record, planned: Run, place: Place) -> bool:
