@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_runs
@@ -30,38 +32,30 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.report.content import Experiment, content
     from rnnbench.report.index import CARD, card, write_index
     from rnnbench.report.page import write_content
-    from rnnbench.tables.missing import missing as missing_table
 
     folders = folders_of(options)
-    planned: list[str] = []
     runs: list[Run] = []
     pointers: list[Path] = []
     missing: list[str] = []
     for folder in folders:
-        lines = read_runs(folder / "plan.jsonl")
-        names = [run.name for run in lines]
-        runs += lines
-        site_pointers = [path for name in names if (path := folder / f"{name}.json").is_file()]
-        planned += names
-        pointers += site_pointers
-        absent = missing_table(names, (path.stem for path in site_pointers))["name"].tolist()
-        missing += absent if len(folders) == 1 else [f"{n} at {folder.parent.name}" for n in absent]
-    folder = folders[0]
-    facts = read_json(folder / "experiment.json")
+        site = f" at {folder.parent.name}" if len(folders) > 1 else ""
+        for run in read_runs(folder / "plan.jsonl"):
+            runs.append(run)
+            pointer = folder / f"{run.name}.json"
+            if pointer.is_file():
+                pointers.append(pointer)
+            else:
+                missing.append(f"{run.name}{site}")
     records, faults = records_of(options.results, pointers)
+    facts_file = folders[0] / "experiment.json"
+    facts = read_json(facts_file)
     try:
-        experiment = Experiment(
-            name=facts["name"],
-            title=facts["title"],
-            about=facts["about"],
-            reference=facts["reference"],
-            lead=facts.get("lead", "time"),
-        )
-        skipped = [{"name": point["name"], "why": point["why"]} for point in facts["skipped"]]
-    except (TypeError, KeyError) as error:
+        experiment = msgspec.convert(facts, Experiment)
+        skipped = msgspec.convert(facts["skipped"], list[dict[str, str]])
+    except (KeyError, msgspec.ValidationError) as error:
         raise RecordError(
             f"does not describe an experiment ({error}).",
-            where=str(folder / "experiment.json"),
+            where=str(facts_file),
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
     inputs = report_inputs(options, folders, records)
@@ -77,9 +71,7 @@ def main(argv: Sequence[str]) -> int:
     for line in [*map(str, report.answers), *report.advice]:
         print(line)
     if missing or faults:
-        print(
-            f"{len(missing)} of {len(planned)} planned runs are missing, {len(faults)} unreadable."
-        )
+        print(f"{len(missing)} of {len(runs)} planned runs are missing, {len(faults)} unreadable.")
     print(page)
     return 0
 
