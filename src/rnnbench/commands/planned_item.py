@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,5 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
 
 def end_with_snakemake() -> None:
     """Ends this process with its parent, and on SIGTERM as on Ctrl-C."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,14 +110,9 @@ def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | N
     """The smallest number of runs of each of two configurations that shows a true `difference`
     (0.05: 5 %) at the 95 % level with probability `power`; None if it exceeds 10,000. See
     `power_of`."""
-    low, high = 1, MOST_REPEATS
-    if power_of(difference, spread, high) < power:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = power_of(difference, spread, middle) >= power
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    counts = range(2, MOST_REPEATS + 1)
+    index = bisect_left(counts, power, key=lambda runs: power_of(difference, spread, runs))
+    return counts[index] if index < len(counts) else None
 
 
 def power_of(difference: float, spread: float, runs: int) -> float:
