@@ -6,13 +6,17 @@ import re
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 from rnnbench.commands import COMMANDS
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
+from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import KEYS, load_experiment
+from rnnbench.workflow.load import SCHEMA, load
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -72,6 +76,16 @@ def test_the_keys_of_an_experiment_are_all_described() -> None:
     page = (ROOT / "docs" / "experiments.md").read_text()
     table = page.partition("## Keys of an experiment")[2].partition("##")[0]
     assert set(re.findall(r"`(\w+)`", table)) >= set(KEYS)
+
+
+def test_the_keys_of_config_are_those_of_the_schema() -> None:
+    schema = yaml.safe_load(SCHEMA.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    table = (ROOT / "config/README.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == list(schema["properties"])
+    assert schema["properties"]["experiment"]["default"] == DEFAULT_EXPERIMENT
+    with pytest.raises(ConfigError, match=r"no key 'cores'.* use experiment, overrides"):
+        load({"cores": 2}, ROOT)
 
 
 def test_the_general_settings_are_all_described() -> None:

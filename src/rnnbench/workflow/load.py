@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
 from rnnbench.planning.plan import make_plan
@@ -18,15 +20,17 @@ from rnnbench.records.store import (
 )
 from rnnbench.workflow.job import Job
 
-KEYS = ("experiment", "overrides", "site", "conf")
+SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
     """The job that ``--config`` requests. Raises `ConfigError`, which names the key."""
+    # Not by snakemake.utils.validate, whose error is a traceback.
+    keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
     for key in config:
-        if key not in KEYS:
+        if key not in keys:
             raise ConfigError(
-                f"there is no key {key!r}.", where="--config", remedy=f"use {', '.join(KEYS)}."
+                f"there is no key {key!r}.", where="--config", remedy=f"use {', '.join(keys)}."
             )
     results = root / Job.results
     if results.exists() and not results.is_dir():
