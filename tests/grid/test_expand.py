@@ -68,6 +68,46 @@ def test_overrides_of_the_command_line_replace_the_grids(expanded: Expand) -> No
     ]
 
 
+def test_an_override_replaces_only_the_data_set_that_its_choice_stands_for(
+    expanded: Expand, tmp_path: Path
+) -> None:
+    grids = ("model=mnist_mlp,imdb_lstm,shape_short", "dataset=imdb,mnist_10k model=imdb_fasttext")
+
+    def datasets(override: str) -> list[tuple[str, str]]:
+        points = expanded(*grids, overrides=[override])
+        return [(p.choices["model"], p.config["dataset"]["name"]) for p in points]
+
+    rest = [("shape_short", "none"), ("imdb_fasttext", "imdb_from_text")]
+    assert datasets("dataset=mnist_10k,imdb_from_text") == [
+        ("mnist_mlp", "mnist_10k"),
+        ("imdb_lstm", "imdb_from_text"),
+        *rest,
+        ("imdb_fasttext", "mnist_10k"),
+    ]
+    assert datasets("dataset=imdb_from_text")[0] == ("mnist_mlp", "mnist")
+    (tmp_path / "mine.yaml").write_text("{path: x.npz, replaces: none}")
+    assert datasets(f"dataset={tmp_path}/mine.yaml")[2:] == [
+        ("shape_short", "mine"),
+        ("imdb_fasttext", "imdb"),
+        ("imdb_fasttext", "mnist_10k"),
+    ]
+    assert {dataset for _, dataset in datasets("dataset=digits")} == {"digits"}
+    assert datasets("dataset=mnist_10k,digits")[:3] == [
+        ("mnist_mlp", "mnist_10k"),
+        ("mnist_mlp", "digits"),
+        ("imdb_lstm", "digits"),
+    ]
+
+
+def test_an_override_that_replaces_no_data_set_is_an_error(expanded: Expand) -> None:
+    message = (
+        "command line: dataset=imdb_from_text,mnist_10k replaces only imdb, mnist; "
+        "the data sets here are digits, none.*remove it"
+    )
+    with pytest.raises(ConfigError, match=message):
+        expanded("model=digits_rnn,adding", overrides=["dataset=imdb_from_text,mnist_10k"])
+
+
 def test_an_alias_duplicates_a_grid_point(expanded: Expand) -> None:
     a, b = expanded("alias=null,again")
     assert (a.alias, b.alias) == (None, "again")

@@ -13,6 +13,7 @@ from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.local_constraints import unmet_device
 from rnnbench.grid.point import GridPoint
 from rnnworker.recurrent.contrib import CLASSES
+from tests.grid.conftest import CONF
 
 ON_A_CPU = {
     "relu_confound": 12,
@@ -42,9 +43,6 @@ def test_a_published_question_is_an_experiment(name: str, conf: list[Path]) -> N
     on_card = [p for p in points if p.config["device"]["kind"] == "gpu" and p.skip]
     assert len([p for p in on_card if p.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
     assert load_experiment(name, conf).title.endswith("?"), "the title is the question"
-    for point in points:
-        dataset = point.config["dataset"]
-        assert dataset.get("url") or dataset["name"] in ("digits", "none"), point.name
 
 
 def test_the_experiment_contrib_has_every_class(conf: list[Path]) -> None:
@@ -87,3 +85,23 @@ def test_the_full_size_is_one_override(
 ) -> None:
     assert " ".join(overrides) in load_experiment(name, conf).about
     assert points_of(name, conf, overrides)
+
+
+MIRRORED = {"mnist": "mnist_10k", "imdb": "imdb_from_text"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_published_data_everywhere_and_mirrored_data_by_one_override(
+    name: str, conf: list[Path]
+) -> None:
+    published = {p.config["dataset"]["name"]: p.config["dataset"] for p in points_of(name, conf)}
+    for dataset, section in published.items():
+        assert section.get("url") or dataset in ("digits", "none"), name
+    if not published.keys() & MIRRORED:
+        return
+    override = f"dataset={','.join(MIRRORED[d] for d in MIRRORED if d in published)}"
+    assert f'overrides="{override}"' in load_experiment(name, conf).about
+    mirrored = points_of(name, conf, ("dataset=mnist_10k,imdb_from_text",))
+    assert len(mirrored) == len(points_of(name, conf))
+    names = {point.config["dataset"]["name"] for point in mirrored}
+    assert names == {MIRRORED.get(dataset, dataset) for dataset in published}

@@ -20,6 +20,7 @@ from rnnbench.grid.overrides import Change, apply_changes
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
+from rnnbench.grid.replaced_data import check_used, with_datasets
 from rnnbench.grid.requirements import unmet
 from rnnbench.grid.rnn_choice import check_implementation, check_rnn
 from rnnbench.grid.rnn_options import check_options
@@ -40,11 +41,13 @@ def expand(
     **Arguments:**
 
     - `conf`: the project's config folder, then any further ones.
-    - `overrides`: the command line's; each replaces a grid's setting of the same key.
+    - `overrides`: the command line's; each replaces a grid's setting of the same key, and
+      ``dataset`` the data sets that its choices stand for (`replaced_data`).
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
     """
     files: dict[str, dict[str, Path]] = {}
     from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files)
+    dataset = from_command_line.pop("dataset", None)
     folder = experiment.file.parent
     written = [
         _parsed(grid, experiment.where(index), conf, folder, files)
@@ -61,21 +64,26 @@ def expand(
         if group == "model":
             check_model(library.sections[group, choice], display_path(file))
     check_reference(experiment, written, library.defaults, library.model)
-    return grid_points_of(grids, library, unmet_constraints)
+    return grid_points_of(grids, library, unmet_constraints, dataset)
 
 
 def grid_points_of(
-    grids: Iterable[Grid], library: Library, unmet_constraints: Constraints | None = None
+    grids: Iterable[Grid],
+    library: Library,
+    unmet_constraints: Constraints | None = None,
+    dataset: Setting | None = None,
 ) -> tuple[GridPoint, ...]:
-    """The grid points of parsed grids whose choices are in `library`. Reads no file."""
+    """The grid points of parsed grids whose choices are in `library`. Reads no file. `dataset`: the
+    command line's override of the data sets."""
     points: dict[str, GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
-        for combination in combinations(grid):
+        for combination in with_datasets(combinations(grid), dataset, library):
             point = _grid_point(combination, library, unmet_constraints, number, sources)
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
                 raise _name_clash(same_name, point, next(iter(grid.values())).where)
+    check_used(dataset, points.values(), library)
     return tuple(points.values())
 
 

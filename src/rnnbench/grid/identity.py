@@ -10,7 +10,7 @@ from typing import Any
 from rnnworker.precision import DEFAULT
 
 NOT_IN_CONFIG = ("limits",)
-DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url")
+DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url", "replaces")
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
