@@ -150,7 +150,6 @@ def why_not_cudnn(facts):
 
 def layer_facts(layer):
     """Returns the settings of a Keras layer that decide whether cuDNN can be used."""
-    layer = getattr(layer, "forward_layer", layer)
     facts = {}
     for name in ("recurrent_dropout", "unroll", "use_bias", "reset_after", "use_cudnn"):
         value = getattr(layer, name, getattr(getattr(layer, "cell", None), name, None))

@@ -3,7 +3,8 @@
 A model's weighted layers are listed in order. The arrays of a recurrent layer are ``kernel``
 (inputs × gates·units), ``recurrent`` (units × gates·units) and ``bias``, with Keras's order of
 gates: i, f, c, o for LSTM and z, r, h for GRU. In a bidirectional layer each name begins with
-``forward_`` or ``backward_``. The arrays of every other layer are those of Keras, in its order.
+``forward_`` or ``backward_``, and in a stack of layers with ``layer0_``, ``layer1_``, …
+(``layer1_forward_kernel``). The arrays of every other layer are those of Keras, in its order.
 
 The initial values follow Keras's defaults (Glorot & Bengio 2010, uniform; orthogonal recurrent
 kernels after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015). Each array is
@@ -11,10 +12,12 @@ drawn from its own seeded NumPy stream, so that no framework's generator is invo
 """
 
 import hashlib
+import re
 import zlib
 
 import numpy
 
+LAYER = re.compile(r"layer(\d+)_")
 GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -40,6 +43,29 @@ def digest(weights):
             state.update("{} {}".format(name, array.shape).encode("utf-8"))
             state.update(array.tobytes())
     return state.hexdigest()
+
+
+def join_layers(*parts):
+    """Returns the canonical arrays of a stack; `parts`: the arrays of each of its layers."""
+    return {
+        "layer{}_{}".format(number, name): array
+        for number, arrays in enumerate(parts)
+        for name, array in arrays.items()
+    }
+
+
+def split_layers(arrays):
+    """The reverse of `join_layers`; [`arrays`] if they are those of a single layer."""
+    parts = {}
+    for name, array in arrays.items():
+        parts.setdefault(layer_number(name), {})[LAYER.sub("", name)] = array
+    return [parts[number] for number in sorted(parts)]
+
+
+def layer_number(name):
+    """The number in its stack of the layer that has the array `name`; 0 without a stack."""
+    match = LAYER.match(name)
+    return int(match.group(1)) if match else 0
 
 
 def _stream(seed, index, name):

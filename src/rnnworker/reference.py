@@ -23,6 +23,8 @@ A layer's option ``activation`` replaces tanh (in ``rnn_relu``, max(0, ·)), and
 
 import numpy
 
+from rnnworker import canonical_weights
+
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
 
@@ -62,7 +64,7 @@ def run(cell, x, arrays, output_gradient, function=None):
     - `cell`: ``lstm``, ``gru``, ``gru_reset_before``, ``rnn_tanh`` or ``rnn_relu``.
     - `x`: (batch, time, inputs).
     - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for a bidirectional
-      layer; without ``bias`` if the layer has none.
+      layer, ``layer0_``, ``layer1_``, … for a stack; without ``bias`` if the layer has none.
     - `output_gradient`: (batch, time, units) for all steps, (batch, units) for the last step;
       twice the units for a bidirectional layer, forward first.
     - `function`: from `function_of`; None is the cell as defined above.
@@ -71,6 +73,9 @@ def run(cell, x, arrays, output_gradient, function=None):
     """
     x, upstream = numpy.asarray(x, "float64"), numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
+    layers = canonical_weights.split_layers(arrays)
+    if len(layers) > 1:
+        return _stack(cell, x, layers, upstream, function)
     if "kernel" in arrays:
         return _one_direction(cell, x, arrays, upstream, function)
     forward, backward = (
@@ -88,6 +93,19 @@ def run(cell, x, arrays, output_gradient, function=None):
     if sequences:
         outputs_back = outputs_back[:, ::-1]
     return numpy.concatenate([outputs, outputs_back], axis=-1), both
+
+
+def _stack(cell, x, layers, upstream, function):
+    inputs = [x]
+    for arrays in layers[:-1]:
+        nothing = numpy.zeros(x.shape[:2] + upstream.shape[-1:])
+        inputs.append(run(cell, inputs[-1], arrays, nothing, function)[0])
+    results = []
+    for below, arrays in zip(reversed(inputs), reversed(layers)):
+        results.append(run(cell, below, arrays, upstream, function))
+        upstream = results[-1][1].pop("x")
+    gradients = canonical_weights.join_layers(*(found for _, found in reversed(results)))
+    return results[0][0], dict(gradients, x=upstream)
 
 
 def _one_direction(cell, x, arrays, upstream, function):

@@ -202,7 +202,7 @@ def test_no_reason_without_an_obstacle_to_cudnn() -> None:
 def test_layer_facts_include_those_of_the_cell() -> None:
     cell = SimpleNamespace(recurrent_dropout=0.2, use_bias=True)
     layer = SimpleNamespace(cell=cell, unroll=True, activation=len)
-    facts = attest.layer_facts(SimpleNamespace(forward_layer=layer))
+    facts = attest.layer_facts(layer)
     assert (facts["recurrent_dropout"], facts["unroll"], facts["activation"]) == (0.2, True, "len")
     assert facts["recurrent_activation"] is None
 

@@ -124,7 +124,8 @@ for name, cell in json.loads(sys.argv[2]):
         rnn = {"implementation": name}
         inputs = tf.keras.layers.Input((7, 3))
         recurrent = Recurrent(tf.keras, {"cell": {"name": cell}, "rnn": rnn})
-        model = tf.keras.models.Model(inputs, recurrent.bidirectional(4)(inputs))
+        layer = recurrent.stack(4, layers=int(sys.argv[3]), bidirectional=True)
+        model = tf.keras.models.Model(inputs, layer(inputs))
         model.compile("adam", "mse")
         model._make_train_function()
         ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
@@ -133,27 +134,32 @@ for name, cell in json.loads(sys.argv[2]):
         unused = [g is None for g in tf.gradients(model.output, variables)]
         sizes = [v.shape.num_elements() for v in variables]
         graphs[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
-        graphs[cell] += [sum(sizes), any(unused)]
+        graphs[cell] += [sum(sizes), any(unused), list(map(len, (ops, variables)))]
+        graphs[cell] += [model.output.shape.as_list()]
 print(json.dumps(graphs))
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "op"),
+    ("name", "cells", "op", "layers", "counts"),
     [
-        ("contrib_cudnn", ("lstm", "gru", "rnn_tanh", "rnn_relu"), "CudnnRNN"),
-        ("legacy_cudnn", ("lstm", "gru"), "CudnnRNNV2"),
+        ("contrib_cudnn", ("lstm", "gru", "rnn_tanh", "rnn_relu"), "CudnnRNN", 1, [2, 1]),
+        ("contrib_cudnn", ("lstm", "gru"), "CudnnRNN", 2, [2, 1]),
+        ("legacy_cudnn", ("lstm", "gru"), "CudnnRNNV2", 1, [4, 6]),
     ],
 )
 def test_cudnn_layers_train_as_many_biases_as_keras(
-    python: Path, name: str, cells: tuple[str, ...], op: str
+    python: Path, name: str, cells: tuple[str, ...], op: str, layers: int, counts: list[int]
 ) -> None:
+    """`counts`: ops (forward and backward), and variables."""
     pairs = json.dumps([[name, cell] for cell in cells])
-    graphs = answer(python, GRAPH, ROOT / "src", pairs)
+    graphs = answer(python, GRAPH, ROOT / "src", pairs, layers)
     assert set(graphs) == set(cells)
-    for cell, (ops, modes, parameters, trained, unused) in graphs.items():
+    for cell, (ops, modes, parameters, trained, unused, found, output) in graphs.items():
         assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell
         assert modes == [cell]
         biases = 2 if cell == "gru" else 1
-        assert parameters == trained == 2 * GATES[cell] * 4 * (3 + 4 + biases)
+        above = (layers - 1) * (8 + 4 + biases)
+        assert parameters == trained == 2 * GATES[cell] * 4 * (3 + 4 + biases + above)
         assert not unused
+        assert (found, output) == (counts, [None, 8])

@@ -20,11 +20,11 @@ def recurrent(name, cell="lstm", **rnn):
     return Recurrent(keras, {"cell": {"name": cell}, "rnn": dict(rnn, implementation=name)})
 
 
-def raw(cell, op, both=False):
+def raw(cell, op, both=False, stacked=1, sequences=False):
     layers = recurrent("cudnn_raw", cell, options={"op": op})
-    make = layers.bidirectional if both else layers
     inputs = keras.layers.Input((7, 3))
-    model = keras.models.Model(inputs, make(4)(inputs))
+    layer = layers.stack(4, stacked, both, return_sequences=sequences)
+    model = keras.models.Model(inputs, layer(inputs))
 
     @tf.function
     def step(x):
@@ -34,8 +34,13 @@ def raw(cell, op, both=False):
 
     graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
     arrays = layers.to_canonical(layers.layers[0])
+    ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
+    (call,) = [op for op in ops if "Backprop" not in op.type]
     return {
-        "ops": sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")}),
+        "ops": sorted(op.type for op in ops),
+        "direction": call.get_attr("direction").decode(),
+        "inferred": [list(tensor.shape) for tensor in [*call.inputs[:2], call.inputs[3]]],
+        "op_output": list(call.outputs[0].shape),
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
         "parameters": model.count_params(),
         "output": list(model.output_shape),
@@ -65,6 +70,8 @@ print(json.dumps({
     "raw": {c: raw(c, "CudnnRNNV2") for c in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "v3": raw("lstm", "CudnnRNNV3"),
     "both": raw("gru", "CudnnRNNV2", both=True),
+    "stack": raw("lstm", "CudnnRNNV2", both=True, stacked=3, sequences=True),
+    "stack_v3": raw("rnn_tanh", "CudnnRNNV3", stacked=2),
     "other_op": error(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
     "cudnn_on_cpu": error(lambda: recurrent("cudnn")(4)(X)),
     "cudnn_simple": error(lambda: recurrent("cudnn", "rnn_tanh")(4)),
@@ -108,6 +115,32 @@ def test_each_direction_has_separate_canonical_arrays(results: dict) -> None:
     directions = ("forward", "backward")
     names = {f"{direction}_{n}" for direction in directions for n in results["v3"]["shapes"]}
     assert set(layer["shapes"]) == names
+    assert (layer["ops"], layer["direction"]) == (results["raw"]["gru"]["ops"], "bidirectional")
+
+
+def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
+    """TensorFlow's shape inference: sequences (time, batch, features), states (layers · directions,
+    batch, units), outputs of both directions."""
+    stack = results["stack"]
+    assert (stack["ops"], stack["direction"]) == (
+        ["CudnnRNNBackpropV2", "CudnnRNNV2"],
+        "bidirectional",
+    )
+    size = 4 * 4 * (2 * (3 + 4) + 4 * (8 + 4) + 6 * 2)
+    assert stack["inferred"] == [[7, 2, 3], [6, 2, 4], [size]]
+    assert stack["op_output"] == [7, 2, 8]
+    assert stack["output"] == [None, 7, 8]
+    assert stack["parameters"] == size - 6 * 4 * 4
+    assert stack["shapes"]["layer0_backward_kernel"] == [3, 16]
+    assert stack["shapes"]["layer2_forward_kernel"] == [8, 16]
+    assert len(stack["shapes"]) == 18
+    other = results["stack_v3"]
+    assert (other["ops"], other["direction"]) == (
+        ["CudnnRNNBackpropV3", "CudnnRNNV3"],
+        "unidirectional",
+    )
+    assert other["inferred"][1] == [2, 2, 4]
+    assert other["output"] == [None, 4]
 
 
 def test_cudnn_or_an_error(results: dict) -> None:

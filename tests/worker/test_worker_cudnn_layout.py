@@ -10,15 +10,29 @@ import pytest
 from rnnworker.recurrent import contrib_cudnn, cudnn_layout, cudnn_raw, legacy_cudnn
 
 INPUTS, UNITS = 3, 2
+DIRECTIONS = ("forward", "backward")
+STACKS = [(layers, both) for layers in (1, 2, 3) for both in (1, 2)]
 CELLS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
-def arrays_of(cell: str) -> dict[str, numpy.ndarray]:
+def arrays_of(cell: str, inputs: int = INPUTS, seed: int = 0) -> dict[str, numpy.ndarray]:
     columns = len(cudnn_layout.ORDERS[cell]) * UNITS
-    stream = numpy.random.RandomState(0)
-    shapes = {"kernel": (INPUTS, columns), "recurrent": (UNITS, columns)}
+    stream = numpy.random.RandomState(seed)
+    shapes = {"kernel": (inputs, columns), "recurrent": (UNITS, columns)}
     shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
     return {name: stream.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+
+
+def stack_of(cell: str, layers: int, both: int) -> dict[str, numpy.ndarray]:
+    """The canonical arrays of `layers` in 1 or 2 directions, `both`."""
+    arrays = {}
+    for layer in range(layers):
+        inputs = INPUTS if layer == 0 else both * UNITS
+        for number, direction in enumerate(DIRECTIONS[:both]):
+            prefix = f"layer{layer}_" * (layers > 1) + f"{direction}_" * (both > 1)
+            part = arrays_of(cell, inputs, seed=10 * layer + number)
+            arrays |= {prefix + name: array for name, array in part.items()}
+    return arrays
 
 
 def assert_same(actual: dict, expected: dict) -> None:
@@ -28,12 +42,38 @@ def assert_same(actual: dict, expected: dict) -> None:
     assert {n: a.shape for n, a in actual.items()} == {n: a.shape for n, a in expected.items()}
 
 
+@pytest.mark.parametrize(("layers", "both"), STACKS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_round_trip_of_the_buffer_is_exact(cell: str) -> None:
-    arrays = arrays_of(cell)
+def test_the_round_trip_of_the_buffer_is_exact(cell: str, layers: int, both: int) -> None:
+    arrays, shape = stack_of(cell, layers, both), (INPUTS, UNITS, layers, both)
     buffer = cudnn_layout.pack(cell, arrays)
-    assert buffer.shape == (cudnn_layout.size(cell, INPUTS, UNITS),)
-    assert_same(cudnn_layout.unpack(cell, buffer, INPUTS, UNITS), arrays)
+    assert buffer.shape == (cudnn_layout.size(cell, *shape),)
+    assert_same(cudnn_layout.unpack(cell, buffer, *shape), arrays)
+
+
+def test_the_second_biases_of_a_stack_are_not_trained() -> None:
+    arrays = stack_of("rnn_tanh", 2, 2)
+    trained, buffer = (
+        f("rnn_tanh", arrays) for f in (cudnn_layout.pack_trained, cudnn_layout.pack)
+    )
+    whole = cudnn_layout.with_untrained(
+        numpy_as_tensorflow(), trained, "rnn_tanh", INPUTS, UNITS, 2, 2
+    )
+    assert whole.tobytes() == buffer.tobytes()
+    biases = buffer[-4 * 2 * UNITS :].reshape(4, 2, UNITS)
+    names = [f"layer{layer}_{direction}_bias" for layer in (0, 1) for direction in DIRECTIONS]
+    assert numpy.array_equal(biases[:, 0], [arrays[name] for name in names])
+    assert not biases[:, 1].any()
+
+
+def numpy_as_tensorflow() -> SimpleNamespace:
+    """NumPy's functions under the names of TensorFlow's."""
+    return SimpleNamespace(
+        convert_to_tensor=numpy.asarray,
+        split=lambda value, sizes: numpy.split(value, numpy.cumsum(sizes)[:-1]),
+        zeros=numpy.zeros,
+        concat=numpy.concatenate,
+    )
 
 
 def test_the_position_of_each_gate_of_an_lstm() -> None:
@@ -110,10 +150,13 @@ class Layer:
 
 
 @pytest.mark.parametrize("module", [cudnn_raw, contrib_cudnn])
+@pytest.mark.parametrize(("layers", "both"), STACKS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_trained_weights_are_those_that_keras_trains(cell: str, module) -> None:
-    layer = Layer(cell_name=cell, inputs_size=INPUTS, units=UNITS)
-    arrays = arrays_of(cell)
+def test_the_trained_weights_are_those_that_keras_trains(
+    cell: str, layers: int, both: int, module
+) -> None:
+    layer = Layer(cell_name=cell, inputs_size=INPUTS, units=UNITS, depth=layers, directions=both)
+    arrays = stack_of(cell, layers, both)
     module.from_canonical(layer, arrays)
     assert layer.values[0].size == sum(array.size for array in arrays.values())
     assert_same(module.to_canonical(layer), arrays)

@@ -51,6 +51,15 @@ def test_both_directions_count_and_an_embedding_does_not() -> None:
     assert len(shapes(products, "inputs")) == 4  # the embedding's vectors have gradients
 
 
+def test_only_the_first_layer_of_a_stack_has_the_models_inputs() -> None:
+    shapes_of = [("layer0_kernel", [8, 256]), ("layer0_recurrent", [64, 256]),
+                 ("layer1_kernel", [64, 256]), ("layer1_recurrent", [64, 256])]  # fmt: skip
+    products, complete = layers.products_of([{**LSTM, "shapes": shapes_of}], 16)
+    assert complete
+    assert shapes(products, "forward") == [(16, 8, 256, 8)] + 3 * [(16, 64, 256, 8)]
+    assert shapes(products, "inputs") == 3 * [(16, 256, 64, 8)]
+
+
 def test_uncounted_layers_are_reported() -> None:
     products, complete = layers.products_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
     assert not complete and shapes(products, "forward") == [(112, 64, 10, 1)]

@@ -185,7 +185,7 @@ def test_every_implementation_is_a_module_with_three_functions() -> None:
         for function in ("make", "to_canonical", "from_canonical"):
             assert callable(getattr(module, function)), (name, function)
     folder = Path(implementation("keras").__file__).parent
-    shared = {"__init__", "cells", "layer", "both_directions", "cudnn_layout"}
+    shared = {"__init__", "cells", "layer", "both_directions", "stacked", "cudnn_layout"}
     shared |= {"native_torch", "native_jax", "own_file", "torch_cudnn"}
     assert {path.stem for path in folder.glob("*.py")} - shared == set(IMPLEMENTATIONS)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from rnnworker import reference
+from rnnworker import canonical_weights, reference
 
 GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
 BATCH, TIME, INPUTS, UNITS = 2, 4, 3, 2
 STEP = 1e-6
 
 
-def arrays_of(cell: str, stream: numpy.random.RandomState, prefix: str = "") -> dict:
+def arrays_of(
+    cell: str, stream: numpy.random.RandomState, prefix: str = "", inputs: int = INPUTS
+) -> dict:
     columns = GATES[cell] * UNITS
     return {
-        f"{prefix}kernel": stream.normal(size=(INPUTS, columns)),
+        f"{prefix}kernel": stream.normal(size=(inputs, columns)),
         f"{prefix}recurrent": stream.normal(size=(UNITS, columns)),
         f"{prefix}bias": stream.normal(size=(2, columns) if cell == "gru" else (columns,)),
     }
@@ -47,6 +49,41 @@ def test_gradients_match_finite_differences(cell: str, sequences: bool, both: bo
             below = loss()
             values[index] = value
             slope = (above - below) / (2 * STEP)
+            assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
+
+
+@pytest.mark.parametrize("sequences", [False, True], ids=["last", "sequences"])
+@pytest.mark.parametrize("prefixes", [("",), ("forward_", "backward_")], ids=["forward", "both"])
+def test_gradients_of_a_stack_match_finite_differences(
+    prefixes: tuple[str, ...], sequences: bool
+) -> None:
+    stream = numpy.random.RandomState(3)
+    width = UNITS * len(prefixes)
+    layers = [
+        {f"{prefix}{name}": array for prefix in prefixes for name, array in part.items()}
+        for part in (arrays_of("gru", stream, inputs=inputs) for inputs in (INPUTS, width, width))
+    ]
+    arrays = {n: a.copy() for n, a in canonical_weights.join_layers(*layers).items()}
+    x = stream.normal(size=(BATCH, TIME, INPUTS))
+    upstream = stream.normal(size=(BATCH, TIME, width) if sequences else (BATCH, width))
+    outputs, gradients = reference.run("gru", x, arrays, upstream)
+    assert set(gradients) == {"x", *arrays}
+    below = x
+    for layer in layers[:-1]:
+        below, _ = reference.run("gru", below, layer, numpy.zeros((BATCH, TIME, width)))
+    assert numpy.array_equal(outputs, reference.run("gru", below, layers[-1], upstream)[0])
+
+    def loss() -> float:
+        return float((reference.run("gru", x, arrays, upstream)[0] * upstream).sum())
+
+    for name, values in {**arrays, "x": x}.items():
+        for index in [tuple(0 for _ in values.shape), tuple(size - 1 for size in values.shape)]:
+            value = values[index]
+            values[index] = value + STEP
+            above = loss()
+            values[index] = value - STEP
+            slope = (above - loss()) / (2 * STEP)
+            values[index] = value
             assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
 
 

@@ -1,6 +1,7 @@
 """The methods of a Keras session that certification and attestation need."""
 
 from rnnworker import attest
+from rnnworker.recurrent import inner_layers
 
 
 class KerasProbe:
@@ -62,7 +63,7 @@ class KerasProbe:
         reasons = []
         for layer in self.recurrent.layers:
             facts = dict(
-                attest.layer_facts(layer),
+                attest.layer_facts(inner_layers(layer)[0]),  # they have the same settings
                 cell=self.recurrent.cell,
                 device=self.config["device"]["kind"],
                 mask=_is_masked(layer),

@@ -9,7 +9,7 @@ from rnnworker import data, optimizers, precision, user_functions
 from rnnworker.frameworks.batches import feeds_on_device
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.frameworks.keras_training import KerasTraining
-from rnnworker.recurrent import Recurrent
+from rnnworker.recurrent import Recurrent, inner_layers
 
 
 class KerasSession(KerasTraining, KerasProbe):
@@ -123,7 +123,7 @@ class KerasSession(KerasTraining, KerasProbe):
 
     def precision_facts(self):
         """The requested precision and the one in which the built layers compute."""
-        inner = [getattr(layer, "forward_layer", layer) for layer in self.recurrent.layers]
+        inner = [part for layer in self.recurrent.layers for part in inner_layers(layer)]
         reported = {
             "policy": self._policy(),
             "layers": sorted({getattr(layer, "compute_dtype", "float32") for layer in inner}),

@@ -1,4 +1,4 @@
-"""One recurrent layer of a standard shape over synthetic features, for timing only.
+"""Recurrent layers of a standard shape over synthetic features, for timing only.
 Source of the shape: Braun 2018, "LSTM Benchmarks for Deep Learning Frameworks",
 arXiv:1806.01818: 1 × 320 units, 123 features, 10 classes.
 
@@ -32,9 +32,15 @@ def prepare(source, config):
 
 
 def build(keras, recurrent, config):
-    """RNN → softmax over 10 classes."""
+    """RNN → softmax over 10 classes. ``model.layers`` (default 1) and ``model.bidirectional``
+    (default false) make the RNN a stack."""
     model = config["model"]
     inputs = keras.layers.Input(shape=(model["sequence"], model["features"]))
-    hidden = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])(inputs)
+    hidden = recurrent.stack(
+        model["units"],
+        layers=model.get("layers", 1),
+        bidirectional=model.get("bidirectional", False),
+        recurrent_dropout=model["recurrent_dropout"],
+    )(inputs)
     outputs = keras.layers.Dense(CLASSES, activation="softmax")(hidden)
     return keras.models.Model(inputs, outputs)

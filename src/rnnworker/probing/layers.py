@@ -1,5 +1,7 @@
 """Lists the matrix products of a training step. No side effects except in `read`."""
 
+from rnnworker.canonical_weights import layer_number
+
 RECURRENT = ("kernel", "recurrent")
 BYTES = 4
 
@@ -35,7 +37,7 @@ def products_of(layers, batch):
             for name, shape in layer["shapes"]:
                 part = name.split("_")[-1]
                 if part in RECURRENT:
-                    outer = first and part == "kernel"
+                    outer = first and part == "kernel" and layer_number(name) == 0
                     products += _three(layer["name"], name, batch, shape, layer["steps"], outer)
         elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
             shape = next(shape for name, shape in layer["shapes"] if name == "kernel")

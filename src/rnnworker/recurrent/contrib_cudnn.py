@@ -8,7 +8,7 @@ optimizers do not accept that. This module makes the buffer as a variable of its
 
 tf.contrib trains the whole buffer, including both bias sets of an LSTM or a simple cell. Their sum
 then learns twice as fast as Keras's single bias, and the loss curve differs from Keras's after the
-first step. Here the second set is zero and not trained.
+first step. Here the second sets are zero and not trained.
 """
 
 from rnnworker.recurrent import cudnn_layout
@@ -16,7 +16,7 @@ from rnnworker.recurrent.cells import check_supported
 from rnnworker.recurrent.cudnn_raw import from_canonical, gradients_to_canonical, to_canonical
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
-__all__ = ["from_canonical", "gradients_to_canonical", "make", "to_canonical"]
+__all__ = ["from_canonical", "gradients_to_canonical", "make", "make_stack", "to_canonical"]
 CLASSES = {
     "lstm": "CudnnLSTM",
     "gru": "CudnnGRU",
@@ -26,26 +26,33 @@ CLASSES = {
 
 
 def make(keras, cell, units, options):
+    return make_stack(keras, cell, units, 1, 1, options)
+
+
+def make_stack(keras, cell, units, layers, directions, options):
+    """One layer that computes a stack of `layers` in 1 or 2 `directions`."""
     import tensorflow
 
     check_supported("tf.contrib.cudnn_rnn", cell, tuple(sorted(CLASSES)), options)
-    return _layer_class(keras, tensorflow, cell)(units, **layer_settings(options))
+    layer_class = _layer_class(keras, tensorflow, cell, layers, directions)
+    return layer_class(units, **layer_settings(options))
 
 
-def _layer_class(keras, tensorflow, cell):
+def _layer_class(keras, tensorflow, cell, layers, both):
     class ContribCudnn(sequence_layer(keras, tensorflow)):
-        cell_name = cell
+        cell_name, depth, directions = cell, layers, both
 
         def make_weights(self, inputs):
-            size = cudnn_layout.trained_size(cell, inputs, self.units)
+            size = cudnn_layout.trained_size(cell, inputs, self.units, layers, both)
             self.trained = self.zeros("opaque_kernel", size)
 
         def hidden_states(self, sequence):
             # Not an attribute of the layer: Keras would list its variable twice.
-            inner = getattr(tensorflow.contrib.cudnn_rnn, CLASSES[cell])(1, self.units)
+            inner_class = getattr(tensorflow.contrib.cudnn_rnn, CLASSES[cell])
+            inner = inner_class(layers, self.units, direction=cudnn_layout.DIRECTIONS[both])
             inner._input_size = self.inputs_size
-            sizes = (self.inputs_size, self.units)
-            inner.kernel = cudnn_layout.append_untrained(tensorflow, self.trained, cell, *sizes)
+            sizes = (self.inputs_size, self.units, layers, both)
+            inner.kernel = cudnn_layout.with_untrained(tensorflow, self.trained, cell, *sizes)
             inner.built = True
             return inner(sequence, training=True)[0]
 

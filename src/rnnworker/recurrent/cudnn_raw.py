@@ -1,5 +1,6 @@
 """``CudnnRNNV2`` or ``CudnnRNNV3`` on one opaque parameter buffer: the basis of tf.contrib's
-CudnnLSTM, CudnnGRU, CudnnRNNTanh and CudnnRNNRelu. GPU only.
+CudnnLSTM, CudnnGRU, CudnnRNNTanh and CudnnRNNRelu. GPU only. As there, one op on one buffer
+computes all layers of a stack and both directions.
 
 Source: TensorFlow's op definitions (cudnn_rnn_ops.cc) and registered gradients
 (cudnn_rnn_grad.py). ``rnn.options.op`` in the config chooses the op; V3 takes the lengths of the
@@ -7,8 +8,8 @@ sequences, which are all full here. Both are always called with ``is_training=Tr
 (keras/src/backend/tensorflow/rnn.py, ``_cudnn_lstm`` and ``_cudnn_gru``).
 
 The trained variable is the buffer (`cudnn_layout`). tf.contrib trained both bias sets of an LSTM,
-so that its biases learned twice as fast as Keras's. Here the second set, the end of the buffer, is
-zero and not trained, as in Keras. Both sets of a GRU are trained, as in Keras.
+so that its biases learned twice as fast as Keras's. Here the second sets are zero and not trained,
+as in Keras. Both sets of a GRU are trained, as in Keras.
 """
 
 from rnnworker.recurrent import cudnn_layout
@@ -20,13 +21,19 @@ OPS = ("CudnnRNNV2", "CudnnRNNV3")
 
 
 def make(keras, cell, units, options):
+    return make_stack(keras, cell, units, 1, 1, options)
+
+
+def make_stack(keras, cell, units, layers, directions, options):
+    """One layer that computes a stack of `layers` in 1 or 2 `directions`."""
     import tensorflow
 
     check_supported("CudnnRNN", cell, CELLS, options)
     op = options.get("op", OPS[0])
     if op not in OPS:
         raise ValueError("rnn.options.op {!r} must be one of {}".format(op, ", ".join(OPS)))
-    return _layer_class(keras, tensorflow, cell, op)(units, **layer_settings(options))
+    layer_class = _layer_class(keras, tensorflow, cell, op, layers, directions)
+    return layer_class(units, **layer_settings(options))
 
 
 def to_canonical(layer):
@@ -42,25 +49,26 @@ def from_canonical(layer, arrays):
 
 
 def _unpack(layer, values, gradients):
-    shape = (layer.inputs_size, layer.units)
-    return cudnn_layout.unpack_trained(layer.cell_name, values[0], *shape, gradients=gradients)
+    sizes = (layer.inputs_size, layer.units, layer.depth, layer.directions)
+    return cudnn_layout.unpack_trained(layer.cell_name, values[0], *sizes, gradients=gradients)
 
 
-def _layer_class(keras, tensorflow, cell, op):
+def _layer_class(keras, tensorflow, cell, op, layers, both):
     class CudnnRaw(sequence_layer(keras, tensorflow)):
-        cell_name = cell
+        cell_name, depth, directions = cell, layers, both
 
         def make_weights(self, inputs):
-            size = cudnn_layout.trained_size(cell, inputs, self.units)
+            size = cudnn_layout.trained_size(cell, inputs, self.units, layers, both)
             self.trained = self.zeros("opaque_kernel", size)
 
         def hidden_states(self, sequence):
             shape = tensorflow.shape(sequence)
-            sizes = (self.inputs_size, self.units)
-            params = cudnn_layout.append_untrained(tensorflow, self.trained, cell, *sizes)
-            zeros = tensorflow.zeros([1, shape[1], self.units], sequence.dtype)
+            sizes = (self.inputs_size, self.units, layers, both)
+            params = cudnn_layout.with_untrained(tensorflow, self.trained, cell, *sizes)
+            zeros = tensorflow.zeros([layers * both, shape[1], self.units], sequence.dtype)
             memory = zeros if cell == "lstm" else tensorflow.constant(0, sequence.dtype)
             arguments = {"input": sequence, "input_h": zeros, "input_c": memory, "params": params}
+            arguments["direction"] = cudnn_layout.DIRECTIONS[both]
             if op == "CudnnRNNV3":
                 arguments["sequence_lengths"] = tensorflow.fill([shape[1]], shape[0])
             call = getattr(tensorflow.raw_ops, op)

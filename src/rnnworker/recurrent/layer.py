@@ -7,7 +7,10 @@ def recurrent_layer(keras):
     features) → (batch, units), or (batch, time, units) with ``return_sequences``."""
 
     class RecurrentLayer(keras.layers.Layer):
-        """inputs (batch, time, features) → last output (batch, units), or all outputs."""
+        """inputs (batch, time, features) → last output (batch, units), or all outputs. A subclass
+        with 2 ``directions`` has outputs of twice the units."""
+
+        directions = 1
 
         def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
             super().__init__(**settings)
@@ -24,9 +27,10 @@ def recurrent_layer(keras):
             return self.add_weight(shape=shape, initializer="zeros", name=name)
 
         def compute_output_shape(self, shape):
+            features = self.directions * self.units
             if self.return_sequences:
-                return (shape[0], shape[1], self.units)
-            return (shape[0], self.units)
+                return (shape[0], shape[1], features)
+            return (shape[0], features)
 
         def call(self, inputs, mask=None, training=None):
             if mask is not None:
@@ -38,7 +42,7 @@ def recurrent_layer(keras):
 
 def sequence_layer(keras, tensorflow):
     """A `recurrent_layer` made of TensorFlow's ops. Besides ``make_weights``, subclasses provide
-    ``hidden_states(sequence)``: (time, batch, features) → (time, batch, units)."""
+    ``hidden_states(sequence)``: (time, batch, features) → (time, batch, directions·units)."""
 
     class SequenceLayer(recurrent_layer(keras)):
         def outputs(self, inputs):
@@ -46,10 +50,15 @@ def sequence_layer(keras, tensorflow):
             if self.go_backwards:
                 sequence = tensorflow.reverse(sequence, [0])
             hidden = self.hidden_states(sequence)
-            hidden.set_shape([inputs.shape[1], inputs.shape[0], self.units])
+            features = self.directions * self.units
+            hidden.set_shape([inputs.shape[1], inputs.shape[0], features])
             if self.return_sequences:
                 return tensorflow.transpose(hidden, [1, 0, 2])
-            return hidden[-1]
+            if self.directions == 1:
+                return hidden[-1]
+            # The backward direction ends at the first time step.
+            ends = [hidden[-1, :, : self.units], hidden[0, :, self.units :]]
+            return tensorflow.concat(ends, -1)
 
     return SequenceLayer
 
