@@ -4,8 +4,8 @@
 
 rule round:
     input:
-        # Not ancient(): Snakemake 9.27 would skip a round that is out of date whenever such an input
-        # is made again (dag.update_needrun). A round whose runs have their records only adopts them.
+        # Not ancient(): if such an input is made again, Snakemake skips rounds that are out of date
+        # (https://github.com/snakemake/snakemake/issues/4166). A round that has its records adopts them.
         dataset=job.round.dataset,
         environment=job.round.environment,
     output:
