@@ -107,11 +107,13 @@ def _tensorflow2(session):
     tensorflow, model = session.tensorflow, session.model
     # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
     variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
+    # With replicas, `compute_loss` would update metrics that only replicas may update.
+    compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
 
     @tensorflow.function
     def gradients(x, y):
         with tensorflow.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
         return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
     return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]

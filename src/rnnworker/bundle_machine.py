@@ -32,6 +32,8 @@ class Machine:
             return "no NVIDIA GPU on this machine"
         if device["kind"] == "gpu" and self.card(config) is None:
             names = [card["name"] for card in self._visible(config)]
+            if cards.replicas_of(device) > 1:
+                return cards.too_few(device, names)
             available = ", ".join(names) or "no visible one ({})".format(cards.VISIBLE)
             model = device.get("gpu") or "GPU"
             return "no {} on this machine, which has {}".format(model, available)

@@ -23,13 +23,19 @@ REASONS = (
 
 
 def card_reader(job):
-    """Returns a function that reads the state of the job's GPU (`Card.read`). Without a GPU, or if
-    it cannot be read (the log says why), that function returns None."""
+    """Returns a function that reads the state of the job's GPU (`Card.read`); those of its further
+    GPUs are in ``further``. Without a GPU, or if one cannot be read (the log says why), that
+    function returns None."""
     card, file = job.get("card") or {}, job.get("nvml")
     if not card.get("uuid") or not file:
         return no_card
     try:
-        return Card(user_functions.from_file(file, ""), card["uuid"]).read
+        library = user_functions.from_file(file, "")
+        first = Card(library, card["uuid"])
+        further = [Card(library, each["uuid"]) for each in card.get("further") or ()]
+        if not further:
+            return first.read
+        return lambda: dict(first.read(), further=[each.read() for each in further])
     except Exception as error:  # a run does not fail because of a missing or old driver
         print("The state of the GPU is not read: {}".format(error), file=sys.stderr, flush=True)
         return no_card

@@ -6,6 +6,7 @@ Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA 
 Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER); the MIG User Guide, "Device Enumeration".
 """
 
+import collections
 import re
 import subprocess
 
@@ -46,8 +47,9 @@ def _nvidia_smi(*arguments):
 
 def query_contexts(card):
     """Returns what limits the number of runs on `card` at the same time, from nvidia-smi:
-    {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown, as for a slice."""
-    if not card or not card["uuid"] or card.get("slice"):
+    {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown, as for a slice, or if
+    the run uses further cards."""
+    if not card or not card["uuid"] or card.get("slice") or card.get("further"):
         return None
     query = "--query-gpu=compute_mode,memory.free"
     return parse_contexts(
@@ -142,20 +144,62 @@ def _device(cards, wanted):
     return matches[0] if len(matches) == 1 else None
 
 
+def replicas_of(device):
+    """Returns the number of devices (of a GPU: cards) on which a run on `device` trains."""
+    return device.get("replicas") or 1
+
+
 def select_card(device, cards, environment):
     """Returns the card that a run on `device` uses: the first of the machine's `cards` that is
-    visible in `environment` and of the requested model; None if there is none."""
-    for card in visible(cards, environment.get(VISIBLE)):
-        if not device.get("gpu") or is_model(device["gpu"], card["name"]):
-            return card
+    visible in `environment` and of the requested model; None if there is none. With replicas it is
+    the first of as many whole cards of one model, whose others are its ``further`` cards; None if
+    there are fewer."""
+    usable = [
+        card
+        for card in visible(cards, environment.get(VISIBLE))
+        if not device.get("gpu") or is_model(device["gpu"], card["name"])
+    ]
+    count = replicas_of(device)
+    if count == 1:
+        return usable[0] if usable else None
+    # A process can use a single slice; without UUIDs it would see the machine's other cards too.
+    usable = [card for card in usable if not card["slice"] and card["uuid"]]
+    for first in usable:
+        alike = [card for card in usable if card["name"] == first["name"]]
+        if len(alike) >= count:
+            return dict(alike[0], further=alike[1:count])
     return None
 
 
+def all_cards(card):
+    """Returns the `card` that `select_card` returned and its further ones; none for None."""
+    return [card] + list(card.get("further") or ()) if card else []
+
+
+def too_few(device, names):
+    """Returns why cards with the driver's `names` are too few for the replicas of `device`; None if
+    there are enough or it needs a single one."""
+    count = replicas_of(device)
+    if device.get("kind") != "gpu" or count == 1:
+        return None
+    wanted = device.get("gpu")
+    whole = [name for name in names if " MIG " not in name]  # see `add_slices`
+    found = collections.Counter(name for name in whole if not wanted or is_model(wanted, name))
+    if max(found.values(), default=0) >= count:
+        return None
+    has = ", ".join("{} {}".format(found[name], name) for name in sorted(found)) or "none"
+    return "needs {} visible GPUs of one model{}, found {}; choose device=gpu for one card".format(
+        count, " ({})".format(wanted) if wanted else "", has
+    )
+
+
 def variables(card):
-    """Returns the environment variables that make only `card` (see `chosen`) visible."""
+    """Returns the environment variables that make only `card` (see `select_card`) and its further
+    cards visible."""
     if not card or not card["uuid"]:
         return {}
-    return {VISIBLE: card["uuid"], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    uuids = ",".join(each["uuid"] for each in all_cards(card))
+    return {VISIBLE: uuids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def is_model(wanted, name):

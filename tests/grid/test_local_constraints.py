@@ -26,6 +26,27 @@ from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_devi
             ("Quadro P1000",),
             "no P100 on this machine, which has Quadro P1000",
         ),
+        ({"kind": "gpu", "replicas": 2}, ("Tesla K80", "Tesla K80"), None),
+        ({"kind": "gpu", "replicas": 2}, (), "no NVIDIA GPU on this machine"),
+        (
+            {"kind": "gpu", "replicas": 2},
+            ("Tesla K80", "Tesla T4"),
+            "needs 2 visible GPUs of one model, found 1 Tesla K80, 1 Tesla T4; "
+            "choose device=gpu for one card",
+        ),
+        (
+            {"kind": "gpu", "replicas": 2, "gpu": "T4"},
+            ("Tesla K80", "Tesla K80", "Tesla T4"),
+            "needs 2 visible GPUs of one model (T4), found 1 Tesla T4; "
+            "choose device=gpu for one card",
+        ),
+        # A process can use a single slice.
+        (
+            {"kind": "gpu", "replicas": 2},
+            ("NVIDIA A100 MIG 1g.5gb", "NVIDIA A100 MIG 1g.5gb"),
+            "needs 2 visible GPUs of one model, found none; choose device=gpu for one card",
+        ),
+        ({"kind": "cpu", "threads": 2, "replicas": 2}, (), None),
     ],
 )
 def test_on_a_machine_with_two_cores(

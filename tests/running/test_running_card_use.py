@@ -57,6 +57,26 @@ def test_energy_per_sample_and_the_state_of_the_card() -> None:
     assert card_reasons(use) == []
 
 
+def test_two_cards_are_added_and_the_worse_one_counts() -> None:
+    hot = {**AFTER, "joules": 2000.0, "thermal_s": 3.0, "celsius": 88, "sm_mhz": 1200, "ecc": 3}
+    pair = turn(
+        {**BEFORE, "further": [BEFORE]},
+        {**AFTER, "further": [{**hot, "slowed": ["HwThermalSlowdown"]}]},
+    )
+    measured = card_use([pair], epochs(500), {"slice": False})
+    use = measured["card_use"]
+    assert (use["joules"], measured["card_watts"]) == (4000.0, 400.0)
+    assert (use["heat"], use["ecc"], use["celsius"]) == (pytest.approx(0.2), 1, 88)
+    assert use["sm_mhz"] == [1980, 1200]
+    assert use["slowed"] == ["HwThermalSlowdown", "SwPowerCap"]
+    assert [reason.code for reason in card_reasons(use)] == ["card_hot", "card_ecc"]
+
+
+def test_the_energy_of_two_cards_is_unknown_if_one_does_not_report_it() -> None:
+    pair = turn({**BEFORE, "further": [BEFORE]}, {**AFTER, "further": [{**AFTER, "joules": None}]})
+    assert card_use([pair], epochs(500), {"slice": False})["card_watts"] is None
+
+
 def test_a_slice_has_no_energy() -> None:
     measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
     assert (

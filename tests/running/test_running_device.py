@@ -14,6 +14,8 @@ SEES_TWO = {"framework_devices": ["cpu", "cuda:0", "cuda:1"]}
 K80 = {"name": "Tesla K80", "uuid": "GPU-2", "bus": None, "slice": False}
 BOTH = {"gpus": [K80, *P100["gpus"]]}
 ANY = {"kind": "gpu", "threads": None}
+PAIR = {**ANY, "replicas": 2}
+TWO_K80 = {**K80, "further": [K80]}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,15 @@ ANY = {"kind": "gpu", "threads": None}
         (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "framework saw Tesla T4"),
         (GPU, {"framework_cards": ["Tesla T4"]}, P100, "the card is Tesla P100-PCIE-16GB, Tesla T"),
         (ANY, {"card": K80, **SEES_TWO}, BOTH, "but the framework saw 2: CUDA:0, CUDA:1"),
+        (PAIR, {**SEES_ONE, "replicas": 2, "card": TWO_K80}, BOTH, "2 cards were assigned, but"),
+        (PAIR, {**SEES_TWO, "card": TWO_K80}, BOTH, "on 2 devices was requested, but it used 1"),
+        (
+            {**PAIR, "gpu": "K80"},
+            {**SEES_TWO, "replicas": 2, "card": {**K80, "further": P100["gpus"]}},
+            BOTH,
+            "K80 was requested, but the card is Tesla K80, Tesla P100-PCIE-16GB",
+        ),
+        ({**CPU, "replicas": 2}, SEES_NONE, {}, "on 2 devices was requested, but it used 1"),
     ],
 )
 def test_a_wrong_device_is_reported(device, measured, hardware, text) -> None:
@@ -50,6 +61,8 @@ def test_a_wrong_device_is_reported(device, measured, hardware, text) -> None:
         (GPU, {**SEES_ONE, "card": P100["gpus"][0]}, BOTH),
         (ANY, {"card": K80, "framework_cards": ["NVIDIA Tesla K80"]}, BOTH),
         ({**GPU, "gpu": "p100 pcie"}, {"framework_devices": ["cuda:0"]}, P100),
+        (PAIR, {**SEES_TWO, "replicas": 2, "card": TWO_K80}, BOTH),
+        ({**CPU, "replicas": 2}, {"framework_devices": ["CPU:0", "CPU:1"], "replicas": 2}, {}),
         (CPU, {"threads": {"asked": None, "intra_op": 2}}, {}),
         (CPU, {"threads": {"asked": 2}}, {}),
         (CPU, {}, {}),

@@ -35,7 +35,7 @@ def nvmlInit():
         raise NVMLError("Driver Not Loaded")
 
 def nvmlDeviceGetHandleByUUID(uuid):
-    if uuid != "GPU-a1":
+    if not uuid.startswith("GPU-a"):
         raise NVMLError("Not Found")
     return uuid
 
@@ -106,6 +106,22 @@ def test_state_of_a_card(library, processes: str, others: int) -> None:
 
 def test_a_driver_that_fails_once_is_queried_again(library) -> None:
     assert card_look.card_reader(job(library(failures=1)))()["joules"] == 5.0
+
+
+def test_the_state_of_further_cards_is_read_too(library) -> None:
+    pair = job(library())
+    pair["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-a2"}]
+    state = card_look.card_reader(pair)()
+    (second,) = state["further"]
+    assert (state["joules"], second["joules"]) == (5.0, 5.0)
+    assert set(second) == set(state) - {"further"}
+
+
+def test_nothing_is_read_if_one_of_two_cards_cannot_be_read(library, capsys) -> None:
+    pair = job(library())
+    pair["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-of another"}]
+    assert card_look.card_reader(pair)() is None
+    assert "The state of the GPU is not read: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("case", ["driver", "card", "library"])

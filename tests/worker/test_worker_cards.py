@@ -141,3 +141,30 @@ def test_unknown_values_are_omitted() -> None:
     assert "power_limit_w" not in card
     assert "max_clock_mhz" not in card
     assert card["uuid"] == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("machine", "variable", "uuids"),
+    [
+        (EIGHT, None, ["GPU-a0", "GPU-a1"]),
+        (EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
+        (machine_of(PCIE, SXM, PCIE), None, ["GPU-a0", "GPU-a2"]),
+        (machine_of(PCIE, SXM, SXM), None, ["GPU-a1", "GPU-a2"]),
+        (ONE, None, []),
+        (TWO, None, []),  # two models
+        (EIGHT, "3", []),
+        (SLICED, None, []),
+    ],
+)
+def test_replicas_get_cards_of_one_model(machine: list[dict], variable, uuids) -> None:
+    environment = {} if variable is None else {cards.VISIBLE: variable}
+    card = cards.select_card({"kind": "gpu", "replicas": 2}, machine, environment)
+    assert [each["uuid"] for each in cards.all_cards(card)] == uuids
+    assert cards.variables(card).get(cards.VISIBLE, "") == ",".join(uuids)
+    assert cards.query_contexts(card) is None  # such a run is alone on its cards
+
+
+def test_replicas_get_cards_of_the_requested_model() -> None:
+    machine = machine_of(PCIE, PCIE, SXM, SXM)
+    card = cards.select_card({"gpu": "H100", "replicas": 2}, machine, {})
+    assert [each["uuid"] for each in cards.all_cards(card)] == ["GPU-a2", "GPU-a3"]

@@ -29,7 +29,9 @@ BUILDS = (*LOCAL, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torc
 AUGMENTED = ("current augmented", "tf_2_15 augmented", "tf_1_15 augmented", "keras3_jax augmented")
 ON_DEVICE = tuple(f"{build} on_device" for build in ("current", "keras3_torch", "keras3_jax"))
 ON_DEVICE += ("tf_2_21_xla on_device", "tf_2_15 on_device")
-TRAINED = (*BUILDS, *AUGMENTED, *ON_DEVICE)
+# Two logical devices of the CPU, each of which trains one half of each batch.
+REPLICAS = ("current replicas", "tf_2_15 replicas", "tf_2_21_keras2 replicas")
+TRAINED = (*BUILDS, *AUGMENTED, *ON_DEVICE, *REPLICAS)
 AUGMENT = """
 def augment(images, stream, config):
     return images + stream.normal(0.0, 0.1, images.shape).astype(images.dtype)
@@ -42,6 +44,8 @@ def configured(name: str, folder: Path) -> dict:
     grid = (*GRID.split(), f"build={build}")
     if variant == "on_device":
         grid += ("+device.feed=device",)
+    if variant == "replicas":
+        grid += ("+device.replicas=2",)
     if variant == "augmented":
         (folder / "augment.py").write_text(AUGMENT)
         grid += (f"+model.data.augment={folder}/augment.py:augment",)
@@ -110,6 +114,13 @@ def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, 
     result = trained(build)
     assert len(result["losses"]) == len(result["validation"]) == 3
     assert result["apart"] < 1e-4
+
+
+@pytest.mark.parametrize("replicas", REPLICAS)
+def test_replicas_report_the_losses_of_one_device(trained, replicas: str) -> None:
+    result, alone = trained(replicas), trained(replicas.split()[0])
+    for name in ("losses", "validation"):
+        assert result[name] == pytest.approx(alone[name], rel=1e-5)
 
 
 @pytest.mark.parametrize("build", [*BUILDS[1:], *AUGMENTED[1:], *ON_DEVICE])

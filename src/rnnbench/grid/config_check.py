@@ -8,6 +8,7 @@ from typing import Any
 from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup, missing_keys
 from rnnbench.grid.precision import check_precision
+from rnnworker.cards import replicas_of
 
 # Dotted key → smallest valid integer; null is valid too.
 MIN_INTEGERS = {
@@ -15,6 +16,7 @@ MIN_INTEGERS = {
     "model.epochs": 1,
     "model.units": 1,
     "device.threads": 1,
+    "device.replicas": 1,
     "measure.warmup_steps": 0,
     "measure.evaluate_calls": 0,
     "measure.predict_calls": 0,
@@ -69,6 +71,13 @@ def check_config(config: Mapping[str, Any], where: str, written: Mapping[str, st
                 where=source_of(key),
                 remedy=f"write {key}={minimum} or more.",
             )
+    if lookup(config, "device.feed") == "device" and replicas_of(config["device"]) > 1:
+        raise ConfigError(
+            "device.feed is 'device', which is for a single device; device.replicas is "
+            f"{config['device']['replicas']}.",
+            where=source_of("device.feed"),
+            remedy="write device.feed=host.",
+        )
     check_precision(config, written.get("precision", where))
     for key, valid in {"device.kind": DEVICE_KINDS, "device.feed": FEEDS}.items():
         value = lookup(config, key)

@@ -24,6 +24,8 @@ def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) ->
     wanted = device.get("gpu")
     if wanted and not any(nvidia.is_model(wanted, card) for card in cards):
         return f"no {wanted} on this machine, which has {', '.join(cards)}"
+    if why := nvidia.too_few(device, cards):
+        return why
     threads = device.get("threads")
     if device.get("kind") == "cpu" and threads is not None and threads > cores:
         return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"

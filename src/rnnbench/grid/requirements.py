@@ -17,6 +17,7 @@ import msgspec
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.dotted_keys import ABSENT, lookup
+from rnnbench.grid.replicas import unmet_replicas
 from rnnbench.grid.rnn_choice import unmet_rnn_requirement
 from rnnbench.validation import converted
 
@@ -29,7 +30,8 @@ class Requirement(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
-    """The reason of the first unmet requirement, in the order of the axes, or None."""
+    """The reason of the first unmet requirement, in the order of the axes, then of replicas; or
+    None."""
     for group in NAMES:
         section = config[group]
         if group == "rnn" and (why := unmet_rnn_requirement(config)):
@@ -45,7 +47,7 @@ def unmet(config: Mapping[str, Any]) -> str | None:
                 continue
             if _value(config, required.key, where) not in required.values:
                 return required.why
-    return None
+    return unmet_replicas(config)
 
 
 def _value(config: Mapping[str, Any], key: str, where: str) -> Any:

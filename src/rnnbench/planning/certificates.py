@@ -14,6 +14,7 @@ from rnnbench.grid.preflight import Preflight
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.code_digest import certifier_digest
 from rnnbench.records.labels import label
+from rnnworker.cards import replicas_of
 
 SECTIONS = (*CERTIFIED_AXES, "dataset", "precision")
 # Keys that change how long and on which data a model is trained, but not the function it computes.
@@ -103,9 +104,10 @@ def certificate_key(point: GridPoint) -> str:
 
 def _preference(point: GridPoint) -> tuple[Any, ...]:
     """Sort key: the first grid point provides the certificate's config. GPUs come first, because
-    every implementation runs on a GPU."""
-    gpu = point.config["device"]["kind"] == "gpu"
-    return not gpu, len(point.overrides), point.seed, point.repeat, point.name
+    every implementation runs on a GPU; a single device comes before replicas."""
+    device = point.config["device"]
+    gpu, replicas = device["kind"] == "gpu", replicas_of(device)
+    return not gpu, replicas, len(point.overrides), point.seed, point.repeat, point.name
 
 
 def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
@@ -121,6 +123,11 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
     )
     configs = [{**config, "rnn": entry["rnn"]} for entry in implementations if not entry["skip"]]
     others = _other_devices(group, chosen)
+    replicated = [
+        {**configs[0], "device": other["device"]}
+        for other in others
+        if configs and replicas_of(other["device"]) > 1
+    ]
     identity = identity_of(
         {
             **config,
@@ -133,7 +140,7 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
         },
         dataset_md5(config),
         build_lock(config["build"]),
-        certifier_digest(configs),
+        certifier_digest([*configs, *replicated]),
     )
     return Certificate(
         key=key,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.planning import canonical_source
+from rnnworker.cards import replicas_of
 from rnnworker.options import is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
@@ -28,20 +29,27 @@ Parsed = TypeVar("Parsed")
 
 def worker_digest(config: Mapping[str, Any]) -> str:
     """SHA-256 over the modules that a run with `config` may use: its entry point, its framework,
-    its implementation, the file of its model, and the worker's modules that these import. Raises
-    `ConfigError` if one of them is not valid Python."""
+    its implementation, the file of its model, that of replicas if it has several, and the worker's
+    modules that these import. Raises `ConfigError` if one of them is not valid Python."""
     data = config["model"]["data"]
     functions = {config["model"]["function"], data["prepare"], data.get("augment")} - {None}
     return _digest(
-        config["build"]["framework"], config["rnn"].get("implementation"), frozenset(functions)
+        config["build"]["framework"],
+        config["rnn"].get("implementation"),
+        frozenset(functions),
+        replicas_of(config.get("device") or {}) > 1,
     )
 
 
 @cache
-def _digest(framework: str, implementation: str | None, functions: frozenset[str]) -> str:
+def _digest(
+    framework: str, implementation: str | None, functions: frozenset[str], replicated: bool
+) -> str:
     """Cached, because thousands of runs share few combinations, and no file changes while a plan is
     made."""
     files = [_ROOT / "frameworks" / f"{framework}.py"]
+    if replicated:
+        files.append(_ROOT / "frameworks" / "replicas.py")
     if implementation:
         builtin = _ROOT / f"recurrent/{implementation}.py"
         files.append(Path(implementation) if is_user_file(implementation) else builtin)

@@ -12,6 +12,7 @@ from rnnbench.grid.point import GridPoint
 from rnnbench.grid.preflight import Preflight
 from rnnbench.planning.code_digest import prober_digest
 from rnnbench.records.probe_match import SECTIONS, model_digest, probe_key, probed_overrides
+from rnnworker.cards import replicas_of
 
 # Implementations to build a model with. An unrolled layer has the same products, but takes minutes
 # to build.
@@ -31,11 +32,13 @@ def probes_of(
     points: Iterable[GridPoint], build_lock: Callable[[Mapping[str, Any]], Any]
 ) -> dict[str, Probe]:
     """The probes for those of `points` that are not skipped, by key. The fake framework gets none,
-    because it computes no products. `build_lock`: maps a build section to its lock."""
+    because it computes no products, and a device with replicas gets none, because a probe measures
+    one of them. `build_lock`: maps a build section to its lock."""
     digests: dict[tuple[int, int], str] = {}
     groups: dict[str, dict[str, list[GridPoint]]] = {}
     for point in points:
-        if point.skip is None and point.config["build"]["framework"] != "fake":
+        replicated = replicas_of(point.config["device"]) > 1
+        if point.skip is None and point.config["build"]["framework"] != "fake" and not replicated:
             # Cached by identity, because thousands of grid points share the sections.
             sections = id(point.config["model"]), id(point.config["cell"])
             if sections not in digests:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Epoch, Reason, Record, run_value
@@ -12,6 +13,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
 from rnnbench.tables.reference_options import move_named_options
+from rnnworker.cards import all_cards
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
@@ -146,10 +148,16 @@ def _facts(record: Record) -> dict[str, str]:
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
         "code revision": record.measured.get("revision") or NOT_RECORDED,
-        "GPU": (record.measured.get("card") or {}).get("name"),
+        "GPU": _gpu(record.measured.get("card")),
         "energy": _energy(record),
     }
     return {name: str(value) for name, value in facts.items() if value}
+
+
+def _gpu(card: Any) -> str:
+    cards = all_cards(card)
+    count = f"{len(cards)} × " if len(cards) > 1 else ""
+    return f"{count}{cards[0].get('name') or ''}" if cards else ""
 
 
 def _energy(record: Record) -> str:

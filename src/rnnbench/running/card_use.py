@@ -18,6 +18,9 @@ def card_use(
 ) -> dict[str, Any]:
     """Facts for ``measured``. Empty if the card was not sampled or the training had several turns.
 
+    Of several cards: the sum of energy and errors, the largest share, temperature and memory, the
+    lowest clocks, the reasons of any; a sum is None if a card does not report its part.
+
     - `joules_per_sample` and `card_watts`: over the whole training with its validations. None for a
       slice (MIG), since the card reports energy as a whole.
     - `card_use`: `seconds` between the two samples; `joules`; the shares of the seconds in which
@@ -27,16 +30,15 @@ def card_use(
       that the card does not report are None.
     """
     turns = [e for e in events if e["event"] == "turn" and e.get("phase") == "train"]
-    states = _states(turns[0]) if len(turns) == 1 else None
-    if states is None:
+    states = _states(turns[0]) if len(turns) == 1 else []
+    if not states:
         return {}
-    before, after = states
-    seconds = _difference(before, after, "t")
+    seconds = _difference(*states[0], "t")
     if not seconds:
         return {}
-    joules = None if (card or {}).get("slice") else _difference(before, after, "joules")
+    joules = None if (card or {}).get("slice") else _sum(states, "joules")
     samples = sum(epoch.samples or 0 for epoch in epochs)
-    heat, power = (_difference(before, after, name) for name in ("thermal_s", "power_s"))
+    heat, power = (_largest_difference(states, name) for name in ("thermal_s", "power_s"))
     return {
         "joules_per_sample": joules / samples if joules is not None and samples else None,
         "card_watts": joules / seconds if joules is not None else None,
@@ -45,10 +47,12 @@ def card_use(
             "joules": joules,
             "heat": None if heat is None else heat / seconds,
             "power_limit": None if power is None else power / seconds,
-            "ecc": _difference(before, after, "ecc"),
-            **{name: _max(before, after, name) for name in ("others", "celsius", "memory_bytes")},
-            **{name: [before.get(name), after.get(name)] for name in ("sm_mhz", "memory_mhz")},
-            "slowed": sorted({*(before.get("slowed") or ()), *(after.get("slowed") or ())}),
+            "ecc": _sum(states, "ecc"),
+            **{name: _max(states, name) for name in ("others", "celsius", "memory_bytes")},
+            **{name: _lowest(states, name) for name in ("sm_mhz", "memory_mhz")},
+            "slowed": sorted(
+                {why for pair in states for at in pair for why in at.get("slowed") or ()}
+            ),
         },
     }
 
@@ -69,21 +73,45 @@ def card_reasons(use: Mapping[str, Any] | None) -> list[Reason]:
     return reasons
 
 
-def _states(turn: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    states = turn.get("card")
-    if not isinstance(states, Sequence) or len(states) != 2:
-        return None
-    first, last = states
-    return (first, last) if isinstance(first, Mapping) and isinstance(last, Mapping) else None
+State = Mapping[str, Any]
 
 
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Any:
+def _states(turn: Mapping[str, Any]) -> list[tuple[State, State]]:
+    """The states of each card before and after `turn`; none if it was not sampled."""
+    samples = turn.get("card")
+    if not isinstance(samples, Sequence) or len(samples) != 2:
+        return []
+    if not all(isinstance(at, Mapping) for at in samples):
+        return []
+    before, after = ([at, *(at.get("further") or ())] for at in samples)
+    return list(zip(before, after, strict=True))
+
+
+def _difference(before: State, after: State, name: str) -> Any:
     first, last = before.get(name), after.get(name)
     if not isinstance(first, int | float) or not isinstance(last, int | float):
         return None
     return last - first if last >= first else None  # decreased: the driver was reloaded
 
 
-def _max(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Any:
-    values = [state[name] for state in (before, after) if isinstance(state.get(name), int | float)]
-    return max(values, default=None)
+def _sum(states: Sequence[tuple[State, State]], name: str) -> Any:
+    differences = [_difference(*pair, name) for pair in states]
+    return None if None in differences else sum(differences)
+
+
+def _largest_difference(states: Sequence[tuple[State, State]], name: str) -> Any:
+    differences = [_difference(*pair, name) for pair in states]
+    return max((value for value in differences if value is not None), default=None)
+
+
+def _max(states: Sequence[tuple[State, State]], name: str) -> Any:
+    return max((value for pair in states for value in _numbers(pair, name)), default=None)
+
+
+def _lowest(states: Sequence[tuple[State, State]], name: str) -> list[Any]:
+    """Before and after."""
+    return [min(_numbers(at, name), default=None) for at in zip(*states, strict=True)]
+
+
+def _numbers(states: Sequence[State], name: str) -> list[Any]:
+    return [state[name] for state in states if isinstance(state.get(name), int | float)]

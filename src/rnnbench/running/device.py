@@ -18,15 +18,20 @@ def device_reasons(
 
     **Arguments:**
 
-    - `device`: the requested device: ``kind``, ``threads``, and ``gpu``, the model of the card.
-    - `measured`: facts reported by the framework: ``threads``, ``framework_devices``, and the names
-      of its ``framework_cards``; and ``card``, the one assigned to the run (`cards.select_card`).
+    - `device`: the requested device: ``kind``, ``threads``, ``replicas``, and ``gpu``, the model of
+      the card.
+    - `measured`: facts reported by the framework: ``threads``, ``replicas``, ``framework_devices``,
+      and the names of its ``framework_cards``; and ``card``, the one assigned to the run, with its
+      ``further`` ones (`cards.select_card`).
     - `hardware`: the machine's fingerprint: ``gpus``, each with its ``name``; used if the assigned
       card is unknown.
     """
     seen = [str(name).upper() for name in measured.get("framework_devices") or []]
     gpus = [name for name in seen if "GPU" in name or "CUDA" in name]
     texts = [*_threads(measured.get("threads") or {})]
+    requested, used = cards.replicas_of(device), measured.get("replicas") or 1
+    if seen and used != requested:
+        texts.append(f"training on {requested} devices was requested, but it used {used}")
     if device.get("kind") == "cpu" and gpus:
         texts.append(f"a CPU run saw {', '.join(gpus)}")
     if device.get("kind") == "gpu" and seen and not gpus:
@@ -44,7 +49,8 @@ def _card(
 ) -> list[str]:
     card = measured.get("card")
     reported = [str(name) for name in measured.get("framework_cards") or []]
-    gpus = [card] if card else hardware.get("gpus") or []
+    assigned = cards.all_cards(card)
+    gpus = assigned or hardware.get("gpus") or []
     names = sorted({str(gpu.get("name")) for gpu in gpus} | set(reported))
     texts = []
     if requested and not all(cards.is_model(requested, name) for name in names):
@@ -52,8 +58,10 @@ def _card(
     elif card and not all(cards.is_model(str(card.get("name")), name) for name in reported):
         saw = ", ".join(reported)
         texts.append(f"card {card.get('name')} was assigned, but the framework saw {saw}")
-    if card and len(seen) > 1:
-        texts.append(f"one card was assigned, but the framework saw {len(seen)}: {', '.join(seen)}")
+    if card and seen and len(seen) != len(assigned):
+        number = "one card was" if len(assigned) == 1 else f"{len(assigned)} cards were"
+        saw = f"{len(seen)}: {', '.join(seen)}"
+        texts.append(f"{number} assigned, but the framework saw {saw}")
     return texts
 
 

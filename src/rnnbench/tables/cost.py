@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.axes import KEY, PLACE, TASK
-from rnnbench.sources.prices import PriceList
+from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
@@ -103,8 +103,7 @@ def _row(
         for runs, count in ((own, epochs), (other, base_epochs))
     )
     seconds = mean_interval(training["seconds"].tolist())
-    price = prices.price_of(place["device"]) if prices else None
-    base_price = prices.price_of(base["device"]) if prices else None
+    price, base_price = (_price(each, prices) for each in (place, base))
     is_base = key_of(place) == key_of(base)
     if place["machine"] == base["machine"]:
         ratio = compare(base_training, training, spread)
@@ -133,6 +132,14 @@ def _row(
             base_price.usd_per_hour / relative[0] if base_price and not is_base else None
         ),
     }
+
+
+def _price(place: Mapping[Any, Any], prices: PriceList | None) -> Price | None:
+    """The price of the place's device. A list prices a device with as many cards as its file says;
+    other numbers of replicas are not priced."""
+    if prices is None or "device.replicas=" in place["variant"]:
+        return None
+    return prices.price_of(place["device"])
 
 
 def _mark_front(rows: list[dict[str, Any]]) -> None:

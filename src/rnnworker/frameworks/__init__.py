@@ -20,4 +20,9 @@ def open_session(config, threads):
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
         raise ValueError("build.framework {!r} must be one of {}".format(name, known))
-    return importlib.import_module("rnnworker.frameworks." + name).Session(config, threads)
+    session = importlib.import_module("rnnworker.frameworks." + name).Session
+    if (config["device"].get("replicas") or 1) > 1:
+        # Imported by name, so that the module does not count towards the digest of other runs.
+        replicas = importlib.import_module("rnnworker.frameworks.replicas")
+        session = replicas.with_replicas(session)
+    return session(config, threads)
