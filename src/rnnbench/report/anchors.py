@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import NAMES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NAMED_BY = (
     *("implementation" if name == "rnn" else name for name in NAMES), "variant", "machine",

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP, PLACE
 from rnnbench.records.labels import reference_label
@@ -25,9 +27,6 @@ from rnnbench.tables.time import (
     NO_REFERENCE,
     WRONG_REFERENCE,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SINGLE_RUN = "one run, no confidence interval"
 ALL_VOID = "excluded because every run is void"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
@@ -16,9 +18,6 @@ from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.report.table_views import marked
 from rnnbench.tables.optimizers import OptimizerDifference
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
 ALL_BUT_BUILD = [name for name in GROUP if name != "build"]

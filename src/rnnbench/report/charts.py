@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
 
 from rnnbench.report.speed_panels import colour_of
-
-if TYPE_CHECKING:
-    import altair as alt
-    import pandas as pd
 
 WIDTH, HEIGHT, ROW = 250, 190, 46
 BLUE = "#0072B2"
@@ -20,8 +18,6 @@ def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
     """Builds as rows, devices as columns; each field has its `text` above its `span`, and a colour
     that is stronger the closer its build is to the fastest on the device. `cells`: `build`,
     `device`, `share` (seconds / the fastest build's), `text`, `span`."""
-    import altair as alt
-
     cells = cells[["build", "device", "share", "text", "span"]]
     high = cells["share"].max()
     # Light enough for the text of both colour schemes.
@@ -45,8 +41,6 @@ def thread_panel(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLeve
     """Speed-up by threads with intervals; the ideal speed-up as a dashed line, the fit as a thin
     one. `cells`: `shown` (the implementation), `threads`, `speedup`, `speedup_low`,
     `speedup_high`, `ideal`, `fitted`."""
-    import altair as alt
-
     names = ["threads", "speedup", "speedup_low", "speedup_high", "ideal", "fitted"]
     cells = cells[names].assign(implementation=cells["shown"])
     for name in ("speedup_low", "speedup_high"):
@@ -80,8 +74,6 @@ def thread_panel(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLeve
 def latency_panel(calls: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Milliseconds of a call by batch, on logarithmic axes, with intervals. `calls`:
     `implementation`, `batch`, `seconds`, `low`, `high`."""
-    import altair as alt
-
     calls = calls[["implementation", "batch"]].assign(
         ms=1e3 * calls["seconds"],
         **{name: 1e3 * calls[name].astype(float).fillna(calls["seconds"])
@@ -111,8 +103,6 @@ def latency_panel(calls: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLev
 def second_panel(curves: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Mean over runs by seconds of training, with a dot at the end of each epoch. `curves`:
     `implementation`, `elapsed`, `mean`, of one device."""
-    import altair as alt
-
     curves = curves[["implementation", "elapsed", "mean"]]
     x = alt.X("elapsed:Q", axis=alt.Axis(title="seconds of training", tickCount=5, grid=False))
     y = alt.Y("mean:Q", scale=alt.Scale(zero=False),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
@@ -11,9 +13,6 @@ from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.tables.articles import CPU_GPU, K80_P100, STEPS
 from rnnbench.tables.claims import NO, OPEN
 from rnnbench.tables.unequal_ratio import Unequal
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Source → id of the section with its rows.
 SECTIONS = {K80_P100: "cudnn", STEPS: "samples", CPU_GPU[0]: "cpu-gpu-0-section"}

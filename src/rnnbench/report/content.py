@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.records.labels import reference_label
 from rnnbench.records.record import Record
@@ -62,9 +63,6 @@ from rnnbench.tables.target import curves_by_second, target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
 from rnnbench.tables.warmup import warmup
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAD = 2  # figures next to the answer
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import TASK
 from rnnbench.report import numbers as n
@@ -17,9 +19,6 @@ from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TASKS = 12  # drawn; the table has all
 HEADS = (

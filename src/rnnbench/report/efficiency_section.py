@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
@@ -15,9 +17,6 @@ from rnnbench.report.roofline import roofline
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import TableView
 from rnnbench.report.table_views import Part, by_device, marked
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ID, TITLE = "efficiency", "Efficiency"
 DRAWN, NAMED = 12, 4

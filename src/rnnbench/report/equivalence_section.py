@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.report import numbers as n
@@ -16,9 +18,6 @@ from rnnbench.tables.certificate_tables import (
     portability,
 )
 from rnnbench.tables.certificates import Certificates
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NO_CERTIFICATE = (
     "There is no certificate that these implementations compute the same function, so every "

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import altair as alt
 
 from rnnbench.report.svg import render
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.axes import DEVICE_COLUMNS, GROUP
 from rnnbench.report.colours import colours
@@ -22,9 +23,6 @@ from rnnbench.tables.curves import curves
 from rnnbench.tables.measuring_order import order, thinned_order
 from rnnbench.tables.time import COMPARED
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
 SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP
 from rnnbench.report import numbers as n
@@ -17,9 +19,6 @@ from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WORDS = (
     "Seconds of one call with all of its samples: the median of a run's calls after the first. If "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import DAGGER
 from rnnbench.report.variant_labels import variant_labels
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def short_group(row: Any, varied: Collection[str], variants: Mapping[str, str]) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
 
 from rnnbench.report.figure import Figure
 from rnnbench.report.section import Section
 from rnnbench.report.speed_panels import colour_of
-
-if TYPE_CHECKING:
-    import altair as alt
-    import pandas as pd
 
 WIDTH, HEIGHT = 230, 180
 LABEL_HEIGHT = 15
@@ -34,9 +32,6 @@ def curve_panel(
     range of the runs as a band. Each line is drawn solid, then again dashed with its own offset, so
     that the colours of coincident curves alternate. `curves`: `implementation`, `epoch`, `shown`,
     `mean`, `low`, `high`, of one device."""
-    import altair as alt
-    import pandas as pd
-
     curves = curves[["implementation", "shown", "epoch", "mean", "low", "high"]]
     names = list(dict.fromkeys(curves["implementation"]))
     low, high = float(curves["low"].min()), float(curves["high"].max())
@@ -92,8 +87,6 @@ def apart(wanted: list[float], height: float) -> list[float]:
 def order_panel(order: pd.DataFrame, palette: Mapping[str, str]) -> alt.LayerChart | alt.FacetChart:
     """Each run's epoch time relative to the mean of its configuration, in the order of measurement:
     a drift of the machine would appear as a slope. `order`: rows of one machine."""
-    import altair as alt
-
     colour = colour_of(palette, alt.Legend(orient="top", title=None, symbolOpacity=1))
     order = order[["place", "implementation", "suspect"]].assign(
         percent=100 * (order["relative"] - 1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import run_anchor
 from rnnbench.report.table_view import Column, Row, TableView
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def runs_view(table: pd.DataFrame, many: int) -> TableView:

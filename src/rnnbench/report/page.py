@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
@@ -14,10 +16,6 @@ from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.raw_runs import EPOCH_HEADS
 from rnnbench.report.svg import standalone, to_png
 from rnnbench.report.table_view import by_spanner, shortened, to_html, to_markdown
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 
 PREVIEW = "preview.png"  # the image in link previews
 ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
@@ -109,9 +107,6 @@ def to_readme(report: Content) -> str:
 
 def environment(*, html: bool) -> Environment:
     """The Jinja environment, with filters for tables and text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
     result = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
         autoescape=html,

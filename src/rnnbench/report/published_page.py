@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.claims_section import claims_section
@@ -26,9 +28,6 @@ from rnnbench.tables.articles import (
     user_table,
 )
 from rnnbench.tables.claims import claims_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TITLES = {CPU_GPU[0]: "CPU versus GPU, 2017", CPU_GPU[1]: "CPU versus GPU, version 2, 2017"}
 

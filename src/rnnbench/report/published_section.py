@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.sources.published import PublishedRow
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WORDS = (
     "Results published by others for the same models, cell types and numbers of samples. They are "

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
+import pandas as pd
 
 from rnnbench.report.speed_panels import colour_of, ratio_ticks, text_column
-
-if TYPE_CHECKING:
-    import altair as alt
-    import pandas as pd
 
 WIDTH, ROW = 215, 30
 
@@ -18,8 +17,6 @@ WIDTH, ROW = 215, 30
 def relative_panel(rows: pd.DataFrame, palette: Mapping[str, str], title: str) -> alt.TopLevelMixin:
     """One line per row on a logarithmic axis, with a dashed line at 1. `rows`: `label`, `value`,
     `low`, `high` (missing: no interval), `text`, `series` (a key of `palette`)."""
-    import altair as alt
-
     rows = rows[["label", "value", "low", "high", "text", "series"]].rename(
         columns={"label": "place", "text": "label"}
     )
@@ -58,8 +55,6 @@ def decades(low: float, high: float) -> list[float]:
 def front_panel(rows: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Seconds against USD of one training, both logarithmic; points on the Pareto front are
     labelled and connected. `rows`: `label`, `seconds`, `usd`, `on_front`, `series`."""
-    import altair as alt
-
     rows = rows[["label", "seconds", "usd", "on_front", "series"]]
     low, high = rows["seconds"].min(), rows["seconds"].max()
     domain = [low / 1.3, high * 1.3 * (high / low) ** 0.5 + low / 5]

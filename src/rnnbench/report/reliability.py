@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+
+import pandas as pd
 
 from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.report import numbers as n
 from rnnbench.tables.measuring_order import in_planned_order
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pandas as pd
 
 SHOWN = 12  # configurations whose repeats were not needed
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.relative_charts import decades
 from rnnbench.report.speed_panels import colour_of
-
-if TYPE_CHECKING:
-    import altair as alt
-    import pandas as pd
 
 WIDTH, HEIGHT = 250, 200
 LINE = 13  # pixels between labels
@@ -24,9 +23,6 @@ def roofline(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMix
     """GFLOP/s against FLOP per byte, both logarithmic, with the line min(peak, intensity ×
     bandwidth). `cells`: `label`, `series` (a key of `palette`), `intensity`, `gflops`,
     `gflops_low`, `gflops_high`, `peak_gflops`, `peak_gb_per_s` (the same in all rows)."""
-    import altair as alt
-    import pandas as pd
-
     peak, bandwidth = (cells[name].astype(float).max() for name in ("peak_gflops", "peak_gb_per_s"))
     ridge = peak / bandwidth
     left = min(ridge, cells["intensity"].min()) / 4
@@ -81,7 +77,5 @@ def apart(values: Sequence[float], step: float) -> list[float]:
 
 def _on(scale: alt.Scale, ticks: list[float]) -> Any:
     """A function from a column to its encoding on the axis of GFLOP/s."""
-    import altair as alt
-
     axis = alt.Axis(title="GFLOP/s", format="~g", grid=True, values=ticks)
     return lambda name: alt.Y(f"{name}:Q", scale=scale, axis=axis)

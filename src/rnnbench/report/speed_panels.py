@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
-
-if TYPE_CHECKING:
-    import altair as alt
-    import pandas as pd
 
 WIDTH, ROW = 215, 36
 LOG_FROM = 8  # largest / smallest value from which the axis is logarithmic
@@ -29,8 +28,6 @@ def time_panel(
     """Seconds per epoch: a dot per run (open if suspect), a bar at the mean, and a line for its
     95 % confidence interval above the dots. `cells`: rows of the time table, `runs`: rows of
     `run_values`, both of one group and device; `limits`: the ends of the axis."""
-    import altair as alt
-
     cells = cells[[*SHOWN, *SECONDS]].assign(label=list(map(_time_label, cells.to_dict("records"))))
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
@@ -59,8 +56,6 @@ def speedup_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     """Speed-up over the reference with its 95 % confidence interval, on a logarithmic axis with a
     dashed line at 1. `cells`: rows of the time table of one group and device."""
-    import altair as alt
-
     cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
         label=list(map(_speedup_label, cells.to_dict("records")))
     )
@@ -89,8 +84,6 @@ def speedup_panel(
 def text_column(base: alt.Chart, y: alt.Y, width: int = WIDTH) -> alt.Chart:
     """The `label` of each row, in a column to the right of a plot of this `width`, clear of
     gridlines and of the data."""
-    import altair as alt
-
     return base.mark_text(align="left").encode(x=alt.value(width + 12), y=y, text="label:N")
 
 
@@ -113,8 +106,6 @@ def speedup_limits(cells: pd.DataFrame) -> tuple[float, float]:
 
 def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
     """The axis of seconds and its title."""
-    import altair as alt
-
     low, high = limits
     domain = [low, high]
     if low > 0 and high > LOG_FROM * low:
@@ -152,8 +143,6 @@ def _speedup_label(row: Any) -> str:
 
 
 def _rows(cells: pd.DataFrame) -> alt.Y:
-    import altair as alt
-
     names = dict(zip(cells["implementation"], cells["shown"], strict=True))
     # The axis sorts by the names without daggers, and shows labels with daggers.
     expression = "datum.label"
@@ -168,8 +157,6 @@ def colour_of(
     palette: Mapping[str, str], legend: alt.Legend | None = None, field: str = "implementation"
 ) -> alt.Color:
     """The colour of the values of `field` by `palette`."""
-    import altair as alt
-
     scale = alt.Scale(domain=list(palette), range=list(palette.values()))
     return alt.Color(f"{field}:N", scale=scale, legend=legend)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import GROUP, KEY
 from rnnbench.records.labels import reference_label
@@ -15,9 +17,6 @@ from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MANY = 6  # answers on a page; if there are more, a headline and a table take their place
 WINNERS = 3  # implementations named in the headline, or one more if it is the last

@@ -6,10 +6,11 @@ import html
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    import altair as alt
+import altair as alt
+import vl_convert
+from altair.utils.schemapi import debug_mode
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,8 +57,6 @@ def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(draw)
     def drawn(*args: P.args, **named: P.kwargs) -> T:
-        from altair.utils.schemapi import debug_mode
-
         with debug_mode(False):
             return draw(*args, **named)
 
@@ -85,9 +84,6 @@ class Datasets:
 def render(chart: alt.TopLevelMixin, id: str, title: str) -> str:
     """The chart as an SVG element whose ids start with `id`. Screen readers get `title` only; the
     tables have the same numbers."""
-    import altair as alt
-    import vl_convert
-
     shared = Datasets()
     alt.data_transformers.register("shared", shared)
     with alt.data_transformers.enable("shared"):
@@ -110,8 +106,6 @@ def accessible(svg: str, id: str, title: str) -> str:
 
 def to_png(svg: str) -> bytes:
     """The SVG as a PNG on white, at twice its size."""
-    import vl_convert
-
     size = re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)
     assert size is not None
     background = '<rect width="{}" height="{}" fill="#fff"/>'.format(*size.groups())

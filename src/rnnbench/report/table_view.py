@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import pandas as pd
+from great_tables import GT, loc, style
 from markupsafe import Markup, escape
 
 from rnnbench.report.numbers import NOTHING
-
-if TYPE_CHECKING:
-    from great_tables import GT
-
 
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
@@ -100,17 +97,12 @@ def _under(view: TableView, spanner: str, number: int) -> TableView:
 
 def to_html(view: TableView) -> Markup:
     """The table element without styles: those of the page apply."""
-    import pandas as pd
-
     # Great Tables writes cell by cell, which is slow with Arrow strings.
     with pd.option_context("mode.string_storage", "python"):
         return _to_html(shortened(view))
 
 
 def _to_html(view: TableView) -> Markup:
-    import pandas as pd
-    from great_tables import GT
-
     names = [f"c{number}" for number in range(len(view.columns))]
     frame = pd.DataFrame(map(_linked, view.rows), columns=names, dtype=object)
     frame.insert(0, "head", [_link(row.head, row.link) for row in view.rows])
@@ -152,8 +144,6 @@ def _link(text: str, target: str, repeated: bool = False) -> str:
 
 def _styled(table: GT, names: list[str], view: TableView) -> GT:
     """`table` with quiet columns in a lighter colour, and space between spanners."""
-    from great_tables import loc, style
-
     quiet = [name for name, column in zip(names, view.columns, strict=True) if column.quiet]
     if quiet:
         table = table.tab_style(style.css("color:var(--quiet)"), loc.body(columns=quiet))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
@@ -12,9 +14,6 @@ from rnnbench.report.table_view import Column, Row, TableView
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 from rnnbench.tables.unequal_ratio import Unequal
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LINE = 28  # characters per line of a reason
 # A column under each device: its label, the text of a row, whether it is quiet.

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
 from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.unequal_ratio import MARK, Unequal
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `rnnbench show` does not need pandas
     import pandas as pd
 
 
 def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
     """Prints one row per pair and notes on how to read the ratios. `faults`: the number of
     unreadable pointers."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     shown = Table(box=SIMPLE_HEAD, title=f"{a} versus {b}", title_justify="left")
     several = table["same"].ne("").any()
     for label in [*([""] if several else []), "A", "B", "speed-up of A (95 % CI)", "runs"]:
@@ -59,10 +59,6 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
 
 def print_run(record: Record, place: str) -> None:
     """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console()
     status = record.verdict.status + (
         ", excluded from all results" if record.verdict.status == "void" else ""

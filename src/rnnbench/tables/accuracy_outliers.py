@@ -20,15 +20,14 @@ outlier in at most 5 % of the tasks in which all configurations are equal.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, TASK
 from rnnbench.tables.stats import sidak_confidence, student_quantile
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 MIN_FOR_ONE_SEED = 4  # configurations; with three, one degree of freedom shows nothing
 CONFIDENCE = 0.95
@@ -44,8 +43,6 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     exceeds the allowed one). Source: runs that are not void, on all machines, of models with a
     validation accuracy.
     """
-    import pandas as pd
-
     values = run_values(frame).dropna(subset=["val_acc"])
     evaluated = frame[frame["phase"] == "evaluate"].groupby(TASK)["samples"].min().to_dict()
     rows: list[dict[str, Any]] = []
@@ -64,8 +61,6 @@ def distances(accuracies: np.ndarray, samples: float | None = None) -> list[dict
     """For each row of `accuracies` (configurations × seeds, NaN for missing runs), the columns
     `seeds` to `apart` of `alike`, or None if the configuration cannot be compared. `samples` is
     the size of the validation set."""
-    import numpy as np
-
     known = [row[~np.isnan(row)] for row in accuracies if not np.isnan(row).all()]
     count = len(known)
     degrees_within = sum(len(row) - 1 for row in known)

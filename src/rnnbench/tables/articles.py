@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.sources.published import PublishedRow
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 K80_P100 = "ASH1998/mnist-CuDNNLSTM"
 STEPS = "StackOverflow 49987261"
@@ -19,8 +17,6 @@ HOUR = 3600.0
 
 def published_frame(rows: Sequence[PublishedRow]) -> pd.DataFrame:
     """One row per published row. Columns: its fields, `below`, `place` (device with vCPUs)."""
-    import pandas as pd
-
     from rnnbench.sources.published import COLUMNS
 
     names = [*COLUMNS, "below", "place"]

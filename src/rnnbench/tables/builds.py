@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
@@ -22,10 +25,6 @@ from rnnbench.tables.time import (
     wrong_steps,
 )
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
@@ -50,8 +49,6 @@ def builds(
     excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
     result as text.
     """
-    import pandas as pd
-
     values = run_values(frame, companions=True)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
@@ -123,8 +120,6 @@ def _change_text(ratio: Ratio) -> str:
 
 def _effect(a: np.ndarray, b: np.ndarray) -> float | None:
     """(mean log a - mean log b) / pooled standard deviation of log seconds."""
-    import numpy as np
-
     if len(a) < 2 or len(b) < 2:
         return None
     x, y = np.log(a), np.log(b)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, counts, split
@@ -21,9 +23,6 @@ from rnnbench.tables.time import (
 )
 from rnnbench.tables.unequal_ratio import unequal
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CALLS = ("evaluate", "predict")
 CALL_COLUMNS = [
@@ -46,8 +45,6 @@ def calls(
     turns); `words`, `unequal` and `difference` as in the time table, which decides whether a
     configuration has a speed-up. Source: the phases of runs that are not void.
     """
-    import pandas as pd
-
     rows: list[dict[str, Any]] = []
     time_rows = {key_of(row): row for row in time_table.to_dict("records")}
     against = references(keys_of(frame), reference)

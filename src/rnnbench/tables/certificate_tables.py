@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.records.labels import in_words
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 
@@ -28,8 +27,6 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     device, how many of the tested training steps applied a gradient other than the computed one,
     and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`,
     `tolerance_gradients`. Source: the certificates."""
-    import pandas as pd
-
     rows = [
         {
             **_certificate_columns(certificate),
@@ -78,8 +75,6 @@ def portability(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 def _listed(
     certificates: Iterable[Mapping[str, Any]], part: str, names: Sequence[str]
 ) -> pd.DataFrame:
-    import pandas as pd
-
     rows = [
         {**_certificate_columns(certificate), **{name: entry.get(name) for name in names}}
         for certificate in certificates

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from rnnbench.axes import CERTIFIED_AXES, NAMES
 from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
 from rnnbench.records.record import Reason, Record, Verdict
-from rnnbench.tables.frame import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
 
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 ANOTHER_FUNCTION = "not the same function: "
+DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
 NOT_LEARNING = "applies wrong gradients"
 NOT_LEARNING_REMEDY = (
     "do not trust the accuracy of this configuration; on tf_1_2 run it without build.as_published, "

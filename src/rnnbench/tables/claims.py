@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.sources.claims import Claim
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.articles import published_frame
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import versus
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 YES, NO, OPEN = "yes", "no", "cannot say"
 # Caveats with these prefixes mark rows whose function or epochs differ from the compared rows.
@@ -38,8 +38,6 @@ def claims_table(claims: Sequence[Claim], published: Sequence[PublishedRow]) -> 
     between `low` and `high`); `supported` (``yes``, ``no`` or ``cannot say``) and `why` (the reason
     as text); `from` (the source of the rows) and `set_against` (the compared rows as text).
     """
-    import pandas as pd
-
     table = published_frame(published)
     rows = [
         {**{name: getattr(claim, name) for name in COPIED_COLUMNS},
@@ -111,8 +109,6 @@ def _front(claim: Claim, over: pd.DataFrame, of: pd.DataFrame) -> dict[str, Any]
     merged = over.merge(of, on=list(claim.paired_by), suffixes=("", "_of"))
     if merged.empty:
         return NO_MATCH
-    import numpy as np
-
     time = merged["train_seconds"] / merged["train_seconds_of"]
     usd = time * merged["price_usd_per_hour"] / merged["price_usd_per_hour_of"]
     merged = merged.assign(time=np.log(time), usd=np.log(usd))

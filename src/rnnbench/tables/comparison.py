@@ -6,7 +6,10 @@ import fnmatch
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.records.labels import parts_of
@@ -17,9 +20,6 @@ from rnnbench.tables.stats import Ratio
 from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
 from rnnbench.tables.unequal_ratio import difference, unequal
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 VERSUS_COLUMNS = [
     "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
@@ -45,9 +45,6 @@ def versus(
     its certificate or ``rnn.options`` has `unequal` instead of `ratio`; if one side applies wrong
     gradients, the pair has neither.
     """
-    import numpy as np
-    import pandas as pd
-
     values = run_values(frame, companions=True)
     records = values.to_dict("records")
     in_a, in_b = (np.array([_matches(row, terms) for row in records], bool) for terms in (a, b))
@@ -107,8 +104,6 @@ def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
 
 def _mean(runs: pd.DataFrame) -> float:
     """The geometric mean of the seconds of `runs`, without companions."""
-    import numpy as np
-
     return float(np.exp(np.log(runs.loc[~runs["companion"], "seconds"]).mean()))
 
 

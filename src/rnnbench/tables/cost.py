@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import KEY, PLACE, TASK
 from rnnbench.sources.prices import Price, PriceList
@@ -16,9 +18,6 @@ from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import mean_interval, ratio_interval
 from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
@@ -53,8 +52,6 @@ def cost(
     names, else the first device. If it has several machines or builds, the build that `reference`
     names is used, else the first. Source: the time table and `prices`.
     """
-    import pandas as pd
-
     values = run_values(frame)
     runs, spreads = split(values, KEY, [*RATIO_COLUMNS, "epochs"]), pooled_spreads(values, KEY)
     device = reference.get("device") or (prices.reference if prices else "")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import usable_epochs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:

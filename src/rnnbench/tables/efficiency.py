@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, counts, split
-from rnnbench.tables.stats import mean_interval
+from rnnbench.tables.stats import Interval, mean_interval
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from rnnbench.tables.stats import Interval
 
 PROBE_PRECISION = "float32"  # see rnnworker.probe
 ABOVE_PEAK = (
@@ -54,8 +51,6 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
 
     For an incomplete model too little work is counted, so it has a time per timestep but no shares.
     """
-    import pandas as pd
-
     by_key = {(probe["machine"], probe["key"]): probe for probe in probes}
     facts = frame.drop_duplicates("record").set_index("record")[["probe", "config", "precision"]]
     values = run_values(frame).join(facts, on="record")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import counts, split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FACTS = ["joules_per_sample", "card_watts"]
 ENERGY_COLUMNS = [
@@ -27,8 +24,6 @@ def energy(frame: pd.DataFrame) -> pd.DataFrame:
     single run); `watts` (mean power of the card in that time, geometric mean over runs). Source:
     the counter of the card, in records of runs that are not void.
     """
-    import pandas as pd
-
     facts = frame.drop_duplicates("record").set_index("record")[FACTS].astype(float)
     values = run_values(frame).join(facts, on="record")
     values = values[(values[FACTS] > 0).all(axis=1)]  # also excludes NaN

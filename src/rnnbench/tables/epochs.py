@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 COLUMNS = [
     "record", "verdict", "epoch", "start", "seconds", "samples", "steps", "loss", "acc",

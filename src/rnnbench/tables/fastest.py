@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Groups, split
@@ -31,9 +33,6 @@ from rnnbench.tables.time import (
     ratio_text,
 )
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
 FASTEST_COLUMNS = [
@@ -62,8 +61,6 @@ def fastest(
     `reference_void`: the reason if the reference is one of them; `equal`: whether the fastest is
     certified to compute the reference's function.
     """
-    import pandas as pd
-
     usable = run_values(frame, companions=True)
     values = split(usable, KEY, RATIO_COLUMNS)
     spreads = pooled_spreads(usable, KEY, below=math.inf)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, NAMES
 from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnworker.options import OF_THE_FUNCTION
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-DOES_NOT_LEARN = "not_learning"  # reason code that comes from the certificate, not from the run
 MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
 EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_loss", "val_acc",
          "val_seconds")  # fmt: skip
@@ -69,8 +68,6 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       `samples` per call); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
     - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
-    import pandas as pd
-
     runs, rows, counts = [], [], []
     for record in records:
         record_rows = [*map(_epoch_row, record.epochs)]
@@ -92,8 +89,6 @@ TEXT_COLUMNS = {"record", "name", "experiment", "site", *CONFIGURATION, "verdict
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     """`rows` as a frame: `TEXT_COLUMNS`, and float64 for the others; absent keys are missing."""
-    import pandas as pd
-
     frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in names})
     for name in names:
         if name not in TEXT_COLUMNS:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
+import numpy as np
+import pandas as pd
 
 Groups = dict[tuple[Any, ...], "Rows"]
 Rows = Mapping[str, "np.ndarray"]  # column → its values
@@ -29,8 +28,6 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Gro
 
     Intended for many small groups, for each of which pandas would build a frame of all columns.
     """
-    import numpy as np
-
     if table.empty:
         return {}
     numbers = table.groupby(list(by), sort=False, dropna=False).ngroup().to_numpy()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:

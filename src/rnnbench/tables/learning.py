@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.reference import Key, keys_of, references
 from rnnbench.tables.stats import difference_interval
 from rnnbench.tables.usable_runs import usable_epochs
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 LEARNING_COLUMNS = [
     *CONFIGURATION, "is_reference", "suspect", "seeds", "val_acc", "val_acc_difference",
@@ -33,8 +32,6 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     validation-accuracy curves and of the loss curves over seeds and epochs; `shown_different`
     (bool: the interval exists and excludes 0). Source: epochs of runs that are not void.
     """
-    import pandas as pd
-
     epochs = usable_epochs(frame)
     if epochs.empty:
         return pd.DataFrame(columns=LEARNING_COLUMNS)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_POINTS = 600  # drawn per machine
 
@@ -36,8 +33,6 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
 def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
     """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
     that many rows, the medians of each implementation over sections of equal length."""
-    import pandas as pd
-
     parts = []
     for machine, runs in table.groupby("machine", sort=False):
         if len(runs) <= MAX_POINTS:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 def skipped(points: Iterable[Mapping[str, str]]) -> pd.DataFrame:
     """One row per impossible grid point: `name`, `why`. Source: the expansion of the experiment."""
-    import pandas as pd
-
     return pd.DataFrame(
         [(point["name"], point["why"]) for point in points], columns=["name", "why"]
     )
@@ -20,7 +16,5 @@ def skipped(points: Iterable[Mapping[str, str]]) -> pd.DataFrame:
 
 def missing(planned: Iterable[str], recorded: Iterable[str]) -> pd.DataFrame:
     """One row per planned run without a readable record: `name`, in the planned order."""
-    import pandas as pd
-
     present = set(recorded)
     return pd.DataFrame({"name": [name for name in planned if name not in present]})

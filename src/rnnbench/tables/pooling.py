@@ -23,13 +23,13 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import fdtri
 
 from rnnbench.tables.stats import Ratio, dunnett_quantile
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 POOLED_BELOW = 5  # repeats
 F_GUARD = 0.75  # quantile of the F test
@@ -52,8 +52,6 @@ def pooled_spreads(
     runs in two or more blocks, none has runs in `below` or more blocks, and none has two runs in a
     block. A missing run only removes that block from its configuration. `values` is the table of
     `run_values`, `axes` are its columns that identify a configuration."""
-    import numpy as np
-
     spreads = {}
     logs = values["effect"].fillna(np.log(values["seconds"]))
     for key, runs in values.assign(log=logs).groupby(DEVICE, sort=False):
@@ -75,8 +73,6 @@ def spread_of(logs: np.ndarray) -> Spread | None:
     """The residual spread of log seconds (configurations × blocks, NaN for missing runs): a least-
     squares fit of the additive model, whose degrees of freedom are the number of runs minus its
     rank. None if no degree of freedom is left."""
-    import numpy as np
-
     rows, blocks = np.nonzero(~np.isnan(logs))
     design = np.hstack([np.eye(logs.shape[0])[rows], np.eye(logs.shape[1])[blocks]])
     values = logs[rows, blocks]
@@ -119,6 +115,4 @@ def pooled(
 
 def f_quantile(probability: float, numerator: float, denominator: float) -> float:
     """The quantile of the F distribution with `numerator` and `denominator` degrees of freedom."""
-    from scipy.special import fdtri
-
     return float(fdtri(numerator, denominator, probability))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.records.record import Record
 from rnnbench.tables.frame import flat_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = ["what", "which", "fact", "value"]
 ORDER = {"machine": 0, "build": 1, "dataset": 2}
@@ -21,8 +19,6 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
     """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
     (text). A fact with different values in different records has one row per value. Source:
     ``hardware``, ``environment`` and ``identity`` of the records."""
-    import pandas as pd
-
     rows: dict[tuple[str, str, str, str], None] = {}
     for record in records:
         build = record.run.choices.get("build", "")

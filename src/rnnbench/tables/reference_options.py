@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.records.labels import parts_of
 from rnnbench.tables.frame import implementation_of
 from rnnworker.options import OF_THE_FUNCTION, named
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AXES = ["variant", "rnn", "options", "alias", "implementation"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.tables.frame import MEASURED
 from rnnbench.tables.usable_runs import counted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.time import RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
@@ -43,8 +42,6 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
     `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
     speed-up. Source: runs that are not void on devices named ``cpu_N``.
     """
-    import pandas as pd
-
     values = run_values(frame)
     values["threads"] = values["device"].map(threads_of)
     values = values.dropna(subset=["threads"])
@@ -77,8 +74,6 @@ def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) ->
     the fewest vCPUs of the same source, model and build; `ideal`, `serial_fraction`, `fitted` as in
     `scaling`; `speedup_low`, `speedup_high`: missing.
     """
-    import pandas as pd
-
     counts: dict[str, set[int]] = {}
     for model, device in frame[["model", "device"]].drop_duplicates().itertuples(index=False):
         if (threads := threads_of(device)) is not None:

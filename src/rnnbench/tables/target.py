@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, TASK
 from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import usable_epochs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHARE = 0.99  # of the accuracy that every run of the task reaches
 TARGET_COLUMNS = [
@@ -50,8 +48,6 @@ def target(frame: pd.DataFrame) -> pd.DataFrame:
     end of the first epoch that reaches the target (geometric mean over the runs that do) with the
     95 % interval `seconds_low`, `seconds_high`; `epochs` (median). Source: runs that are not void.
     """
-    import pandas as pd
-
     epochs = with_elapsed(frame).dropna(subset=["val_acc"])
     if epochs.empty:
         return pd.DataFrame(columns=TARGET_COLUMNS)

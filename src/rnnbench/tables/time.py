@@ -6,7 +6,10 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
@@ -23,10 +26,6 @@ from rnnbench.tables.stats import (
 )
 from rnnbench.tables.unequal_ratio import Unequal, difference, unequal
 from rnnbench.tables.usable_runs import run_values
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 NO_DIFFERENCE = "no difference shown"
 IS_REFERENCE = "reference"
@@ -74,8 +73,6 @@ def time(
 
     Source: the epochs of the records.
     """
-    import pandas as pd
-
     values = run_values(frame, companions=True)
     spreads = pooled_spreads(values, KEY)
     groups = split(values, KEY, [*RATIO_COLUMNS, "implementation", *MEAN_COLUMNS])

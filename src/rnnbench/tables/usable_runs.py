@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RUN_COLUMNS = [
     *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",

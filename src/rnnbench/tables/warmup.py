@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import counted, usable_epochs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_EXCESS = 0.05  # a smaller excess is irrelevant
 MIN_SPREADS = 4.0  # an excess of fewer robust spreads of the later epochs is noise
@@ -42,8 +40,6 @@ def warmup(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration: the configuration, `runs` (with at least five counted epochs),
     `still_warm` (runs whose first counted epochs are still warm-up), `epochs` (the most such epochs
     in a run). Source: timed epochs, after the configured warm-up, of runs that are not void."""
-    import pandas as pd
-
     by_run = counted(usable_epochs(frame)).groupby([*CONFIGURATION, "record"], sort=False)[
         "seconds"
     ]
