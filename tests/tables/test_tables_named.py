@@ -18,7 +18,6 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import in_planned_order, order
-from rnnbench.tables.missing import missing, skipped
 from rnnbench.tables.runs import runs
 from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.stats import dunnett_quantile
@@ -249,7 +248,7 @@ def test_leads_that_are_in_the_time_table_are_not_counted_twice():
         assert extra_ratios(fastest(frame, time(frame, REFERENCE), REFERENCE)) == extra
 
 
-def test_runs_kernels_order_and_missing():
+def test_runs_kernels_and_order():
     records = [
         make_record(order=2, started=make_started(0)),
         make_record(
@@ -267,8 +266,6 @@ def test_runs_kernels_order_and_missing():
     assert table["kernel"].tolist() == ["not attested: no kernel found"]
     assert kernels(tidy([make_record(measured={"kernel": {**not_found, "expected": None}})])).empty
     assert order(frame)["planned"].tolist() == [2, 1] and not in_planned_order(order(frame))
-    assert skipped([{"name": "a", "why": "b"}])["why"].tolist() == ["b"]
-    assert missing(["x", "y"], ["y"])["name"].tolist() == ["x"]
 
 
 def make_started(seconds):

@@ -13,10 +13,10 @@ from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import colours, of_these
 from rnnbench.report.figure import Figure, figure
-from rnnbench.report.labels import with_labels
+from rnnbench.report.labels import joined, with_labels
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
-from rnnbench.report.table_views import marked
+from rnnbench.report.table_view import Column, TableView, view_of
+from rnnbench.report.table_views import epoch_span, marked, span_of, speedup_span
 from rnnbench.tables.optimizers import OptimizerDifference
 
 ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
@@ -77,38 +77,26 @@ def _effect(value: Any) -> str:
     return "over 10" if n.is_number(value) and abs(value) > 10 else n.plain(value, 2)
 
 
+BUILD_COLUMNS = (
+    Column("implementation", "shown", number=False),
+    Column("device", "column_name", number=False),
+    Column("s per epoch", lambda r: n.seconds(r["epoch_seconds"])),
+    Column("95 % CI", epoch_span, quiet=True),
+    Column("relative time", lambda r: n.ratio(r["change"])),
+    Column("95 % CI", lambda r: _change(r), quiet=True, number=False, linked=True),
+    Column("effect, SD", lambda r: _effect(r["effect"])),
+)
+
+
+def _change(row: Any) -> str:
+    if not n.is_number(row["change_low"]):
+        return str(row["words"])
+    return f"{n.ratio_span(row['change_low'], row['change_high'], row['change'])}, {row['words']}"
+
+
 def builds_view(table: pd.DataFrame) -> TableView:
-    labelled = with_labels(table)
-    rows = tuple(
-        Row(
-            row["build"],
-            (
-                row["shown"],
-                row["column_name"],
-                n.seconds(row["epoch_seconds"]),
-                n.span(row["epoch_low"], row["epoch_high"], row["epoch_seconds"]),
-                n.ratio(row["change"]),
-                row["words"]
-                if not n.is_number(row["change_low"])
-                else f"{n.ratio_span(row['change_low'], row['change_high'], row['change'])}, "
-                f"{row['words']}",
-                _effect(row["effect"]),
-            ),
-            _group(row, ALL_BUT_BUILD),
-            ("", "", *[row["anchor"]] * 5),
-        )
-        for row in labelled.to_dict("records")
-    )
-    columns = (
-        Column("implementation", number=False),
-        Column("device", number=False),
-        Column("s per epoch"),
-        Column("95 % CI", quiet=True),
-        Column("relative time"),
-        Column("95 % CI", quiet=True, number=False),
-        Column("effect, SD"),
-    )
-    return TableView("builds-table", "Comparison of builds", "build", columns, rows)
+    return view_of(with_labels(table), "builds-table", "Comparison of builds", "build", "build",
+                   BUILD_COLUMNS, lambda r: joined(r[name] for name in ALL_BUT_BUILD))  # fmt: skip
 
 
 def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
@@ -117,24 +105,31 @@ def _heatmaps(table: pd.DataFrame) -> Iterator[Figure]:
     by = [*ALL_BUT_BUILD, "implementation"]
     for place, (key, cells) in enumerate(labelled.groupby(by, sort=False)):
         if place < DRAWN:
-            texts = cells.to_dict("records")
+            rows = cells.to_dict("records")
+            fastest = cells.groupby("column_name")["epoch_seconds"].transform("min")
             drawn = cells.assign(
                 device=cells["column_name"],
-                share=cells["epoch_seconds"]
-                / cells.groupby("column_name")["epoch_seconds"].transform("min"),
-                text=[marked(n.seconds(row["epoch_seconds"]), row) for row in texts],
-                span=[
-                    n.span(row["epoch_low"], row["epoch_high"], row["epoch_seconds"])
-                    for row in texts
-                ],
+                share=cells["epoch_seconds"] / fastest,
+                text=[marked(n.seconds(row["epoch_seconds"]), row) for row in rows],
+                span=list(map(epoch_span, rows)),
             ).sort_values("build", key=lambda names: names.map(rank), kind="stable")
-            group = " · ".join(str(part) for part in key[:-1] if part)
+            group = joined(key[:-1])
             title = f"Seconds per epoch, {key[-1] or key[0]}"
             devices = list(dict.fromkeys(cells["column_name"]))
             for first in range(0, len(devices), ACROSS):
                 some = drawn[drawn["device"].isin(devices[first : first + ACROSS])]
                 which = f"{key[-1]}-{first // ACROSS}"
                 yield figure("builds", group, which, title, build_heatmap(some))
+
+
+THREAD_COLUMNS = (
+    Column("threads", "threads", linked=False),
+    Column("speed-up", lambda r: n.ratio(r["speedup"])),
+    Column("95 % CI", speedup_span),
+    Column("efficiency", lambda r: f"{r['efficiency']:.0%}"),
+    Column("serial fraction", lambda r: f"{r['serial_fraction']:.1%}"),
+    Column("runs", "runs"),
+)
 
 
 def threads_section(
@@ -158,32 +153,13 @@ def threads_section(
     palette = of_these(palette, named["shown"])
     by = [*GROUP, "machine"]
     drawn = [
-        figure("threads", " · ".join(str(part) for part in key[:-1] if part), str(key[-1]),
+        figure("threads", joined(key[:-1]), str(key[-1]),
                f"Speed-up by threads on {key[-1]}", thread_panel(cells, palette))
         for place, (key, cells) in enumerate(named.groupby(by, sort=False))
         if place < DRAWN
     ]  # fmt: skip
-    rows = tuple(
-        Row(
-            row["shown"],
-            (
-                str(row["threads"]),
-                n.ratio(row["speedup"]),
-                n.ratio_span(row["speedup_low"], row["speedup_high"], row["speedup"]),
-                f"{row['efficiency']:.0%}",
-                f"{row['serial_fraction']:.1%}",
-                str(row["runs"]),
-            ),
-            _group(row, GROUP),
-            ("", *[row["anchor"]] * 5),
-        )
-        for row in named.to_dict("records")
-    )
-    columns = tuple(
-        Column(label)
-        for label in ("threads", "speed-up", "95 % CI", "efficiency", "serial fraction", "runs")
-    )
-    views = [TableView("threads-table", "Thread scaling", "implementation", columns, rows)]
+    views = [view_of(named, "threads-table", "Thread scaling", "implementation", "shown",
+                     THREAD_COLUMNS, lambda r: joined(r[name] for name in GROUP))]  # fmt: skip
     if not published.empty:
         drawn += _published_threads(published)
         views.append(_published_view(published))
@@ -199,26 +175,32 @@ def _published_threads(table: pd.DataFrame) -> Iterator[Figure]:
         yield figure("threads", f"published: {source}", str(model), title, panel)
 
 
+PUBLISHED_COLUMNS = (
+    Column("vCPUs", lambda r: str(int(r["threads"]))),
+    Column("s", lambda r: n.plain(r["seconds"], 4)),
+    Column("speed-up", lambda r: n.ratio(r["speedup"])),
+    Column("efficiency", lambda r: f"{r['speedup'] / r['ideal']:.0%}"),
+)
+
+
 def _published_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(
-        Row(
-            row["build"],
-            (
-                str(int(row["threads"])),
-                n.plain(row["seconds"], 4),
-                n.ratio(row["speedup"]),
-                f"{row['speedup'] / row['ideal']:.0%}",
-            ),
-            f"{row['model']}, published by {row['source']}",
-        )
-        for row in table.to_dict("records")
-    )
-    columns = tuple(Column(label) for label in ("vCPUs", "s", "speed-up", "efficiency"))
     note = (
         "Speed-up of one whole training over the smallest number of vCPUs. Published numbers are "
         "in no statistic of this page."
     )
-    return TableView("threads-published", "Published speed-up", "build", columns, rows, (note,))
+    return view_of(table, "threads-published", "Published speed-up", "build", "build",
+                   PUBLISHED_COLUMNS, lambda r: f"{r['model']}, published by {r['source']}",
+                   (note,))  # fmt: skip
+
+
+TARGET_COLUMNS = (
+    Column("device", "column_name", number=False),
+    Column("target", lambda r: n.share(r["target"])),
+    Column("seconds", lambda r: n.seconds(r["seconds"])),
+    Column("95 % CI", span_of("seconds"), quiet=True),
+    Column("epochs", lambda r: n.plain(r["epochs"], 2)),
+    Column("runs that reached it", lambda r: f"{r['reached']} of {r['runs']}"),
+)
 
 
 def target_section(
@@ -232,8 +214,9 @@ def target_section(
         "is 99 % of the best validation accuracy of the least accurate run of the same task.",
     )
     labelled, lines = with_labels(table), with_labels(by_second)
+    several = labelled["group_name"].nunique() > 1
     drawn = [
-        figure("second", str(key[0]) if labelled["group_name"].nunique() > 1 else "",
+        figure("second", str(key[0]) if several else "",
                " ".join(map(str, key)), f"Validation accuracy over time on {key[1]}",
                second_panel(cells, of_these(palette, cells["implementation"])))
         for place, (key, cells) in enumerate(
@@ -241,33 +224,6 @@ def target_section(
         )
         if place < DRAWN
     ]  # fmt: skip
-    rows = tuple(
-        Row(
-            row["shown"],
-            (
-                row["column_name"],
-                n.share(row["target"]),
-                n.seconds(row["seconds"]),
-                n.span(row["seconds_low"], row["seconds_high"], row["seconds"]),
-                n.plain(row["epochs"], 2),
-                f"{row['reached']} of {row['runs']}",
-            ),
-            row["group_name"] if labelled["group_name"].nunique() > 1 else "",
-            ("", *[row["anchor"]] * 5),
-        )
-        for row in labelled.to_dict("records")
-    )
-    columns = (
-        Column("device", number=False),
-        Column("target"),
-        Column("seconds"),
-        Column("95 % CI", quiet=True),
-        Column("epochs"),
-        Column("runs that reached it"),
-    )
-    view = TableView("target-table", "Time to accuracy", "implementation", columns, rows)
+    view = view_of(labelled, "target-table", "Time to accuracy", "implementation", "shown",
+                   TARGET_COLUMNS, lambda row: row["group_name"] if several else "")  # fmt: skip
     return Section("target", "Time to accuracy", words, tuple(drawn), (view,))
-
-
-def _group(row: dict[Any, Any], names: Sequence[str]) -> str:
-    return " · ".join(str(row[name]) for name in names if row[name])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, view_of
 from rnnbench.tables.articles import CPU_GPU, K80_P100, STEPS
 from rnnbench.tables.claims import NO, OPEN
 from rnnbench.tables.unequal_ratio import Unequal
@@ -27,37 +27,27 @@ WORDS = (
 
 def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
     """`table` and `ours` as `claims_table` and `measured_claims` make them."""
-    links = {row["claim"]: SECTIONS.get(row["from"], "") for row in table.to_dict("records")}
-    rows = tuple(
-        Row(
-            row["claim"],
-            (
-                f"{row['supported']}: {row['why']}" if row["why"] else row["supported"],
-                _found(row),
-                _ours(ours.get(row["claim"]), row["ours_note"]),
-                row["words"],
-                _rests_on(row),
-                row["address"],
-            ),
-            links=("", links[row["claim"]], "", "", links[row["claim"]], ""),
-        )
-        for row in table.to_dict("records")
-    )
     columns = (
-        Column("supported by its rows?", number=False),
-        Column("value in the rows", number=False),
-        Column("measured here", number=False),
-        Column("quotation", number=False),
-        Column("rests on", number=False),
-        Column("source", number=False, quiet=True),
-    )
+        Column("supported by its rows?", _supported, number=False),
+        Column("value in the rows", _found, number=False, linked=True),
+        Column("measured here", lambda r: _ours(ours.get(r["claim"]), r["ours_note"]),
+               number=False),
+        Column("quotation", "words", number=False),
+        Column("rests on", _rests_on, number=False, linked=True),
+        Column("source", "address", number=False, quiet=True),
+    )  # fmt: skip
     counts = {verdict: int((table["supported"] == verdict).sum()) for verdict in (NO, OPEN)}
     summary = (
         f"Of {n.counted(len(table), 'claim')}, the rows do not support {counts[NO]} and do not "
         f"decide {counts[OPEN]}."
     )
-    view = TableView("claims", "Claims and their rows", "claim", columns, rows)
+    table = table.assign(anchor=[SECTIONS.get(source, "") for source in table["from"]])
+    view = view_of(table, "claims", "Claims and their rows", "claim", "claim", columns)
     return Section("claims-section", "Claims", (WORDS, summary), (), (view,), "words")
+
+
+def _supported(row: Mapping[Any, Any]) -> str:
+    return f"{row['supported']}: {row['why']}" if row["why"] else str(row["supported"])
 
 
 def _rests_on(row: Mapping[Any, Any]) -> str:

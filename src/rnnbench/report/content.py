@@ -52,7 +52,6 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import order
-from rnnbench.tables.missing import skipped as skipped_table
 from rnnbench.tables.optimizers import optimizer_differences
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.reference_options import with_named_options
@@ -261,7 +260,7 @@ def content(
         ),
         sections=[section for section in sections if section],
         runs=_filled(listing_views.runs_view(every, MANY)),
-        skipped=_filled(listing_views.skipped_view(skipped_table(skipped))),
+        skipped=_filled(listing_views.skipped_view(skipped)),
         provenance=_filled(listing_views.provenance_view(provenance(records))),
         figures=[
             *(of_calls.figures if lead == "calls" else ()),

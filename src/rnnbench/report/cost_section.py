@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,29 +9,19 @@ import pandas as pd
 
 from rnnbench.axes import TASK
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import configuration_anchor
+from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.labels import joined
 from rnnbench.report.relative_charts import front_panel, relative_panel
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, TableView, view_of
+from rnnbench.report.table_views import marked, span_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
 TASKS = 12  # drawn; the table has all
-HEADS = (
-    ("fastest implementation", "", False),
-    ("seconds", "one training", True),
-    ("95 % CI", "one training", True),
-    ("relative time", "one training", True),
-    ("95 % CI", "one training", True),
-    ("USD / h", "price", True),
-    ("kind", "price", False),
-    ("USD", "cost", True),
-    ("relative", "cost", True),
-    ("break-even USD / h", "cost", True),
-)
 
 
 def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str, str]) -> Section:
@@ -61,56 +50,55 @@ def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str
     return Section("money", "Devices: time and cost", tuple(words), figures, filled)
 
 
+TIME_COLUMNS = (
+    Column("fastest implementation", "series", number=False, linked=True),
+    Column("seconds", lambda r: marked(n.seconds(r["seconds"]), r), "one training"),
+    Column("95 % CI", span_of("seconds"), "one training"),
+    Column("relative time", lambda r: "reference" if r["reference"] else n.ratio(r["relative"]),
+           "one training"),
+    Column("95 % CI", lambda r: _relative_span(r), "one training"),
+)  # fmt: skip
+COST_COLUMNS = (
+    # Prices are not measurements, so they have no runs to link to.
+    Column("USD / h", lambda r: n.plain(r["usd_per_hour"], 4), "price", linked=False),
+    Column("kind", lambda r: r["price_kind"].replace("_", " ") or n.NOTHING, "price",
+           number=False),
+    Column("USD", lambda r: n.plain(r["usd"]), "cost"),
+    Column("relative", lambda r: n.ratio(r["relative_usd"]), "cost"),
+    Column("break-even USD / h", lambda r: n.plain(r["break_even_usd_per_hour"]), "cost"),
+)  # fmt: skip
+KIND_COLUMNS = (
+    Column("fastest implementation", "series", number=False),
+    Column("kind of price", "kind", number=False),
+    Column("USD / h", lambda r: n.plain(r["usd_per_hour"], 4), linked=False),
+    Column("USD", lambda r: n.plain(r["seconds"] / 3600 * r["usd_per_hour"])),
+    Column("relative cost", lambda r: n.ratio(r["relative"])),
+    Column("95 % CI", span_of("relative", n.ratio_span), quiet=True),
+)
+
+
 def cost_view(table: pd.DataFrame) -> TableView:
     labelled = _labelled(table)
-    several = table.groupby(TASK).ngroups > 1
-    rows = tuple(
-        Row(row["label"], _cells(row), row["task"] if several else "", _links(row))
-        for row in labelled.to_dict("records")
-    )
-    columns = tuple(Column(label, over, number) for label, over, number in HEADS)
-    priced = bool(table["usd_per_hour"].notna().any())
-    if not priced:
-        rows = tuple(Row(row.head, row.cells[:5], row.group, row.links[:5]) for row in rows)
-    return TableView("money-table", "One training by device", "device",
-                 columns if priced else columns[:5], rows)  # fmt: skip
+    columns = [*TIME_COLUMNS, *(COST_COLUMNS if table["usd_per_hour"].notna().any() else ())]
+    return view_of(labelled, "money-table", "One training by device", "device", "label", columns,
+                   "block")  # fmt: skip
 
 
 def kinds_view(table: pd.DataFrame, prices: PriceList) -> TableView:
     """The costs at prices of another kind than in `cost_view`, relative to the same reference."""
-    labelled = _labelled(table)
-    several = table.groupby(TASK).ngroups > 1
-    rows = []
-    for _, places in labelled.groupby(TASK, sort=False):
+    rows: list[dict[Any, Any]] = []
+    for _, places in _labelled(table).groupby(TASK, sort=False):
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
         for row in places.to_dict("records"):
             for price in prices.prices:
-                if price.device != row["device"] or price.kind in ("", row["price_kind"]):
-                    continue
-                low, relative, high = (
-                    row[name] / base * price.usd_per_hour if n.is_number(row[name]) else math.nan
-                    for name in ("relative_low", "relative", "relative_high")
-                )
-                cells = (
-                    row["implementation"] or "model",
-                    price.kind.replace("_", " "),
-                    n.plain(price.usd_per_hour, 4),
-                    n.plain(row["seconds"] / 3600 * price.usd_per_hour),
-                    n.ratio(relative),
-                    n.ratio_span(low, high, relative),
-                )
-                links = ("", "", "", *[row["anchor"]] * 3)
-                rows.append(Row(row["label"], cells, row["task"] if several else "", links))
-    columns = (
-        Column("fastest implementation", number=False),
-        Column("kind of price", number=False),
-        Column("USD / h"),
-        Column("USD"),
-        Column("relative cost"),
-        Column("95 % CI", quiet=True),
-    )
+                if price.device == row["device"] and price.kind not in ("", row["price_kind"]):
+                    usd = {"kind": price.kind.replace("_", " "), "usd_per_hour": price.usd_per_hour}
+                    for name in ("relative_low", "relative", "relative_high"):
+                        usd[name] = row[name] / base * price.usd_per_hour
+                    rows.append({**row, **usd})
     title = "One training at other kinds of price"
-    return TableView("price-kinds", title, "device", columns, tuple(rows))
+    return view_of(pd.DataFrame(rows), "price-kinds", title, "device", "label", KIND_COLUMNS,
+                   "block")  # fmt: skip
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:
@@ -143,52 +131,29 @@ def _text(row: dict[Any, Any]) -> str:
     return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if has_1 and not row["reference"] else "")
 
 
-def _cells(row: dict[Any, Any]) -> tuple[str, ...]:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
-    return (
-        row["implementation"] or "model",
-        n.seconds(row["seconds"]) + dagger,
-        n.span(row["seconds_low"], row["seconds_high"], row["seconds"]),
-        "reference" if row["reference"] else n.ratio(row["relative"]),
-        _relative_span(row),
-        n.plain(row["usd_per_hour"], 4),
-        row["price_kind"].replace("_", " ") or n.NOTHING,
-        n.plain(row["usd"]),
-        n.ratio(row["relative_usd"]),
-        n.plain(row["break_even_usd_per_hour"]),
-    )
-
-
 def _relative_span(row: dict[Any, Any]) -> str:
     low, high = row["relative_low"], row["relative_high"]
     span = n.ratio_span(low, high, row["relative"])
     return f"{span},\n{NO_DIFFERENCE}" if n.is_number(low) and low <= 1 <= high else span
 
 
-def _links(row: dict[Any, Any]) -> tuple[str, ...]:
-    """Times and costs link to their runs; prices are not measurements."""
-    priced = {"USD / h", "kind"}
-    return tuple("" if label in priced else row["anchor"] for label, _, _ in HEADS)
-
-
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    table = table.copy()
-    builds, places = table["build"].nunique() > 1, table.groupby("device")["machine"].nunique()
-    table["label"] = [
-        " · ".join(
-            filter(None, (row["device"], row["machine"] if places[row["device"]] > 1 else "",
-                          row["build"] if builds else ""))
-        )
-        for row in table.to_dict("records")
-    ]  # fmt: skip
+    rows = table.to_dict("records")
+    builds, machines = table["build"].nunique() > 1, table.groupby("device")["machine"].nunique()
     varied = [name for name in TASK[1:] if table[name].nunique() > 1]
-    table["task"] = [
-        " · ".join(filter(None, (row["model"], *(row[name] for name in varied))))
-        for row in table.to_dict("records")
-    ]
-    table["anchor"] = [configuration_anchor(row) for row in table.to_dict("records")]
-    table["series"] = table["implementation"].replace("", "model")
-    return table
+    tasks = [joined((row["model"], *(row[name] for name in varied))) for row in rows]
+    labels = [
+        (row["device"], row["machine"] if machines[row["device"]] > 1 else "",
+         row["build"] if builds else "")
+        for row in rows
+    ]  # fmt: skip
+    return table.assign(
+        label=list(map(joined, labels)),
+        task=tasks,
+        block=tasks if table.groupby(TASK).ngroups > 1 else "",
+        anchor=configuration_anchors(table),
+        series=table["implementation"].replace("", "model"),
+    )
 
 
 def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -15,8 +14,8 @@ from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import with_labels
 from rnnbench.report.roofline import roofline
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import TableView
-from rnnbench.report.table_views import Part, by_device, marked
+from rnnbench.report.table_view import Column, TableView
+from rnnbench.report.table_views import by_device, marked, span_of
 
 ID, TITLE = "efficiency", "Efficiency"
 DRAWN, NAMED = 12, 4
@@ -46,39 +45,38 @@ def efficiency_section(
     return Section(ID, TITLE, (WORDS, *reasons), drawn, (efficiency_view(known), *used))
 
 
+ENERGY_COLUMNS = (
+    Column("mJ / sample", lambda r: marked(n.plain(r["millijoules"]), r)),
+    Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["millijoules"]), quiet=True),
+    Column("W", lambda r: n.plain(r["watts"])),
+)
+ENERGY_NOTE = (
+    "The whole card, from the beginning to the end of the training, including its validations. "
+    "The energy of the processor is not included."
+)
+EFFICIENCY_COLUMNS = (
+    Column("µs / timestep", lambda r: marked(n.plain(r["us_per_timestep"]), r)),
+    Column("95 % CI", span_of("us_per_timestep"), quiet=True),
+    Column("GFLOP/s", lambda r: n.plain(r["gflops"])),
+    Column("of peak", lambda r: n.percent(r["peak_share"])),
+    Column("95 % CI", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]),
+           quiet=True),
+    Column("in products", lambda r: n.percent(r["products_share"])),
+)  # fmt: skip
+EFFICIENCY_NOTE = (
+    "In products: the time of the step's matrix products, measured separately in their own "
+    "shapes, as a share of the time of the step. Above 100 %, the step is faster than its "
+    "separate products: it fuses them, or the machine was busier during the probe."
+)
+
+
 def energy_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("mJ / sample", lambda r: marked(n.plain(r["millijoules"]), r), False),
-        ("95 % CI", lambda r: n.span(r["low"], r["high"], r["millijoules"]), True),
-        ("W", lambda r: n.plain(r["watts"]), False),
-    ]
-    note = (
-        "The whole card, from the beginning to the end of the training, including its validations. "
-        "The energy of the processor is not included."
-    )
-    return replace(by_device("energy", "Energy of the GPU", table, parts), notes=(note,))
+    return by_device("energy", "Energy of the GPU", table, ENERGY_COLUMNS, (ENERGY_NOTE,))
 
 
 def efficiency_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("µs / timestep", lambda r: marked(n.plain(r["us_per_timestep"]), r), False),
-        ("95 % CI", _timestep_span, True),
-        ("GFLOP/s", lambda r: n.plain(r["gflops"]), False),
-        ("of peak", lambda r: n.percent(r["peak_share"]), False),
-        ("95 % CI", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]), True),
-        ("in products", lambda r: n.percent(r["products_share"]), False),
-    ]
     title = "Time per timestep, and share of the measured peak"
-    note = (
-        "In products: the time of the step's matrix products, measured separately in their own "
-        "shapes, as a share of the time of the step. Above 100 %, the step is faster than its "
-        "separate products: it fuses them, or the machine was busier during the probe."
-    )
-    return replace(by_device("efficiency", title, table, parts), notes=(note,))
-
-
-def _timestep_span(row: Any) -> str:
-    return n.span(row["us_per_timestep_low"], row["us_per_timestep_high"], row["us_per_timestep"])
+    return by_device("efficiency", title, table, EFFICIENCY_COLUMNS, (EFFICIENCY_NOTE,))
 
 
 def _reasons(table: pd.DataFrame) -> Iterator[str]:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.report import numbers as n
+from rnnbench.report.labels import joined
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
+from rnnbench.report.table_view import Column, TableView, view_of
 from rnnbench.tables.certificate_tables import (
     CERTIFICATE_COLUMNS,
     certified,
@@ -75,23 +76,18 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         for reason in (reasons[0] if len(reasons) > 1 else [])
         if reason and all(reason in row for row in reasons)
     ]
-    rows = tuple(
-        Row(
-            row["implementation"] or "model",
-            (row["device"], row["kernel"], _others(row["why_not_cudnn"], common), str(row["runs"])),
-            _group(*(row[name] for name in NETWORK)) if several else "",
-        )
-        for row in counted.to_dict("records")
-    )
     columns = (
-        Column("device", number=False),
-        Column("kernel found", number=False),
-        Column("why not cuDNN", number=False, quiet=True),
-        Column("runs", quiet=True),
-    )
-    notes = (f"In every row, cuDNN is also ruled out because {' and '.join(common)}.",)
-    rows = sorted_by_group(rows)
-    return TableView("kernels", "Kernels", "implementation", columns, rows, notes if common else ())
+        Column("device", "device", number=False),
+        Column("kernel found", "kernel", number=False),
+        Column("why not cuDNN", lambda r: _others(r["why_not_cudnn"], common), number=False,
+               quiet=True),
+        Column("runs", "runs", quiet=True),
+    )  # fmt: skip
+    note = f"In every row, cuDNN is also ruled out because {' and '.join(common)}."
+    return view_of(counted, "kernels", "Kernels", "implementation",
+                   lambda row: row["implementation"] or "model", columns,
+                   lambda row: joined(row[name] for name in NETWORK) if several else "",
+                   (note,) if common else ())  # fmt: skip
 
 
 def _others(reasons: str, common: Sequence[str]) -> str:
@@ -113,82 +109,63 @@ def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
     ]
 
 
+ERROR, DIFFERENCE = "relative error against float64", "largest difference"
+CERTIFIED_COLUMNS = (
+    Column("status", lambda r: ": ".join(filter(None, (r["status"].replace("_", " "), r["why"]))),
+           number=False),
+    Column("outputs (allowed)", lambda r: _against(r, "outputs"), ERROR),
+    Column("gradients (allowed)", lambda r: _against(r, "gradients"), ERROR),
+    Column("weights unchanged by round trip",
+           lambda r: {True: "yes", False: "no"}.get(r["round_trip"], n.NOTHING), number=False),
+    Column("steps that apply another gradient", lambda r: r["steps"] or n.NOTHING,
+           "by device (worst)", number=False),
+)  # fmt: skip
+PAIR_COLUMNS = (
+    Column("equal",
+           lambda r: "yes" if r["equal"] else
+           "no: no speed-up; the ratio of times is marked ≠", number=False),
+    Column("outputs", lambda r: n.small(r["outputs"]), DIFFERENCE),
+    Column("gradients", lambda r: n.small(r["gradients"]), DIFFERENCE),
+    Column("loss curve", lambda r: n.small(r["loss_curve"]), DIFFERENCE),
+)  # fmt: skip
+
+
 def certificates_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(
-        Row(
-            row["rnn"],
-            (
-                f"{row['status'].replace('_', ' ')}{': ' + row['why'] if row['why'] else ''}",
-                _against(row["outputs"], row["tolerance_outputs"]),
-                _against(row["gradients"], row["tolerance_gradients"]),
-                {True: "yes", False: "no"}.get(row["round_trip"], n.NOTHING),
-                row["steps"] or n.NOTHING,
-            ),
-            _where(row),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (
-        Column("status", number=False),
-        Column("outputs (allowed)", "relative error against float64"),
-        Column("gradients (allowed)", "relative error against float64"),
-        Column("weights unchanged by round trip", number=False),
-        Column("steps that apply another gradient", "by device (worst)", number=False),
-    )
-    return TableView("certified", "Certificates", "implementation", columns, sorted_by_group(rows))
+    return view_of(table, "certified", "Certificates", "implementation", "rnn",
+                   CERTIFIED_COLUMNS, _certificate)  # fmt: skip
 
 
 def pairs_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(
-        Row(
-            f"{row['a']} and {row['b']}",
-            (
-                "yes" if row["equal"] else "no: no speed-up; the ratio of times is marked ≠",
-                *(n.small(row[name]) for name in ("outputs", "gradients", "loss_curve")),
-            ),
-            _where(row),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (
-        Column("equal", number=False),
-        Column("outputs", "largest difference"),
-        Column("gradients", "largest difference"),
-        Column("loss curve", "largest difference"),
-    )
-    return TableView("pairs", "Pairs", "pair", columns, sorted_by_group(rows))
+    return view_of(table, "pairs", "Pairs", "pair", lambda r: f"{r['a']} and {r['b']}",
+                   PAIR_COLUMNS, _certificate)  # fmt: skip
 
 
 def portability_view(table: pd.DataFrame) -> TableView:
     """Weights trained by the row's implementation and used by the column's: accuracy, and
     difference of outputs."""
-    served = list(dict.fromkeys(table["served"]))
-    rows = []
-    for key, group in table.groupby(CERTIFICATE_COLUMNS, sort=False):
-        where = _group(*map(str, key))
-        for trained, results in group.groupby("trained", sort=False):
-            by_user = {row["served"]: row for row in results.to_dict("records")}
-            texts = [
-                f"{n.share(by_user[name]['accuracy'])} ({n.small(by_user[name]['difference'])})"
-                if name in by_user
-                else n.NOTHING
-                for name in served
-            ]
-            rows.append(Row(str(trained), tuple(texts), where))
-    columns = tuple(Column(name, "used by: accuracy (difference of outputs)") for name in served)
-    return TableView("portability", "Portability of weights", "trained by", columns,
-                     sorted_by_group(rows), (PORTABILITY,))  # fmt: skip
+    by = [*CERTIFICATE_COLUMNS, "trained"]
+    texts = {
+        (*(row[name] for name in by), row["served"]): f"{n.share(row['accuracy'])} "
+        f"({n.small(row['difference'])})"
+        for row in table.to_dict("records")
+    }
+
+    def column(served: str) -> Column:
+        label = "used by: accuracy (difference of outputs)"
+        return Column(
+            served, lambda r: texts.get((*(r[name] for name in by), served), n.NOTHING), label
+        )
+
+    columns = list(map(column, dict.fromkeys(table["served"])))
+    return view_of(table.drop_duplicates(by), "portability", "Portability of weights",
+                   "trained by", "trained", columns, _certificate, (PORTABILITY,))  # fmt: skip
 
 
-def _against(error: float | None, allowed: float | None) -> str:
-    if not n.is_number(error):
-        return n.NOTHING
-    return f"{n.small(error)} ({n.small(allowed)})" if n.is_number(allowed) else n.small(error)
+def _against(row: Mapping[Any, Any], name: str) -> str:
+    error, allowed = row[name], row[f"tolerance_{name}"]
+    has_both = n.is_number(error) and n.is_number(allowed)
+    return n.small(error) + (f" ({n.small(allowed)})" if has_both else "")
 
 
-def _group(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
-
-
-def _where(row: Mapping[Any, Any]) -> str:
-    return _group(*(row[name] for name in (*CERTIFIED_AXES, "variant")))
+def _certificate(row: Mapping[Any, Any]) -> str:
+    return joined(row[name] for name in CERTIFICATE_COLUMNS)

@@ -13,9 +13,9 @@ from rnnbench.report.answer import Answer, daggered, interval_text
 from rnnbench.report.charts import latency_panel
 from rnnbench.report.colours import of_these
 from rnnbench.report.figure import Figure, figure
-from rnnbench.report.labels import short_group, with_labels
+from rnnbench.report.labels import joined, short_group, with_labels
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
+from rnnbench.report.table_view import Column, view_of
 from rnnbench.report.table_views import marked, speedup_text, speedup_words
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
@@ -24,6 +24,18 @@ WORDS = (
     "Seconds of one call with all of its samples: the median of a run's calls after the first. If "
     "a call has a single batch, its milliseconds per batch are the latency. The speed-ups are "
     "separate, because an implementation that trains fast may not predict fast."
+)
+COLUMNS = (
+    Column("device", "column_name", number=False),
+    Column("call", "call", number=False),
+    Column("samples", lambda r: str(int(r["samples"]))),
+    Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING),
+    Column("s", lambda r: marked(n.seconds(r["seconds"]), r)),
+    Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["seconds"]), quiet=True),
+    Column("ms / batch", lambda r: n.plain(r["ms_per_batch"])),
+    Column("samples / s", lambda r: n.plain(r["samples_per_second"])),
+    Column("speed-up", lambda r: speedup_text({**r, "speedup_suspect": False})),
+    Column("95 % CI", speedup_words, quiet=True),
 )
 DRAWN = 4
 SENTENCES = 4  # devices and models named in the answer
@@ -37,39 +49,9 @@ def inference_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Sectio
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     labelled = labelled.sort_values("call", kind="stable")
-    rows = sorted_by_group(
-        Row(
-            row["shown"].removesuffix(f" {n.DAGGER}"),
-            (
-                row["column_name"],
-                row["call"],
-                str(int(row["samples"])),
-                str(int(row["batch"])) if n.is_number(row["batch"]) else n.NOTHING,
-                marked(n.seconds(row["seconds"]), row),
-                n.span(row["low"], row["high"], row["seconds"]),
-                n.plain(row["ms_per_batch"]),
-                n.plain(row["samples_per_second"]),
-                _speedup(row),
-                speedup_words(row),
-            ),
-            row["group_name"] if several else "",
-            ("", "", *[row["anchor"]] * 8),
-        )
-        for row in labelled.to_dict("records")
-    )
-    columns = (
-        Column("device", number=False),
-        Column("call", number=False),
-        Column("samples"),
-        Column("batch"),
-        Column("s"),
-        Column("95 % CI", quiet=True),
-        Column("ms / batch"),
-        Column("samples / s"),
-        Column("speed-up"),
-        Column("95 % CI", quiet=True),
-    )
-    view = TableView("calls-table", "Time per call", "implementation", columns, rows)
+    view = view_of(labelled, "calls-table", "Time per call", "implementation",
+                   lambda row: row["shown"].removesuffix(f" {n.DAGGER}"), COLUMNS,
+                   lambda row: row["group_name"] if several else "")  # fmt: skip
     drawn = tuple(_latencies(labelled, palette))
     return Section("calls", "evaluate() and predict()", (WORDS,), drawn, (view,))
 
@@ -128,10 +110,6 @@ def _latencies(labelled: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[F
         if number < DRAWN and rows["batch"].nunique() > 1:
             drawn = rows.assign(implementation=rows["implementation"].replace("", "model"))
             title = f"Milliseconds of predict() by batch on {device}"
-            group = " · ".join(str(part) for part in network if part)
+            group = joined(network)
             panel = latency_panel(drawn, of_these(palette, drawn["implementation"]))
             yield figure("calls", group, str(device), title, panel)
-
-
-def _speedup(row: Any) -> str:
-    return speedup_text({**row, "speedup_suspect": False})

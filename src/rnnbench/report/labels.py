@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,11 @@ from rnnbench.axes import GROUP
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import DAGGER
 from rnnbench.report.variant_labels import variant_labels
+
+
+def joined(parts: Iterable[Any]) -> str:
+    """The `parts` that are not empty: ``mnist_rnn · lstm``."""
+    return " · ".join(str(part) for part in parts if part)
 
 
 def short_group(row: Any, varied: Collection[str], variants: Mapping[str, str]) -> str:
@@ -62,7 +67,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     labels = variant_labels(table["variant"])
     named = table.assign(variant=[labels[variant] for variant in table["variant"]])
     groups = zip(*(named[name].tolist() for name in varied), strict=True)
-    table["group_name"] = [" · ".join(str(name) for name in group if name) for group in groups]
+    table["group_name"] = list(map(joined, groups))
     table["column_name"] = [
         (device or "unnamed device") + (f" on {machine}" if machines[device] else "")
         for device, machine in zip(table["device"].tolist(), table["machine"].tolist(), strict=True)

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import run_anchor
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, TableView, view_of
+
+RUN_COLUMNS = (
+    Column("verdict", "verdict", number=False),
+    Column("epochs", "epochs"),
+    Column("s per epoch", lambda run: n.seconds(run["epoch_seconds"])),
+    Column("first step, s", lambda run: n.seconds(run["first_step"])),
+    Column("import, s", lambda run: n.seconds(run["import"])),
+    Column("build, s", lambda run: n.seconds(run["build"])),
+    Column("evaluate, s", lambda run: n.seconds(run["evaluate"])),
+    Column("predict, s", lambda run: n.seconds(run["predict"])),
+    Column("peak, MiB", lambda run: n.mebibytes(run["peak_memory_bytes"])),
+    Column("loss", lambda run: n.plain(run["loss"])),
+    Column("train acc", lambda run: n.share(run["acc"])),
+    Column("val acc", lambda run: n.share(run["val_acc"])),
+    Column("started, UTC", lambda run: n.moment(run["started"]), number=False, quiet=True),
+)
 
 
 def runs_view(table: pd.DataFrame, many: int) -> TableView:
@@ -15,52 +33,23 @@ def runs_view(table: pd.DataFrame, many: int) -> TableView:
     if len(table) > many:
         title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
         table = table[table["verdict"] != "clean"].head(many)
-    rows = [
-        Row(
-            run["name"] + (f" {n.DAGGER}" if run["verdict"] == "suspect" else ""),
-            (
-                run["verdict"],
-                str(run["epochs"]),
-                n.seconds(run["epoch_seconds"]),
-                n.seconds(run["first_step"]),
-                n.seconds(run["import"]),
-                n.seconds(run["build"]),
-                n.seconds(run["evaluate"]),
-                n.seconds(run["predict"]),
-                n.mebibytes(run["peak_memory_bytes"]),
-                n.plain(run["loss"]),
-                n.share(run["acc"]),
-                n.share(run["val_acc"]),
-                n.moment(run["started"]),
-            ),
-            link=run_anchor(run["name"], run["machine"]),
-        )
-        for run in table.to_dict("records")
-    ]
-    columns = (
-        Column("verdict", number=False),
-        *(
-            Column(label)
-            for label in (
-                "epochs", "s per epoch", "first step, s", "import, s", "build, s", "evaluate, s",
-                "predict, s", "peak, MiB", "loss", "train acc", "val acc",
-            )
-        ),
-        Column("started, UTC", number=False, quiet=True),
-    )  # fmt: skip
-    return TableView("runs", title, "run", columns, tuple(rows))
+    anchors = [run_anchor(*run) for run in zip(table["name"], table["machine"], strict=True)]
+    return view_of(table.assign(head_anchor=anchors), "runs", title, "run", _name, RUN_COLUMNS)
 
 
-def skipped_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(Row(skipped["name"], (skipped["why"],)) for _, skipped in table.iterrows())
-    columns = (Column("why it cannot exist", number=False),)
-    return TableView("skipped", "Skipped configurations", "configuration", columns, rows)
+def _name(run: Mapping[str, str]) -> str:
+    return run["name"] + (f" {n.DAGGER}" if run["verdict"] == "suspect" else "")
+
+
+def skipped_view(skipped: Iterable[Mapping[str, str]]) -> TableView:
+    """`skipped`: ``{"name", "why"}`` of configurations that cannot exist."""
+    columns = [Column("why it cannot exist", "why", number=False)]
+    title = "Skipped configurations"
+    return view_of(pd.DataFrame(list(skipped)), "skipped", title, "configuration", "name", columns)
 
 
 def provenance_view(table: pd.DataFrame) -> TableView:
-    rows = tuple(
-        Row(row["fact"], (row["value"],), f"{row['what']} {row['which']}")
-        for _, row in table.iterrows()
-    )
-    columns = (Column("value", number=False),)
-    return TableView("provenance", "Machines, builds, datasets", "fact", columns, rows)
+    columns = [Column("value", "value", number=False)]
+    title = "Machines, builds, datasets"
+    return view_of(table, "provenance", title, "fact", "fact", columns,
+                   lambda row: f"{row['what']} {row['which']}")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from rnnbench.report.figure import Figure, figure
 from rnnbench.report.page import environment, write_texts
 from rnnbench.report.relative_charts import relative_panel
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, view_of
 from rnnbench.sources.claims import Claim
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.articles import (
@@ -65,29 +66,45 @@ def published_sections(rows: Sequence[PublishedRow]) -> list[Section]:
     return [section for section in sections if section]
 
 
+CAVEAT = Column("caveat", "caveat", number=False, quiet=True)
+SECONDS = Column("s", lambda r: n.plain(r["train_seconds"], 4))
+CUDNN_COLUMNS = (
+    Column("device", "device", number=False),
+    replace(SECONDS, label="seconds, 3 epochs"),
+    Column("(train, validation) accuracy",
+           lambda r: f"({n.plain(r['acc'], 4)}, {n.plain(r['val_acc'], 4)})"),
+    Column("(train, validation) loss", lambda r: f"({r['loss']:.4f}, {r['val_loss']:.4f})"),
+    Column("speed-up", lambda r: n.ratio(r["speedup"])),
+    CAVEAT,
+)  # fmt: skip
+STEP_COLUMNS = (
+    Column("layer", "implementation", number=False),
+    SECONDS,
+    Column("µs / sample", lambda r: n.plain(r["us_per_sample"], 4)),
+    Column("loss", lambda r: n.plain(r["loss"], 4)),
+    Column("acc", lambda r: n.plain(r["acc"], 4)),
+    Column("val loss", lambda r: n.plain(r["val_loss"], 4)),
+    Column("val acc", lambda r: n.plain(r["val_acc"], 4)),
+    Column("same device's LSTM", lambda r: n.ratio(r["speedup_generic"]), "speed-up over"),
+    Column("CPU", lambda r: n.ratio(r["speedup_cpu"]), "speed-up over"),
+    CAVEAT,
+)
+USER_COLUMNS = (
+    Column("s", lambda r: ("below " if r["below"] else "") + n.plain(r["train_seconds"], 4)),
+    Column("speed-up", lambda r: ("over " if r["below"] else "") + n.ratio(r["speedup"])),
+    CAVEAT,
+)
+CPU_GPU_COLUMNS = (
+    SECONDS,
+    Column("relative time", lambda r: n.ratio(r["relative"])),
+    Column("USD / h", lambda r: n.plain(r["price_usd_per_hour"], 4)),
+    Column("USD", lambda r: n.plain(r["usd"])),
+    Column("relative cost", lambda r: n.ratio(r["relative_usd"])),
+    Column("val acc", lambda r: n.share(r["val_acc"])),
+)
+
+
 def _cudnn(table: pd.DataFrame) -> Section:
-    rows = tuple(
-        Row(
-            row["implementation"],
-            (
-                row["device"],
-                n.plain(row["train_seconds"], 4),
-                f"({n.plain(row['acc'], 4)}, {n.plain(row['val_acc'], 4)})",
-                f"({row['loss']:.4f}, {row['val_loss']:.4f})",
-                n.ratio(row["speedup"]),
-                row["caveat"],
-            ),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (
-        Column("device", number=False),
-        Column("seconds, 3 epochs"),
-        Column("(train, validation) accuracy"),
-        Column("(train, validation) loss"),
-        Column("speed-up"),
-        Column("caveat", number=False, quiet=True),
-    )
     words = (
         "An LSTM on MNIST: CuDNNLSTM versus LSTM, on a K80 and a P100. The two layers are not "
         "the same function (their activations differ), so the speed-up compares two different "
@@ -95,91 +112,31 @@ def _cudnn(table: pd.DataFrame) -> Section:
         "three validations and the start of training; losses and accuracies are those of the "
         "third epoch.",
     )
-    view = TableView("k80-p100", "K80 and P100", "layer", columns, rows)
+    view = view_of(table, "k80-p100", "K80 and P100", "layer", "implementation", CUDNN_COLUMNS)
     return Section("cudnn", "LSTM versus CuDNNLSTM", words, (), (view,), "words")
 
 
 def _steps(table: pd.DataFrame, second_answer: pd.DataFrame) -> Section:
-    rows = tuple(
-        Row(
-            row["device"],
-            (
-                row["implementation"],
-                n.plain(row["train_seconds"], 4),
-                n.plain(row["us_per_sample"], 4),
-                *(n.plain(row[name], 4) for name in ("loss", "acc", "val_loss", "val_acc")),
-                n.ratio(row["speedup_generic"]),
-                n.ratio(row["speedup_cpu"]),
-                row["caveat"],
-            ),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (
-        Column("layer", number=False),
-        *(Column(label) for label in ("s", "µs / sample", "loss", "acc", "val loss", "val acc")),
-        Column("same device's LSTM", "speed-up over"),
-        Column("CPU", "speed-up over"),
-        Column("caveat", number=False, quiet=True),
-    )
     words = (
         "One epoch over 612,235 samples on five machines, one run each. Another answer to the same "
         "question gives two times without hardware or model, one of them as a bound.",
     )
     views = (
-        TableView("steps", "612,235 samples", "machine", columns, rows),
-        _second_answer(second_answer),
+        view_of(table, "steps", "612,235 samples", "machine", "device", STEP_COLUMNS),
+        view_of(second_answer, "told", "Another answer", "layer", "implementation", USER_COLUMNS),
     )
     filled = tuple(view for view in views if view.rows)
     return Section("samples", "The 612,235-sample benchmark", words, (), filled, "words")
 
 
-def _second_answer(table: pd.DataFrame) -> TableView:
-    rows = tuple(
-        Row(
-            row["implementation"],
-            (
-                f"{'below ' if row['below'] else ''}{n.plain(row['train_seconds'], 4)}",
-                f"{'over ' if row['below'] else ''}{n.ratio(row['speedup'])}",
-                row["caveat"],
-            ),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (Column("s"), Column("speed-up"), Column("caveat", number=False, quiet=True))
-    return TableView("told", "Another answer", "layer", columns, rows)
-
-
 def _cpu_gpu(source: str, table: pd.DataFrame, number: int) -> Section:
-    rows = tuple(
-        Row(
-            _label(row),
-            (
-                n.plain(row["train_seconds"], 4),
-                n.ratio(row["relative"]),
-                n.plain(row["price_usd_per_hour"], 4),
-                n.plain(row["usd"]),
-                n.ratio(row["relative_usd"]),
-                n.share(row["val_acc"]),
-            ),
-            str(row["workload"]),
-        )
-        for row in table.to_dict("records")
-    )
-    columns = (
-        Column("s"),
-        Column("relative time"),
-        Column("USD / h"),
-        Column("USD"),
-        Column("relative cost"),
-        Column("val acc"),
-    )
     caveats = "; ".join(dict.fromkeys(table["caveat"]))
     words = (
         "Training time and cost relative to the K80 with TensorFlow (dashed line at 1), from "
         f"`{source}`. Caveat: {caveats}.",
     )
-    view = TableView(f"cpu-gpu-{number}", TITLES[source], "device", columns, rows)
+    view = view_of(table, f"cpu-gpu-{number}", TITLES[source], "device", _label, CPU_GPU_COLUMNS,
+                   "workload")  # fmt: skip
     return Section(f"cpu-gpu-{number}-section", TITLES[source], words,
                    tuple(_charts(table, number)), (view,))  # fmt: skip
 

@@ -10,13 +10,22 @@ import pandas as pd
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, view_of
 from rnnbench.sources.published import PublishedRow
 
 WORDS = (
     "Results published by others for the same models, cell types and numbers of samples. They are "
     "in no statistic of this page. Most are single runs whose times include validation and "
     "start-up: read the caveat before comparing."
+)
+COLUMNS = (
+    Column("device", "device", number=False),
+    Column("implementation", "implementation", number=False),
+    Column("s per epoch", "seconds"),
+    Column("µs / sample", "us_per_sample"),
+    Column("train acc", "acc", linked=False),
+    Column("validation acc", "val_acc", linked=False),
+    Column("build, framework, caveat", "facts", number=False, quiet=True),
 )
 PLACE = ["device", "machine", "variant"]
 
@@ -25,7 +34,7 @@ def published_results_section(speed: pd.DataFrame, published: Sequence[Published
     """The published rows of each measured model, cell type and number of samples, after the fastest
     measured rows of the same. `speed`: the time table. Text lists the published rows of measured
     models that are not shown."""
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     learning = speed[speed["not_learning"] == ""]
     shown: set[PublishedRow] = set()
     for key, own in learning.groupby(["model", "cell", "samples"], sort=False):
@@ -41,19 +50,11 @@ def published_results_section(speed: pd.DataFrame, published: Sequence[Published
         fastest = own.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         rows += [_measured(row, group) for row in fastest.to_dict("records")]
         rows += [_published(row, group) for row in matching]
-    columns = (
-        Column("device", number=False),
-        Column("implementation", number=False),
-        Column("s per epoch"),
-        Column("µs / sample"),
-        Column("train acc"),
-        Column("validation acc"),
-        Column("build, framework, caveat", number=False, quiet=True),
-    )
     not_shown = tuple(_not_shown(speed, [row for row in published if row not in shown]))
     if not rows:
         return Section("beside", "Published results", not_shown, text_only=bool(not_shown))
-    view = TableView("published", "Measured and published results", "source", columns, tuple(rows))
+    view = view_of(pd.DataFrame(rows), "published", "Measured and published results", "source",
+                   "source", COLUMNS, "group")  # fmt: skip
     words = (WORDS, *not_shown)
     return Section("beside", "Published results", words, (), (view,), "words published")
 
@@ -82,26 +83,34 @@ def _not_shown(speed: pd.DataFrame, rest: Sequence[PublishedRow]) -> Iterator[st
         )
 
 
-def _measured(row: Mapping[Any, Any], group: str) -> Row:
+def _measured(row: Mapping[Any, Any], group: str) -> dict[str, str]:
     facts = "; ".join(filter(None, (row["build"], row["variant"])))
-    anchor = configuration_anchor(row)
-    return Row(
-        "rnnbench",
-        (row["device"], row["implementation"] or "model", n.seconds(row["epoch_seconds"]),
-         n.plain(row["us_per_sample"]), n.NOTHING, n.NOTHING,
-         f"{facts}; fastest on its device; training only"),
-        f"{group}: measured here",
-        ("", "", anchor, anchor, "", "", ""),
-    )  # fmt: skip
+    return {
+        "source": "rnnbench",
+        "device": row["device"],
+        "implementation": row["implementation"] or "model",
+        "seconds": n.seconds(row["epoch_seconds"]),
+        "us_per_sample": n.plain(row["us_per_sample"]),
+        "acc": n.NOTHING,
+        "val_acc": n.NOTHING,
+        "facts": f"{facts}; fastest on its device; training only",
+        "group": f"{group}: measured here",
+        "anchor": configuration_anchor(row),
+    }
 
 
-def _published(row: PublishedRow, group: str) -> Row:
+def _published(row: PublishedRow, group: str) -> dict[str, str]:
     seconds = row.train_seconds / row.epochs if row.epochs else None
-    facts = "; ".join(filter(None, (row.build, row.framework, row.caveat)))
     below = "below " if row.below else ""
-    return Row(
-        f"{row.source}, {row.year}",
-        (row.place, row.implementation or n.NOTHING, f"{below}{n.seconds(seconds)}",
-         f"{below}{n.plain(row.us_per_sample)}", n.share(row.acc), n.share(row.val_acc), facts),
-        f"{group}: published by others",
-    )  # fmt: skip
+    return {
+        "source": f"{row.source}, {row.year}",
+        "device": row.place,
+        "implementation": row.implementation or n.NOTHING,
+        "seconds": f"{below}{n.seconds(seconds)}",
+        "us_per_sample": f"{below}{n.plain(row.us_per_sample)}",
+        "acc": n.share(row.acc),
+        "val_acc": n.share(row.val_acc),
+        "facts": "; ".join(filter(None, (row.build, row.framework, row.caveat))),
+        "group": f"{group}: published by others",
+        "anchor": "",
+    }

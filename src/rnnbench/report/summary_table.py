@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,10 +10,11 @@ import pandas as pd
 from rnnbench.axes import GROUP, KEY
 from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import configuration_anchor
+from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
 from rnnbench.report.labels import short_group
-from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group
+from rnnbench.report.table_view import Column, TableView, view_of
+from rnnbench.report.table_views import marked
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
@@ -21,20 +22,21 @@ from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
 MANY = 6  # answers on a page; if there are more, a headline and a table take their place
 WINNERS = 3  # implementations named in the headline, or one more if it is the last
 LAST = ["val_acc", "val_loss"]  # at the last epoch
-HEADS = (
-    Column("fastest", number=False),
-    Column("speed-up over the reference"),
-    Column("95 % CI", quiet=True),
-    Column("runner-up", number=False, quiet=True),
-    Column("runner-up / fastest", quiet=True),
-    Column("differences in accuracy shown", number=False),
-)
-
+COLUMNS = (
+    Column("fastest", lambda r: _daggered(r, "name", "suspect"), number=False),
+    Column("speed-up over the reference", lambda r: _speedup(r)),
+    Column("95 % CI", lambda r: _with_tie(n.ratio_span(r["low"], r["high"], r["speedup"]),
+                                          r["words"] == NO_DIFFERENCE), quiet=True),
+    Column("runner-up", lambda r: _daggered(r, "runner_up", "runner_up_suspect"), number=False,
+           quiet=True),
+    Column("runner-up / fastest", lambda r: _with_tie(n.ratio(r["lead"]), r["tie"]), quiet=True),
+    Column("differences in accuracy shown", "differences", number=False),
+)  # fmt: skip
 REACHED = (
-    Column("implementation", number=False),
-    Column("seconds per epoch"),
-    Column("validation accuracy"),
-    Column("validation loss", quiet=True),
+    Column("implementation", "name", number=False, linked=True),
+    Column("seconds per epoch", lambda r: marked(n.seconds(r["seconds"]), r)),
+    Column("validation accuracy", lambda r: n.share(r["val_acc"])),
+    Column("validation loss", lambda r: n.plain(r["val_loss"]), quiet=True),
 )
 
 
@@ -114,73 +116,59 @@ def answer_view(
     contests = fastest[fastest["contestants"] > 1]
     if contests.empty:
         reached = fastest.merge(accuracy[[*KEY, *LAST]], on=KEY)
-        rows = _rows(reached, reached, _reached_texts, (True,) * len(REACHED))
-        return TableView("answer", "Results of each network", "network", REACHED, rows)
+        named = _named(reached, reached)
+        return view_of(named, "answer", "Results of each network", "network", "head", REACHED,
+                       "group")  # fmt: skip
     names = _groups(reference)
     learnt = split(learning, names, ["is_reference", "shown_different"])
-
-    def texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
-        group = learnt.get(tuple(row[name] for name in names))
+    differences = []
+    for key in contests[names].itertuples(index=False, name=None):
+        group = learnt.get(key)
         others = group["shown_different"][~group["is_reference"].astype(bool)] if group else []
-        return _texts(row, [bool(shown) for shown in others])
+        differences.append(
+            f"{sum(map(bool, others))} of {len(others)}" if len(others) else n.NOTHING
+        )
+    contests = contests.assign(tie=_is_tie(contests), differences=differences)
+    return view_of(_named(contests, fastest), "answer", "Fastest implementation by network",
+                   "network", "head", COLUMNS, "group")  # fmt: skip
 
-    contests = contests.assign(tie=_is_tie(contests))
-    rows = _rows(fastest, contests, texts, (False, True, True, False, True, False))
-    return TableView("answer", "Fastest implementation by network", "network", HEADS, rows)
 
-
-def _rows(
-    every: pd.DataFrame,
-    shown: pd.DataFrame,
-    texts: Callable[[Mapping[Any, Any]], tuple[str, ...]],
-    linked: tuple[bool, ...],
-) -> tuple[Row, ...]:
-    """A row for each of `shown`, under its model, with the axes that distinguish it among `every`
-    row; if each model has one row, the model is its name. `linked` marks the columns whose numbers
-    link to its runs."""
+def _named(shown: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
+    """`shown` with `group` (the model), `head` (the axes that distinguish the row among `every`
+    row; if each model has one row, the model) and `anchor`."""
     varied = [name for name in GROUP if every[name].nunique() > 1]
     places = every.groupby("device")["machine"].nunique()
     several_places = every[["device", "machine"]].drop_duplicates().shape[0] > 1
     one_each = bool(shown["model"].is_unique)
     variants = variant_labels(every["variant"])
-    rows = []
+    heads = []
     for row in shown.to_dict("records"):
         where = row["device"] + (f" of {row['machine']}" if places[row["device"]] > 1 else "")
         axes = () if one_each else varied
-        name = short_group({**row, "model": ""}, axes, variants).strip(" ()")
-        name = name or row["model"]
-        head = f"{name} on {where}" if several_places else name
-        target = configuration_anchor(row)
-        links = tuple(target if mark else "" for mark in linked)
-        rows.append(Row(head, texts(row), "" if one_each else row["model"], links))
-    return sorted_by_group(rows)
+        name = short_group({**row, "model": ""}, axes, variants).strip(" ()") or row["model"]
+        heads.append(f"{name} on {where}" if several_places else name)
+    return shown.assign(
+        head=heads,
+        group="" if one_each else shown["model"],
+        anchor=configuration_anchors(shown),
+    )
 
 
 def _groups(reference: Mapping[str, str]) -> list[str]:
     return [name for name in GROUP if name not in reference]
 
 
-def _texts(row: Mapping[Any, Any], different: list[bool]) -> tuple[str, ...]:
+def _daggered(row: Mapping[Any, Any], name: str, suspect: str) -> str:
+    return f"{row[name]} {n.DAGGER}" if row[suspect] else row[name] or n.NOTHING
+
+
+def _speedup(row: Mapping[Any, Any]) -> str:
     base = f" (reference {n.DAGGER})" if row["reference_suspect"] else ""
-    ratio = f"{n.ratio(row['speedup'])}{base}" if row["words"] in COMPARED else str(row["words"])
-    span = n.ratio_span(row["low"], row["high"], row["speedup"])
-    if row["words"] == NO_DIFFERENCE:
-        span += f", {NO_DIFFERENCE}"
-    lead = n.ratio(row["lead"])
-    if row["tie"]:
-        lead += f", {NO_DIFFERENCE}"
-    shown = f"{sum(different)} of {len(different)}" if different else n.NOTHING
-    name, second = (
-        f"{row[name]} {n.DAGGER}" if row[mark] else row[name] or n.NOTHING
-        for name, mark in (("name", "suspect"), ("runner_up", "runner_up_suspect"))
-    )
-    return name, ratio, span, second, lead, shown
+    return f"{n.ratio(row['speedup'])}{base}" if row["words"] in COMPARED else str(row["words"])
 
 
-def _reached_texts(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
-    seconds = f"{n.seconds(row['seconds'])}{dagger}"
-    return row["name"], seconds, n.share(row["val_acc"]), n.plain(row["val_loss"], 3)
+def _with_tie(text: str, is_tie: bool) -> str:
+    return f"{text}, {NO_DIFFERENCE}" if is_tie else text
 
 
 def _range(won: pd.DataFrame, base: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 from great_tables import GT, loc, style
@@ -16,27 +17,32 @@ ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
 
 
+Text = str | Callable[[Any], str]  # of a row: the name of its column, or a function of the row
+
+
 @dataclass(frozen=True)
 class Column:
-    """`label` under the heading `spanner` (none for ``""``). `quiet`: in a lighter colour, because
-    it belongs to the column before it."""
+    """`label` under the heading `spanner` (none for ``""``), with the `text` of each row. `quiet`:
+    in a lighter colour, because it belongs to the column before it. `linked`: the text links to
+    the runs behind it (None: if it is a number)."""
 
     label: str
+    text: Text
     spanner: str = ""
     number: bool = True
     quiet: bool = False
+    linked: bool | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the ids
-    of the runs behind each cell on the page (``""`` for none; may be empty); `link`: that of the
-    heading."""
+    """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the id
+    on the page of the runs behind each cell (``""`` for none); `link`: that of the heading."""
 
     head: str
     cells: tuple[str, ...]
-    group: str = ""
-    links: tuple[str, ...] = ()
+    group: str
+    links: tuple[str, ...]
     link: str = ""
 
 
@@ -54,11 +60,41 @@ class TableView:
     leads: bool = False
 
 
-def sorted_by_group(rows: Iterable[Row]) -> tuple[Row, ...]:
+def sorted_by_group(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows sorted by group, groups in the order of their first rows."""
-    rows = tuple(rows)
     groups = list(dict.fromkeys(row.group for row in rows))
     return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+
+
+def view_of(
+    table: pd.DataFrame,
+    id: str,
+    title: str,
+    corner: str,
+    head: Text,
+    columns: Sequence[Column],
+    group: Text = lambda row: "",
+    notes: tuple[str, ...] = (),
+) -> TableView:
+    """One row per row of `table`, with the heading `head`; the groups are in the order of their
+    first rows. Cells link to the id in the column `anchor`, headings to that in `head_anchor`, if
+    `table` has them."""
+    links = [column.number if column.linked is None else column.linked for column in columns]
+    rows = [
+        Row(
+            text_of(head, row),
+            tuple(text_of(column.text, row) for column in columns),
+            text_of(group, row),
+            tuple(row.get("anchor", "") if linked else "" for linked in links),
+            row.get("head_anchor", ""),
+        )
+        for row in table.to_dict("records")
+    ]
+    return TableView(id, title, corner, tuple(columns), sorted_by_group(rows), notes)
+
+
+def text_of(text: Text, row: Mapping[Any, Any]) -> str:
+    return text(row) if callable(text) else str(row[text])
 
 
 def shortened(view: TableView) -> TableView:
@@ -82,8 +118,8 @@ def _under(view: TableView, spanner: str, number: int) -> TableView:
     chosen = [index for index, column in enumerate(view.columns) if column.spanner == spanner]
 
     def narrow(row: Row) -> Row:
-        links = tuple(row.links[index] for index in chosen) if row.links else ()
-        return replace(row, cells=tuple(row.cells[index] for index in chosen), links=links)
+        cells, links = (tuple(part[i] for i in chosen) for part in (row.cells, row.links))
+        return replace(row, cells=cells, links=links)
 
     rows = [row for row in map(narrow, view.rows) if any(cell != NOTHING for cell in row.cells)]
     return replace(
@@ -128,10 +164,9 @@ def _to_html(view: TableView) -> Markup:
 
 def _linked(row: Row) -> list[str]:
     """The cells as HTML. Of several links to one target, only the first is in the tab order."""
-    targets = row.links or ("",) * len(row.cells)
     return [
-        _link(text, target, repeated=target in targets[:index])
-        for index, (text, target) in enumerate(zip(row.cells, targets, strict=True))
+        _link(text, target, repeated=target in row.links[:index])
+        for index, (text, target) in enumerate(zip(row.cells, row.links, strict=True))
     ]
 
 

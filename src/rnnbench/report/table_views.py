@@ -4,98 +4,104 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
-from rnnbench.report.table_view import Column, Row, TableView
+from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group, text_of
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 from rnnbench.tables.unequal_ratio import Unequal
 
 LINE = 28  # characters per line of a reason
-# A column under each device: its label, the text of a row, whether it is quiet.
-Part = tuple[str, Callable[[Any], str], bool]
 
 
 def time_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("speed-up", speedup_text, False),
-        ("95 % CI", speedup_words, True),
-        ("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r), False),
-        ("95 % CI", lambda r: n.span(r["epoch_low"], r["epoch_high"], r["epoch_seconds"]), True),
-    ]
-    return by_device("time", "Speed-up and seconds per epoch", table, parts)
+    columns = (
+        Column("speed-up", speedup_text),
+        Column("95 % CI", speedup_words, quiet=True),
+        Column("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r)),
+        Column("95 % CI", epoch_span, quiet=True),
+    )
+    return replace(by_device("time", "Speed-up and seconds per epoch", table, columns), leads=True)
 
 
 def step_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("ms / step", lambda r: marked(n.plain(r["ms_per_step"]), r), False),
-        ("µs / sample", lambda r: n.plain(r["us_per_sample"]), False),
-        ("evaluate, s", lambda r: n.plain(r["evaluate_seconds"]), False),
-        ("predict, s", lambda r: n.plain(r["predict_seconds"]), False),
-        ("runs", lambda r: str(int(r["runs"])), True),
-    ]
-    return by_device("step", "Time per step and sample; evaluate() and predict()", table, parts)
+    columns = (
+        Column("ms / step", lambda r: marked(n.plain(r["ms_per_step"]), r)),
+        Column("µs / sample", lambda r: n.plain(r["us_per_sample"])),
+        Column("evaluate, s", lambda r: n.plain(r["evaluate_seconds"])),
+        Column("predict, s", lambda r: n.plain(r["predict_seconds"])),
+        Column("runs", lambda r: str(int(r["runs"])), quiet=True),
+    )
+    return by_device("step", "Time per step and sample; evaluate() and predict()", table, columns)
 
 
 def accuracy_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("train", lambda r: marked(n.share(r["acc"]), r), False),
-        ("SD", _spread("acc_sd"), True),
-        ("validation", _validation, False),
-        ("SD", _spread("val_acc_sd"), True),
-    ]
-    return by_device("accuracy", "Accuracy at the last epoch", table, parts)
+    columns = (
+        Column("train", lambda r: marked(n.share(r["acc"]), r)),
+        Column("SD", lambda r: _spread(r, "acc_sd"), quiet=True),
+        Column("validation", _validation),
+        Column("SD", lambda r: _spread(r, "val_acc_sd"), quiet=True),
+    )
+    return by_device("accuracy", "Accuracy at the last epoch", table, columns)
 
 
 def learning_view(table: pd.DataFrame) -> TableView:
-    parts: list[Part] = [
-        ("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r), False),
-        ("95 % CI", _difference_interval, True),
-        ("val acc, largest", lambda r: n.small(r["val_acc_largest"]), False),
-        ("loss, largest", lambda r: n.small(r["loss_largest"]), False),
-    ]
-    return by_device("learning", "Difference from the reference, seed by seed", table, parts)
+    columns = (
+        Column("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r)),
+        Column("95 % CI", _difference_interval, quiet=True),
+        Column("val acc, largest", lambda r: n.small(r["val_acc_largest"])),
+        Column("loss, largest", lambda r: n.small(r["loss_largest"])),
+    )
+    return by_device("learning", "Difference from the reference, seed by seed", table, columns)
 
 
-def by_device(id: str, title: str, table: pd.DataFrame, parts: Sequence[Part]) -> TableView:
-    """`parts` under each device, with a dash if an implementation did not run on it."""
+def by_device(
+    id: str,
+    title: str,
+    table: pd.DataFrame,
+    columns: Sequence[Column],
+    notes: tuple[str, ...] = (),
+) -> TableView:
+    """One row per group and implementation, with the `columns` under each device; a dash if it did
+    not run there."""
     table = with_labels(table)
     devices = list(dict.fromkeys(table["column_name"]))
-    groups = list(dict.fromkeys(table["group_name"]))
-    lines: dict[tuple[str, str], dict[str, dict[Any, Any]]] = {}
-    for row in table.to_dict("records"):
-        line = lines.setdefault((row["group_name"], row["implementation"]), {})
-        line[row["column_name"]] = row
+    several = table["group_name"].nunique() > 1
     rows = []
-    for (group, _), line in lines.items():
-        texts = [
-            fill(line[device]) if device in line else n.NOTHING
-            for device in devices
-            for _, fill, _ in parts
-        ]
-        links = [
-            line[device]["anchor"] if device in line else "" for device in devices for _ in parts
-        ]
-        head = next(iter(line.values()))["shown"].removesuffix(f" {n.DAGGER}")
-        block = group if len(groups) > 1 else ""
-        rows.append(Row(head, tuple(texts), block, tuple(links)))
-    columns = tuple(
-        Column(label, device, quiet=quiet) for device in devices for label, _, quiet in parts
-    )
-    rows.sort(key=lambda row: groups.index(row.group) if row.group else 0)
-    return TableView(id, title, "implementation", columns, tuple(rows), leads=id == "time")
+    for (group, _), line in table.groupby(["group_name", "implementation"], sort=False):
+        by_name = {row["column_name"]: row for row in line.to_dict("records")}
+        cells = [(by_name.get(device), column) for device in devices for column in columns]
+        texts = tuple(text_of(column.text, row) if row else n.NOTHING for row, column in cells)
+        links = tuple(row["anchor"] if row else "" for row, _ in cells)
+        head = line["shown"].iloc[0].removesuffix(f" {n.DAGGER}")
+        rows.append(Row(head, texts, str(group) if several else "", links))
+    under = tuple(replace(column, spanner=device) for device in devices for column in columns)
+    return TableView(id, title, "implementation", under, sorted_by_group(rows), notes)
+
+
+def span_of(name: str, text: Callable[[Any, Any, Any], str] = n.span) -> Callable[[Any], str]:
+    """The text of the interval of the column `name`."""
+    return lambda row: text(row[f"{name}_low"], row[f"{name}_high"], row[name])
+
+
+speedup_span = span_of("speedup", n.ratio_span)
+
+
+def epoch_span(row: Any) -> str:
+    return n.span(row["epoch_low"], row["epoch_high"], row["epoch_seconds"])
 
 
 def marked(text: str, row: Any) -> str:
     return f"{text} {n.DAGGER}" if row["suspect"] else text
 
 
-def _spread(name: str) -> Callable[[Any], str]:
-    return lambda row: "one seed" if row["seeds"] < 2 else n.spread(row[name])
+def _spread(row: Any, name: str) -> str:
+    return "one seed" if row["seeds"] < 2 else n.spread(row[name])
 
 
 def _validation(row: Any) -> str:
@@ -115,7 +121,7 @@ def speedup_words(row: Any) -> str:
         return ",\n".join((n.unequal_span(other), textwrap.fill(row["difference"], LINE)))
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
-    span = n.ratio_span(row["speedup_low"], row["speedup_high"], row["speedup"])
+    span = speedup_span(row)
     return f"{span},\n{NO_DIFFERENCE}" if row["words"] == NO_DIFFERENCE else span
 
 
