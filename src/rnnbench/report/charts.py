@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from rnnbench.report.speed_panels import colour_of
+from rnnbench.report.speed_panels import LEGEND, colour_of
 
 WIDTH, HEIGHT, ROW = 250, 190, 46
 BLUE = "#0072B2"
@@ -37,67 +38,69 @@ def build_heatmap(cells: pd.DataFrame) -> alt.TopLevelMixin:
     )
 
 
+def _by_size(
+    cells: pd.DataFrame,
+    title: str,
+    base: int,
+    ticks: list[float],
+    palette: Mapping[str, str],
+    lines: Mapping[str, dict[str, Any]],
+) -> alt.TopLevelMixin:
+    """`value` by `size` on logarithmic axes, with the intervals `low` to `high` (missing: none),
+    below `lines` (column → properties of its line, in the colour of the implementation unless it
+    has one)."""
+    for name in ("low", "high"):
+        cells[name] = cells[name].astype(float).fillna(cells["value"])
+    sizes = [int(size) for size in sorted(cells["size"].unique())]
+    x = alt.X("size:Q", scale=alt.Scale(type="log", base=2, nice=False),
+              axis=alt.Axis(title=title, values=sizes, grid=False))  # fmt: skip
+    scale = alt.Scale(type="log", base=base, nice=False)
+    axis = alt.Axis(title=None, values=ticks, grid=True, format="~g")
+    colour = {"color": colour_of(palette, legend=LEGEND)}
+    chart = alt.Chart(cells).encode(x=x)
+
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
+
+    return alt.layer(
+        *(
+            chart.mark_line(**line).encode(y=y(name), **({} if "color" in line else colour))
+            for name, line in lines.items()
+        ),
+        chart.mark_rule(strokeWidth=2).encode(y=y("low"), y2="high:Q", **colour),
+        chart.mark_point(size=60, filled=True, opacity=1).encode(y=y("value"), **colour),
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+THIN = {"strokeWidth": 1.2, "opacity": 0.8}
+
+
 def thread_panel(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Speed-up by threads with intervals; the ideal speed-up as a dashed line, the fit as a thin
     one. `cells`: `shown` (the implementation), `threads`, `speedup`, `speedup_low`,
     `speedup_high`, `ideal`, `fitted`."""
-    names = ["threads", "speedup", "speedup_low", "speedup_high", "ideal", "fitted"]
-    cells = cells[names].assign(implementation=cells["shown"])
-    for name in ("speedup_low", "speedup_high"):
-        cells[name] = cells[name].astype(float).fillna(cells["speedup"])
-    counts = sorted(cells["threads"].unique())
-    below = alt.Axis(title="threads", values=[int(count) for count in counts], grid=False)
-    x = alt.X("threads:Q", scale=alt.Scale(type="log", base=2, nice=False), axis=below)
-    ticks = [2**power for power in range(11) if 2**power <= cells["ideal"].max() * 1.01]
-    scale = alt.Scale(type="log", base=2, nice=False)
-    axis = alt.Axis(title=None, values=ticks, grid=True, format="~g")
-    y = alt.Y("speedup:Q", scale=scale, axis=axis)
-    colour = colour_of(palette, alt.Legend(orient="top", title=None))
-    base = alt.Chart(cells)
-    return alt.layer(
-        base.mark_line(strokeDash=[4, 3], opacity=0.6, color="#7d8790").encode(
-            x=x, y=alt.Y("ideal:Q", scale=scale, axis=axis)
-        ),
-        base.mark_line(strokeWidth=1.2, opacity=0.8).encode(
-            x=x, y=alt.Y("fitted:Q", scale=scale, axis=axis), color=colour
-        ),
-        base.mark_rule(strokeWidth=2).encode(
-            x=x, y=alt.Y("speedup_low:Q", scale=scale, axis=axis), y2="speedup_high:Q",
-            color=colour,
-        ),
-        base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y, color=colour),
-        width=WIDTH,
-        height=HEIGHT,
+    rows = cells[["ideal", "fitted"]].assign(
+        implementation=cells["shown"], size=cells["threads"], value=cells["speedup"],
+        low=cells["speedup_low"], high=cells["speedup_high"],
     )  # fmt: skip
+    ticks = [2.0**power for power in range(11) if 2**power <= cells["ideal"].max() * 1.01]
+    ideal = {"strokeDash": [4, 3], "opacity": 0.6, "color": "#7d8790"}
+    return _by_size(rows, "threads", 2, ticks, palette, {"ideal": ideal, "fitted": THIN})
 
 
 def latency_panel(calls: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Milliseconds of a call by batch, on logarithmic axes, with intervals. `calls`:
     `implementation`, `batch`, `seconds`, `low`, `high`."""
-    calls = calls[["implementation", "batch"]].assign(
-        ms=1e3 * calls["seconds"],
-        **{name: 1e3 * calls[name].astype(float).fillna(calls["seconds"])
-           for name in ("low", "high")},
+    rows = calls[["implementation"]].assign(
+        size=calls["batch"], value=1e3 * calls["seconds"],
+        low=1e3 * calls["low"].astype(float), high=1e3 * calls["high"].astype(float),
     )  # fmt: skip
-    sizes = [int(size) for size in sorted(calls["batch"].unique())]
-    below = alt.Axis(title="batch", values=sizes, grid=False)
-    x = alt.X("batch:Q", scale=alt.Scale(type="log", base=2, nice=False), axis=below)
-    scale = alt.Scale(type="log", nice=False)
-    lowest, highest = math.floor(math.log10(calls["low"].min())), math.log10(calls["high"].max())
-    decades = [10.0**power for power in range(lowest, math.ceil(highest) + 1)]
-    axis = alt.Axis(title=None, values=decades, grid=True, format="~g")
-    y = alt.Y("ms:Q", scale=scale, axis=axis)
-    colour = colour_of(palette, alt.Legend(orient="top", title=None))
-    base = alt.Chart(calls).encode(x=x, color=colour)
-    return alt.layer(
-        base.mark_line(strokeWidth=1.2, opacity=0.8).encode(y=y),
-        base.mark_rule(strokeWidth=2).encode(
-            y=alt.Y("low:Q", scale=scale, axis=axis), y2="high:Q"
-        ),
-        base.mark_point(size=60, filled=True, opacity=1).encode(y=y),
-        width=WIDTH,
-        height=HEIGHT,
-    )  # fmt: skip
+    low, high = rows[["low", "value"]].min().min(), rows[["high", "value"]].max().max()
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [10.0**power for power in powers]
+    return _by_size(rows, "batch", 10, ticks, palette, {"value": THIN})
 
 
 def second_panel(curves: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
@@ -107,11 +110,10 @@ def second_panel(curves: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLev
     x = alt.X("elapsed:Q", axis=alt.Axis(title="seconds of training", tickCount=5, grid=False))
     y = alt.Y("mean:Q", scale=alt.Scale(zero=False),
               axis=alt.Axis(title=None, tickCount=5, format="~g", grid=True))  # fmt: skip
-    colour = colour_of(palette, alt.Legend(orient="top", title=None))
-    base = alt.Chart(curves)
+    base = alt.Chart(curves).encode(x=x, y=y, color=colour_of(palette, legend=LEGEND))
     return alt.layer(
-        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
-        base.mark_point(filled=True, size=30, opacity=1).encode(x=x, y=y, color=colour),
+        base.mark_line(strokeWidth=2),
+        base.mark_point(filled=True, size=30, opacity=1),
         width=WIDTH,
         height=HEIGHT,
     )

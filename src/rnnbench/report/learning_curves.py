@@ -27,7 +27,7 @@ def curves_section(drawn: Sequence[Figure]) -> Section:
 
 def curve_panel(
     curves: pd.DataFrame, measure: str, palette: Mapping[str, str]
-) -> alt.LayerChart | alt.FacetChart:
+) -> alt.TopLevelMixin:
     """`measure` by epoch: a line per implementation (mean over runs), labelled at its end, with the
     range of the runs as a band. Each line is drawn solid, then again dashed with its own offset, so
     that the colours of coincident curves alternate. `curves`: `implementation`, `epoch`, `shown`,
@@ -43,33 +43,31 @@ def curve_panel(
     x = alt.X("epoch:Q", axis=alt.Axis(title="epoch", tickMinStep=1, tickCount=5, grid=False),
               scale=alt.Scale(domain=[float(curves["epoch"].min()), last], nice=False,
                               zero=False))  # fmt: skip
-    layers: list[alt.Chart] = []
+    colour = colour_of(palette)
+    base = alt.Chart(curves).encode(x=x, color=colour)
+    layers = [base.mark_line(strokeWidth=2).encode(y=y)]
     if (curves["high"] - curves["low"] > edge / 100).any():
         bottom = alt.Y("low:Q", axis=axis, scale=scale)
-        band = alt.Chart(curves).mark_area(opacity=0.12)
-        layers.append(band.encode(x=x, y=bottom, y2="high:Q", color=colour_of(palette)))
-    layers.append(
-        alt.Chart(curves).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour_of(palette))
-    )
+        layers.insert(0, base.mark_area(opacity=0.12).encode(y=bottom, y2="high:Q"))
     if len(names) > 1:
-        lines = [alt.Chart(curves[curves["implementation"] == name]) for name in names]
         layers += [
-            line.mark_line(
+            alt.Chart(curves[curves["implementation"] == name])
+            .mark_line(
                 strokeWidth=2, strokeCap="butt",
                 strokeDash=[DASH, DASH * (len(names) - 1)], strokeDashOffset=-DASH * place,
-            ).encode(x=x, y=y, color=colour_of(palette))
-            for place, line in enumerate(lines)
+            )
+            .encode(x=x, y=y, color=colour)
+            for place, name in enumerate(names)
         ]  # fmt: skip
     ends = curves[curves["epoch"] == last].drop_duplicates("implementation")
     per_pixel = (high - low + 2 * edge) / HEIGHT
     places = apart([(high + edge - value) / per_pixel for value in ends["mean"]], HEIGHT)
     labels = pd.DataFrame({name: list(ends[name]) for name in ("implementation", "shown")})
     labels["mean"] = [high + edge - place * per_pixel for place in places]
-    base = alt.Chart(labels)
-    marker = base.mark_point(filled=True, size=50, opacity=1)
-    layers.append(marker.encode(x=alt.value(WIDTH + 11), y=y, color=colour_of(palette)))
-    text = base.mark_text(align="left")
-    layers.append(text.encode(x=alt.value(WIDTH + 20), y=y, text="shown:N"))
+    named = alt.Chart(labels).encode(y=y)
+    marker, text = named.mark_point(filled=True, size=50, opacity=1), named.mark_text(align="left")
+    layers.append(marker.encode(x=alt.value(WIDTH + 11), color=colour))
+    layers.append(text.encode(x=alt.value(WIDTH + 20), text="shown:N"))
     return alt.layer(*layers, width=WIDTH, height=HEIGHT)
 
 
@@ -84,10 +82,10 @@ def apart(wanted: list[float], height: float) -> list[float]:
     return [place - excess for place in places]
 
 
-def order_panel(order: pd.DataFrame, palette: Mapping[str, str]) -> alt.LayerChart | alt.FacetChart:
+def order_panel(order: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMixin:
     """Each run's epoch time relative to the mean of its configuration, in the order of measurement:
     a drift of the machine would appear as a slope. `order`: rows of one machine."""
-    colour = colour_of(palette, alt.Legend(orient="top", title=None, symbolOpacity=1))
+    colour = colour_of(palette, legend=alt.Legend(orient="top", title=None, symbolOpacity=1))
     order = order[["place", "implementation", "suspect"]].assign(
         percent=100 * (order["relative"] - 1)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -32,7 +31,11 @@ def roofline(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMix
               axis=alt.Axis(title="FLOP per byte", format="~g", grid=False,
                             values=decades(left, right)))  # fmt: skip
     scale = alt.Scale(type="log", domain=[bottom, top], nice=False)
-    y = _on(scale, decades(bottom, top))
+    axis = alt.Axis(title="GFLOP/s", format="~g", grid=True, values=decades(bottom, top))
+
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
+
     names = ["label", "series", "intensity", "gflops", "gflops_low", "gflops_high"]
     cells = cells.sort_values("gflops", ascending=False)[names].copy()
     for name in ("gflops_low", "gflops_high"):
@@ -40,23 +43,21 @@ def roofline(cells: pd.DataFrame, palette: Mapping[str, str]) -> alt.TopLevelMix
     step = math.log(top / bottom) * LINE / HEIGHT
     named = cells.head(LABELS)
     named = named.assign(place=apart(named["gflops"].tolist(), step))
-    roof = pd.DataFrame(
-        {"intensity": [left, ridge, right], "gflops": [left * bandwidth, peak, peak]}
-    )
-    flat = pd.DataFrame([{"intensity": right, "gflops": peak, "text": f"{n.plain(peak)} GFLOP/s"}])
-    slope = pd.DataFrame(
-        [{"intensity": left, "gflops": left * bandwidth, "text": f"{n.plain(bandwidth)} GB/s"}]
-    )
-    colour = colour_of(palette, field="series")
-    base = alt.Chart(cells)
+    roof = pd.DataFrame({
+        "intensity": [left, ridge, right],
+        "gflops": [left * bandwidth, peak, peak],
+        "text": [f"{n.plain(bandwidth)} GB/s", "", f"{n.plain(peak)} GFLOP/s"],
+    })  # fmt: skip
+    colour = colour_of(palette, "series")
+    base, limit = alt.Chart(cells).encode(x=x), alt.Chart(roof).encode(x=x, y=y("gflops"))
+    flat, slope = (limit.properties(data=roof.iloc[[end]]) for end in (2, 0))
     return alt.layer(
-        alt.Chart(roof).mark_line(strokeWidth=2, color=GREY).encode(x=x, y=y("gflops")),
-        alt.Chart(flat).mark_text(align="right", dy=-8).encode(x=x, y=y("gflops"), text="text:N"),
-        alt.Chart(slope).mark_text(align="left", dx=10, dy=6).encode(
-            x=x, y=y("gflops"), text="text:N"),
+        limit.mark_line(strokeWidth=2, color=GREY),
+        flat.mark_text(align="right", dy=-8).encode(text="text:N"),
+        slope.mark_text(align="left", dx=10, dy=6).encode(text="text:N"),
         base.mark_rule(strokeWidth=2).encode(
-            x=x, y=y("gflops_low"), y2="gflops_high:Q", color=colour),
-        base.mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y("gflops"), color=colour),
+            y=y("gflops_low"), y2="gflops_high:Q", color=colour),
+        base.mark_point(size=60, filled=True, opacity=1).encode(y=y("gflops"), color=colour),
         alt.Chart(named).mark_text(align="left", dx=10).encode(x=x, y=y("place"), text="label:N"),
         width=WIDTH,
         height=HEIGHT,
@@ -73,9 +74,3 @@ def apart(values: Sequence[float], step: float) -> list[float]:
         placed.append(min(math.log(value), placed[-1] - step))
     shift = sum(math.log(value) - place for value, place in zip(values, placed, strict=True))
     return [math.exp(place + shift / len(values)) for place in placed]
-
-
-def _on(scale: alt.Scale, ticks: list[float]) -> Any:
-    """A function from a column to its encoding on the axis of GFLOP/s."""
-    axis = alt.Axis(title="GFLOP/s", format="~g", grid=True, values=ticks)
-    return lambda name: alt.Y(f"{name}:Q", scale=scale, axis=axis)

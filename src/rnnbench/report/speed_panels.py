@@ -15,6 +15,7 @@ from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
 
 WIDTH, ROW = 215, 36
+LEGEND = alt.Legend(orient="top", title=None)
 LOG_FROM = 8  # largest / smallest value from which the axis is logarithmic
 FROM_ZERO_BELOW = 0.5  # smallest / largest value below which a linear axis starts at 0
 SHOWN = ["implementation", "shown"]
@@ -24,7 +25,7 @@ SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
 
 def time_panel(
     cells: pd.DataFrame, runs: pd.DataFrame, palette: Mapping[str, str], limits: tuple[float, float]
-) -> alt.LayerChart | alt.FacetChart:
+) -> alt.TopLevelMixin:
     """Seconds per epoch: a dot per run (open if suspect), a bar at the mean, and a line for its
     95 % confidence interval above the dots. `cells`: rows of the time table, `runs`: rows of
     `run_values`, both of one group and device; `limits`: the ends of the axis."""
@@ -32,14 +33,13 @@ def time_panel(
     runs = runs[["implementation", "seconds", "suspect"]]
     scale, title = _scale(limits)
     x: dict[str, Any] = {"axis": alt.Axis(title=title, tickCount=4, format="~r"), "scale": scale}
-    y = _rows(cells)
-    base = alt.Chart(cells)
-    colour = colour_of(palette)
+    y, colour = _rows(cells), colour_of(palette)
+    base = alt.Chart(cells).encode(y=y)
     interval = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("epoch_low:Q", **x), x2="epoch_high:Q", y=y, color=colour
+        x=alt.X("epoch_low:Q", **x), x2="epoch_high:Q", color=colour
     )
     mean = base.mark_tick(thickness=3, size=13, opacity=1).encode(
-        x=alt.X("epoch_seconds:Q", **x), y=y, color=colour
+        x=alt.X("epoch_seconds:Q", **x), color=colour
     )
     dots = [
         alt.Chart(chosen)
@@ -48,43 +48,52 @@ def time_panel(
         for filled, chosen in ((True, runs[~runs["suspect"]]), (False, runs[runs["suspect"]]))
         if len(chosen)
     ]
-    return alt.layer(interval, *dots, mean, text_column(base, y), **_size(cells))
+    return alt.layer(interval, *dots, mean, text_column(base), **_size(cells))
 
 
 def speedup_panel(
     cells: pd.DataFrame, palette: Mapping[str, str], limits: tuple[float, float]
-) -> alt.LayerChart | alt.FacetChart:
-    """Speed-up over the reference with its 95 % confidence interval, on a logarithmic axis with a
-    dashed line at 1. `cells`: rows of the time table of one group and device."""
-    cells = cells[[*SHOWN, "words", *SPEEDUP, "speedup_suspect"]].assign(
-        label=list(map(_speedup_label, cells.to_dict("records")))
-    )
-    low, high = limits
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    ticks = alt.Axis(
-        title="speed-up over the reference", format="~g", values=ratio_ticks(low, high)
-    )
-    x: dict[str, Any] = {"axis": ticks, "scale": scale}
-    y = _rows(cells)
-    base, colour = alt.Chart(cells), colour_of(palette)
-    one = (
-        alt.Chart(alt.Data(values=[{"one": 1}]))
-        .mark_rule(strokeDash=[4, 3], opacity=0.6)
-        .encode(x=alt.X("one:Q", **x))
-    )
-    interval = base.mark_rule(strokeWidth=2.5).encode(
-        x=alt.X("speedup_low:Q", **x), x2="speedup_high:Q", y=y, color=colour
-    )
-    point = base.mark_point(size=70, filled=True, opacity=1).encode(
-        x=alt.X("speedup:Q", **x), y=y, color=colour
-    )
-    return alt.layer(one, interval, point, text_column(base, y), **_size(cells))
+) -> alt.TopLevelMixin:
+    """Speed-up over the reference with its 95 % confidence interval. `cells`: rows of the time
+    table of one group and device."""
+    rows = cells[SHOWN].assign(
+        label=list(map(_speedup_label, cells.to_dict("records"))),
+        value=cells["speedup"], low=cells["speedup_low"], high=cells["speedup_high"],
+    )  # fmt: skip
+    title = "speed-up over the reference"
+    return ratio_panel(rows, _rows(rows), colour_of(palette), title, limits, **_size(rows))
 
 
-def text_column(base: alt.Chart, y: alt.Y, width: int = WIDTH) -> alt.Chart:
-    """The `label` of each row, in a column to the right of a plot of this `width`, clear of
+def ratio_panel(
+    rows: pd.DataFrame,
+    y: alt.Y,
+    colour: alt.Color,
+    title: str,
+    limits: tuple[float, float],
+    width: int,
+    height: int,
+) -> alt.TopLevelMixin:
+    """Ratios on a logarithmic axis with this `title` and these `limits`, with a dashed line at 1.
+    `rows`: `value`, `low`, `high` (missing: no interval), `label`, and the columns of `y` and
+    `colour`."""
+    axis = alt.Axis(title=title, format="~g", values=ratio_ticks(*limits))
+    scale = alt.Scale(type="log", domain=list(limits), nice=False)
+
+    def x(name: str) -> alt.X:
+        return alt.X(f"{name}:Q", axis=axis, scale=scale)
+
+    base = alt.Chart(rows).encode(y=y)
+    one = alt.Chart(alt.Data(values=[{"one": 1}])).mark_rule(strokeDash=[4, 3], opacity=0.6)
+    interval = base.mark_rule(strokeWidth=2.5).encode(x=x("low"), x2="high:Q", color=colour)
+    point = base.mark_point(size=70, filled=True, opacity=1).encode(x=x("value"), color=colour)
+    layers = (one.encode(x=x("one")), interval, point, text_column(base))
+    return alt.layer(*layers, width=width, height=height)
+
+
+def text_column(base: alt.Chart) -> alt.Chart:
+    """The `label` of each row, in a column to the right of a plot of width `WIDTH`, clear of
     gridlines and of the data."""
-    return base.mark_text(align="left").encode(x=alt.value(width + 12), y=y, text="label:N")
+    return base.mark_text(align="left").encode(x=alt.value(WIDTH + 12), text="label:N")
 
 
 def time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
@@ -154,7 +163,7 @@ def _rows(cells: pd.DataFrame) -> alt.Y:
 
 
 def colour_of(
-    palette: Mapping[str, str], legend: alt.Legend | None = None, field: str = "implementation"
+    palette: Mapping[str, str], field: str = "implementation", legend: alt.Legend | None = None
 ) -> alt.Color:
     """The colour of the values of `field` by `palette`."""
     scale = alt.Scale(domain=list(palette), range=list(palette.values()))
