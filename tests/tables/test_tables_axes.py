@@ -15,10 +15,11 @@ from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.comparison import versus
 from rnnbench.tables.cost import cheapest_within, cost, fastest_under
+from rnnbench.tables.curves import curves
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
-from rnnbench.tables.target import curves_by_second, target
+from rnnbench.tables.target import target
 from rnnbench.tables.time import NOT_EQUAL, time
 from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record, replace
@@ -138,7 +139,7 @@ def test_time_to_target_by_hand():
     keras, other = target(frame).to_dict("records")
     assert keras["target"] == pytest.approx(0.891) and keras["seconds"] == pytest.approx(10)
     assert other["seconds"] == pytest.approx(2.0) and other["epochs"] == 4
-    assert curves_by_second(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
+    assert curves(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.published import read_published
 from rnnbench.tables.calls import calls
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.kernels import kernels
+from rnnbench.tables.runs import kernels
 from rnnbench.tables.scaling import published_scaling
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
 from tests.conftest import ROOT

@@ -15,10 +15,9 @@ from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.cost import cost
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import in_planned_order, order
-from rnnbench.tables.runs import runs
+from rnnbench.tables.runs import kernels, runs
 from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.stats import dunnett_quantile
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time

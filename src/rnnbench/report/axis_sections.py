@@ -206,7 +206,7 @@ TARGET_COLUMNS = (
 def target_section(
     table: pd.DataFrame, by_second: pd.DataFrame, palette: Mapping[str, str]
 ) -> Section:
-    """`table` as from `tables.target`, `by_second` as from `curves_by_second` of val_acc."""
+    """`table` as from `tables.target`, `by_second` as from `curves` of val_acc."""
     if table.empty:
         return Section("target", "Time to accuracy")
     words = (

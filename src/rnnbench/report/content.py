@@ -44,21 +44,20 @@ from rnnbench.tables.builds import builds
 from rnnbench.tables.calls import calls
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
+from rnnbench.tables.curves import curves
 from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.energy import energy
-from rnnbench.tables.epochs import epochs
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.kernels import kernels
 from rnnbench.tables.learning import learning
 from rnnbench.tables.measuring_order import order
 from rnnbench.tables.optimizers import optimizer_differences
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.reference_options import with_named_options
-from rnnbench.tables.runs import runs
+from rnnbench.tables.runs import epochs, kernels, runs
 from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.sort_order import ranked
-from rnnbench.tables.target import curves_by_second, target
+from rnnbench.tables.target import target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
 from rnnbench.tables.warmup import warmup
@@ -231,7 +230,7 @@ def content(
         efficiency_section(efficiencies, energies, palette),
         equivalence_section([] if lead == "kernels" else kernel_views, beside.certificates),
         curves_section(drawn),
-        target_section(to_target, curves_by_second(frame, "val_acc"), palette),
+        target_section(to_target, curves(frame, "val_acc"), palette),
         published_results_section(speed, beside.published),
     ]
     ratios = (

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.grouping import Groups, split
+from rnnbench.tables.grouping import Groups, counts, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import Ratio, mean_interval
@@ -81,13 +81,9 @@ def _row(
     seconds = mean_interval(own["seconds"].tolist())
     row = {
         **configuration,
-        "implementation": own["implementation"][0],
+        **counts(own),
         "against": base["build"],
-        "runs": len(own["seconds"]),
-        "suspect": int(own["suspect"].sum()),
-        "epoch_seconds": seconds.estimate,
-        "epoch_low": seconds.low,
-        "epoch_high": seconds.high,
+        **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
         "shown_different": False,
         "regression": False,
         "words": "reference",
@@ -103,9 +99,7 @@ def _row(
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
     return {
         **row,
-        "change": ratio.estimate,
-        "change_low": ratio.low,
-        "change_high": ratio.high,
+        **ratio.columns("change"),
         "effect": _effect(own["seconds"], other["seconds"]),
         "shown_different": ratio.shown_different,
         "regression": slower,

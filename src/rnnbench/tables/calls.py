@@ -78,9 +78,7 @@ def _row(runs: Rows) -> dict[str, Any]:
         **counts(runs),
         "samples": samples,
         "batch": batch,
-        "seconds": seconds.estimate,
-        "low": seconds.low,
-        "high": seconds.high,
+        **seconds.columns("seconds", "low", "high"),
         "ms_per_batch": 1e3 * seconds.estimate / batches,
         "samples_per_second": samples / seconds.estimate,
         "unequal": "",
@@ -100,5 +98,4 @@ def _ratio(
     ratio = compare(runs, base, spread)
     if words == NOT_EQUAL:
         return {"words": words, "unequal": unequal(ratio), "difference": time_row["difference"]}
-    return {"speedup": ratio.estimate, "speedup_low": ratio.low, "speedup_high": ratio.high,
-            "words": ratio_text(ratio)}  # fmt: skip
+    return {**ratio.columns("speedup"), "words": ratio_text(ratio)}

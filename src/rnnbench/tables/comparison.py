@@ -122,8 +122,8 @@ def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
     if equal == UNEQUAL:
         return {"words": NOT_EQUAL, "method": ratio.method, "unequal": unequal(ratio),
                 "difference": difference(why)}  # fmt: skip
-    return {**comparable, "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
-            "method": ratio.method, "words": ratio_text(ratio)}  # fmt: skip
+    return {**comparable, **ratio.columns("ratio", "low", "high"), "method": ratio.method,
+            "words": ratio_text(ratio)}  # fmt: skip
 
 
 def _matches(row: dict[object, object], terms: Sequence[str]) -> bool:

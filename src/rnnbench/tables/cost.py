@@ -15,7 +15,7 @@ from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import mean_interval, ratio_interval
+from rnnbench.tables.stats import Interval, mean_interval, ratio_interval
 from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
@@ -106,28 +106,25 @@ def _row(
         ratio = compare(base_training, training, spread)
     else:
         ratio = ratio_interval(training["seconds"].tolist(), base_training["seconds"].tolist())
-    relative = (1.0, None, None) if is_base else (ratio.estimate, ratio.low, ratio.high)
-    price_ratio = price.usd_per_hour / base_price.usd_per_hour if price and base_price else None
+    relative = Interval(1.0, None, None) if is_base else ratio
+    relative_usd = None
+    if price and base_price:
+        price_ratio = price.usd_per_hour / base_price.usd_per_hour
+        relative_usd = relative.map(lambda value: value * price_ratio)
     usd = seconds.estimate / HOUR * price.usd_per_hour if price else None
     return {
         **{name: place[name] for name in (*TASK, *PLACE, "implementation", "runs", "suspect")},
         "epochs": epochs,
-        "seconds": seconds.estimate,
-        "seconds_low": seconds.low,
-        "seconds_high": seconds.high,
-        "relative": relative[0],
-        "relative_low": relative[1],
-        "relative_high": relative[2],
+        **seconds.columns("seconds"),
+        **relative.columns("relative"),
         "reference": is_base,
         "price_kind": price.kind if price else "",
         "usd_per_hour": price.usd_per_hour if price else None,
         "usd": usd,
-        "relative_usd": _times(relative[0], price_ratio),
-        "relative_usd_low": _times(relative[1], price_ratio),
-        "relative_usd_high": _times(relative[2], price_ratio),
         "break_even_usd_per_hour": (
-            base_price.usd_per_hour / relative[0] if base_price and not is_base else None
+            base_price.usd_per_hour / relative.estimate if base_price and not is_base else None
         ),
+        **(relative_usd.columns("relative_usd") if relative_usd else {}),
     }
 
 
@@ -150,10 +147,6 @@ def _mark_front(rows: list[dict[str, Any]]) -> None:
             and (other["seconds"], other["usd"]) != (row["seconds"], row["usd"])
             for other in rows
         )
-
-
-def _times(value: float | None, factor: float | None) -> float | None:
-    return None if value is None or factor is None else value * factor
 
 
 def _lowest(table: pd.DataFrame, by: str) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, counts, split
-from rnnbench.tables.stats import Interval, mean_interval
+from rnnbench.tables.stats import mean_interval
 from rnnbench.tables.usable_runs import run_values
 
 PROBE_PRECISION = "float32"  # see rnnworker.probe
@@ -110,17 +110,17 @@ def _row(
         "why": why,
     }
     if timesteps:
-        row.update(_multiplied(step, "us_per_timestep", 1e6 / timesteps))
+        row |= step.map(lambda s: s * (1e6 / timesteps)).columns("us_per_timestep")
     if not (complete and flops):
         return row
     gflop = flops * _mean_fill(runs, model.get("batch")) / 1e9
-    row.update(_divided(step, "gflops", gflop))
+    row |= step.map(lambda s: gflop / s).columns("gflops")
     if peak and gflop / step.estimate > peak:
         return {**row, "why": ABOVE_PEAK}
     if peak:
-        row.update(_divided(step, "peak_share", gflop / peak))
+        row |= step.map(lambda s: gflop / peak / s).columns("peak_share")
     if row["products_s"] is not None:
-        row.update(_divided(step, "products_share", row["products_s"]))
+        row |= step.map(lambda s: row["products_s"] / s).columns("products_share")
     if transferred:
         row["intensity"] = flops / transferred
         if peak and bandwidth:
@@ -134,21 +134,3 @@ def _mean_fill(runs: Rows, batch: int | None) -> float:
         return 1.0
     steps = statistics.median(runs["steps"].tolist())
     return statistics.median(runs["samples"].tolist()) / (steps * batch)
-
-
-def _multiplied(step: Interval, name: str, factor: float) -> dict[str, float | None]:
-    """`step` × `factor`, with its interval, as columns of `name`."""
-    return {
-        name: step.estimate * factor,
-        f"{name}_low": None if step.low is None else step.low * factor,
-        f"{name}_high": None if step.high is None else step.high * factor,
-    }
-
-
-def _divided(step: Interval, name: str, amount: float) -> dict[str, float | None]:
-    """`amount` / `step`, with its interval (whose ends swap), as columns of `name`."""
-    return {
-        name: amount / step.estimate,
-        f"{name}_low": None if step.high is None else amount / step.high,
-        f"{name}_high": None if step.low is None else amount / step.low,
-    }

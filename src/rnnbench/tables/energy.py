@@ -34,9 +34,7 @@ def energy(frame: pd.DataFrame) -> pd.DataFrame:
             {
                 **dict(zip(KEY, key, strict=True)),
                 **counts(runs),
-                "millijoules": interval.estimate,
-                "low": interval.low,
-                "high": interval.high,
+                **interval.columns("millijoules", "low", "high"),
                 "watts": mean_interval(runs["card_watts"].tolist()).estimate,
             }
         )

@@ -156,18 +156,13 @@ def _winner(
     if first["words"] in COMPARED:
         spread = shared_spread(spreads, first, dict(zip(KEY, base, strict=True)))
         ratio = compare(own, values[base], spread, comparisons)
-        row |= {
-            "speedup": ratio.estimate, "low": ratio.low, "high": ratio.high,
-            "words": ratio_text(ratio),
-        }  # fmt: skip
+        row |= {**ratio.columns("speedup", "low", "high"), "words": ratio_text(ratio)}
     lead = compare(own, values[key_of(second)], shared_spread(spreads, first, second), comparisons)
     return {
         **row,
         "runner_up_suspect": bool(second["suspect"]),
         "runner_up": _name(second, axes),
-        "lead": lead.estimate,
-        "lead_low": lead.low,
-        "lead_high": lead.high,
+        **lead.columns("lead"),
         "lead_shown": lead.shown_different,
         "lead_is_speedup": IS_REFERENCE in (first["words"], second["words"]),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.reference import Key, keys_of, references
-from rnnbench.tables.stats import difference_interval
+from rnnbench.tables.stats import Interval, difference_interval
 from rnnbench.tables.usable_runs import usable_epochs
 
 LEARNING_COLUMNS = [
@@ -82,14 +83,12 @@ def _differences(pairs: Rows) -> dict[str, Any]:
     of epochs."""
     last = list({seed: index for index, seed in enumerate(pairs["seed"].tolist())}.values())
     at_end, accuracies = (_present(pairs[name][last]) for name in ("val_acc_difference", "val_acc"))
-    interval = difference_interval(at_end) if at_end else None
-    low, high = (interval.low, interval.high) if interval else (None, None)
+    interval = difference_interval(at_end) if at_end else Interval(math.nan, None, None)
+    low, high = interval.low, interval.high
     return {
         "seeds": len(last),
         "val_acc": fmean(accuracies) if accuracies else None,
-        "val_acc_difference": interval.estimate if interval else None,
-        "val_acc_low": low,
-        "val_acc_high": high,
+        **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
         "val_acc_largest": max(map(abs, _present(pairs["val_acc_difference"])), default=None),
         "loss_largest": max(_present(pairs["loss_difference"]), default=None),
         "shown_different": low is not None and high is not None and not low <= 0 <= high,

@@ -110,7 +110,7 @@ def pooled(
         return ratio
     low, high = math.exp(mean - halfwidth), math.exp(mean + halfwidth)
     method = f"pooled over configurations, {degrees_of_freedom} degrees of freedom"
-    return Ratio(math.exp(mean), low, high, n, n, method, not low <= 1 <= high)
+    return Ratio(math.exp(mean), low, high, method)
 
 
 def f_quantile(probability: float, numerator: float, denominator: float) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.sources.published import PublishedRow
-from rnnbench.tables.grouping import Rows, split
+from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.time import RATIO_COLUMNS, compare
 from rnnbench.tables.usable_runs import run_values
 
@@ -51,12 +51,12 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
     for key, runs in split(values, [*FAMILY, "threads"], columns).items():
         families.setdefault(key[:-1], {})[key[-1]] = runs
     for family, by_count in families.items():
-        counts = sorted(by_count)
-        if len(counts) < MIN_COUNTS:
+        if len(by_count) < MIN_COUNTS:
             continue
-        base = by_count[counts[0]]
+        numbers = sorted(by_count)
+        base = by_count[numbers[0]]
         axes = dict(zip(FAMILY, family, strict=True))
-        family_rows = [{**axes, **_row(by_count[count], base)} for count in counts]
+        family_rows = [{**axes, **_row(by_count[count], base)} for count in numbers]
         serial = serial_fraction(
             [row["ideal"] for row in family_rows], [row["speedup"] for row in family_rows]
         )
@@ -74,13 +74,13 @@ def published_scaling(frame: pd.DataFrame, published: Sequence[PublishedRow]) ->
     the fewest vCPUs of the same source, model and build; `ideal`, `serial_fraction`, `fitted` as in
     `scaling`; `speedup_low`, `speedup_high`: missing.
     """
-    counts: dict[str, set[int]] = {}
+    measured: dict[str, set[int]] = {}
     for model, device in frame[["model", "device"]].drop_duplicates().itertuples(index=False):
         if (threads := threads_of(device)) is not None:
-            counts.setdefault(model, set()).add(threads)
+            measured.setdefault(model, set()).add(threads)
     families: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in published:
-        if row.vcpus and not row.below and len(counts.get(row.model, ())) > 1:
+        if row.vcpus and not row.below and len(measured.get(row.model, ())) > 1:
             family = families.setdefault((row.source, row.model, row.build), {})
             family.setdefault(row.vcpus, row.train_seconds)
     rows: list[dict[str, Any]] = []
@@ -120,18 +120,13 @@ def serial_fraction(threads: list[float], speedups: list[float]) -> float:
 
 def _row(own: Rows, base: Rows) -> dict[str, Any]:
     threads, least = (float(side["threads"][0]) for side in (own, base))
-    is_base = own is base
     ratio = compare(own, base)
     ideal = threads / least
     return {
-        "implementation": own["implementation"][0],
+        **counts(own),
         "device": own["device"][0],
         "threads": int(threads),
-        "runs": len(own["seconds"]),
-        "suspect": int(own["suspect"].sum()),
-        "speedup": ratio.estimate,
-        "speedup_low": None if is_base else ratio.low,
-        "speedup_high": None if is_base else ratio.high,
+        **({"speedup": ratio.estimate} if own is base else ratio.columns("speedup")),
         "ideal": ideal,
         "efficiency": ratio.estimate / ideal,
     }

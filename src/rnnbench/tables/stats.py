@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 ONE_RUN = "one run: no interval"
 PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's t is 12.7
@@ -19,30 +20,43 @@ PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate from `n` values with its interval; `low` and `high` are None if `n` < 2."""
+    """An estimate with its interval; `low` and `high` are None for a single value."""
 
     estimate: float
     low: float | None
     high: float | None
-    n: int
+
+    def map(self, function: Callable[[float], float]) -> Interval:
+        """The interval of a monotonic `function` of the estimate."""
+        if self.low is None or self.high is None:
+            return Interval(function(self.estimate), None, None)
+        low, high = sorted((function(self.low), function(self.high)))
+        return Interval(function(self.estimate), low, high)
+
+    def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
+        """The estimate and the ends as columns: `name`, ``NAME_low`` and ``NAME_high``, or as
+        given."""
+        return {
+            name: self.estimate,
+            low or f"{name}_low": self.low,
+            high or f"{name}_high": self.high,
+        }
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Interval):
     """A ratio a / b with its interval.
 
     `method` is ``paired``, ``paired on … common blocks``, ``welch``, ``pooled over configurations,
-    … degrees of freedom`` or ``one run: no interval``. `n_a` and `n_b` are the numbers of runs
-    used. `shown_different` is True if the interval exists and excludes 1.
+    … degrees of freedom`` or ``one run: no interval``.
     """
 
-    estimate: float
-    low: float | None
-    high: float | None
-    n_a: int
-    n_b: int
     method: str
-    shown_different: bool
+
+    @property
+    def shown_different(self) -> bool:
+        """Whether the interval exists and excludes 1."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 @lru_cache(maxsize=4096)
@@ -104,17 +118,16 @@ def difference_interval(values: Sequence[float], confidence: float = 0.95) -> In
     interval of width zero."""
     n, mean = len(values), statistics.fmean(values)
     if n < 2:
-        return Interval(mean, None, None, n)
+        return Interval(mean, None, None)
     halfwidth = _halfwidth(statistics.stdev(values) / math.sqrt(n), n - 1, confidence)
-    return Interval(mean, mean - halfwidth, mean + halfwidth, n)
+    return Interval(mean, mean - halfwidth, mean + halfwidth)
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     """The geometric mean of positive `values` (one per run) with Student's t-interval of the
     logarithms: exp(m ± t(n - 1) · s / √n), with m and s the mean and standard deviation of the log
     values."""
-    logs = difference_interval([math.log(value) for value in values], confidence)
-    return Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high), logs.n)
+    return difference_interval([math.log(value) for value in values], confidence).map(math.exp)
 
 
 def ratio_interval(
@@ -142,14 +155,13 @@ def ratio_interval(
     if len(pairs) >= (2 if is_complete else PAIRED_FROM):
         mean = difference_interval(pairs, confidence)
         method = "paired" if is_complete else f"paired on {len(pairs)} common blocks"
-        return _ratio(mean, len(pairs), len(pairs), method)
+        return _ratio(mean, method)
     logs_a, logs_b = [math.log(x) for x in a], [math.log(x) for x in b]
     difference = statistics.fmean(logs_a) - statistics.fmean(logs_b)
     if min(len(a), len(b)) < 2:
-        return _ratio(Interval(difference, None, None, 1), len(a), len(b), ONE_RUN)
+        return _ratio(Interval(difference, None, None), ONE_RUN)
     halfwidth = _welch_halfwidth(logs_a, logs_b, confidence)
-    mean = Interval(difference, difference - halfwidth, difference + halfwidth, min(len(a), len(b)))
-    return _ratio(mean, len(a), len(b), "welch")
+    return _ratio(Interval(difference, difference - halfwidth, difference + halfwidth), "welch")
 
 
 def block_differences(
@@ -172,11 +184,10 @@ def block_differences(
     ]
 
 
-def _ratio(logs: Interval, n_a: int, n_b: int, method: str) -> Ratio:
+def _ratio(logs: Interval, method: str) -> Ratio:
     """The ratio with the interval `logs` of its logarithm."""
-    low, high = _exp(logs.low), _exp(logs.high)
-    is_different = low is not None and high is not None and not low <= 1 <= high
-    return Ratio(math.exp(logs.estimate), low, high, n_a, n_b, method, is_different)
+    interval = logs.map(math.exp)
+    return Ratio(interval.estimate, interval.low, interval.high, method)
 
 
 def _welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
@@ -195,7 +206,3 @@ def _halfwidth(standard_error: float, degrees_of_freedom: float, confidence: flo
         if standard_error > 0
         else 0.0
     )
-
-
-def _exp(value: float | None) -> float | None:
-    return None if value is None else math.exp(value)

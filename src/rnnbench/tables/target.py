@@ -1,4 +1,4 @@
-"""Time to a target accuracy, and learning curves over time instead of epochs."""
+"""Time to a target accuracy."""
 
 from __future__ import annotations
 
@@ -7,36 +7,15 @@ import statistics
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, TASK
+from rnnbench.tables.curves import with_elapsed
 from rnnbench.tables.grouping import split
 from rnnbench.tables.stats import mean_interval
-from rnnbench.tables.usable_runs import usable_epochs
 
 SHARE = 0.99  # of the accuracy that every run of the task reaches
 TARGET_COLUMNS = [
     *CONFIGURATION, "target", "runs", "suspect", "reached", "seconds", "seconds_low",
     "seconds_high", "epochs",
 ]  # fmt: skip
-
-
-def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The timed epochs of runs that are not void, with `elapsed`: seconds of training until the end
-    of the epoch, without start-up and validation."""
-    epochs = usable_epochs(frame).copy()
-    epochs["elapsed"] = epochs.groupby("record", sort=False)["seconds"].cumsum()
-    return epochs
-
-
-def curves_by_second(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row per configuration and epoch: the configuration, `epoch`, `elapsed` (seconds, mean
-    over runs), `mean` of `measure` over runs, `suspect` (bool: at least one run is suspect).
-    Epochs without a value are omitted."""
-    epochs = with_elapsed(frame).dropna(subset=[measure])
-    epochs["suspect"] = epochs["verdict"] == "suspect"
-    return (
-        epochs.groupby([*CONFIGURATION, "epoch"], sort=False)
-        .agg(elapsed=("elapsed", "mean"), mean=(measure, "mean"), suspect=("suspect", "any"))
-        .reset_index()
-    )
 
 
 def target(frame: pd.DataFrame) -> pd.DataFrame:
@@ -71,8 +50,10 @@ def target(frame: pd.DataFrame) -> pd.DataFrame:
         epochs_reached = reached.get(key)
         if epochs_reached is not None:
             seconds = mean_interval(epochs_reached["elapsed"].tolist())
-            row |= {"reached": len(epochs_reached["epoch"]), "seconds": seconds.estimate,
-                    "seconds_low": seconds.low, "seconds_high": seconds.high,
-                    "epochs": statistics.median(epochs_reached["epoch"])}  # fmt: skip
+            row |= {
+                "reached": len(epochs_reached["epoch"]),
+                **seconds.columns("seconds"),
+                "epochs": statistics.median(epochs_reached["epoch"]),
+            }
         rows.append(row)
     return pd.DataFrame(rows, columns=TARGET_COLUMNS)

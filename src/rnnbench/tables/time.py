@@ -213,9 +213,7 @@ def _row(
     seconds = mean_interval(runs["seconds"].tolist())
     row: dict[Any, Any] = {
         **counts(runs),
-        "epoch_seconds": seconds.estimate,
-        "epoch_low": seconds.low,
-        "epoch_high": seconds.high,
+        **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
         "ms_per_step": 1e3 * seconds.estimate / statistics.median(runs["steps"].tolist()),
         "us_per_sample": 1e6 * seconds.estimate / statistics.median(runs["samples"].tolist()),
         "samples": int(statistics.median(runs["samples"].tolist())),
@@ -240,9 +238,7 @@ def _row(
                 "difference": difference(equal[1]), "speedup_suspect": suspect}  # fmt: skip
     return {
         **row,
-        "speedup": ratio.estimate,
-        "speedup_low": ratio.low,
-        "speedup_high": ratio.high,
+        **ratio.columns("speedup"),
         "method": ratio.method,
         "shown_different": ratio.shown_different,
         "words": ratio_text(ratio),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rnnbench.tables.certificates import ANOTHER_FUNCTION
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import Ratio
+from rnnbench.tables.stats import Interval, Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,13 +18,9 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Unequal:
-    """A ratio of seconds with its 95 % interval (None for a single run). It is not a speed-up, so
-    its text always carries the mark ≠."""
-
-    estimate: float
-    low: float | None
-    high: float | None
+class Unequal(Interval):
+    """A ratio of seconds with its 95 % interval. It is not a speed-up, so its text always carries
+    the mark ≠."""
 
     def __str__(self) -> str:
         """``≠1.2134 (1.1902–1.2371)``."""
