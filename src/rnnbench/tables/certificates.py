@@ -36,20 +36,23 @@ class Certificates:
         """The certificate with the same precision, model, RNN cell and build, and no overrides that
         the configuration lacks, or None. Of several, the one with the most overrides, preferably
         made on the configuration's machine."""
-        overrides, best, best_score = set(parts_of(configuration.get("variant"))), None, -1
-        for certificate in self.every:
-            if _precision(certificate) != _precision(configuration):
-                continue
-            if any(
-                str(certificate.get(axis, "")) != str(configuration[axis])
-                for axis in CERTIFIED_AXES
-            ):
-                continue
-            required = set(parts_of(in_words(certificate.get("overrides") or {})))
-            score = 2 * len(required) + _same_machine(certificate, configuration)
-            if required <= overrides and score > best_score:
-                best, best_score = certificate, score
-        return best
+        overrides = set(parts_of(configuration.get("variant")))
+
+        def required(certificate: Mapping[str, Any]) -> set[str]:
+            return set(parts_of(in_words(certificate.get("overrides") or {})))
+
+        candidates = (
+            certificate
+            for certificate in self.every
+            if _precision(certificate) == _precision(configuration)
+            and all(str(certificate.get(a, "")) == str(configuration[a]) for a in CERTIFIED_AXES)
+            and required(certificate) <= overrides
+        )
+        return max(
+            candidates,
+            key=lambda found: (len(required(found)), _same_machine(found, configuration)),
+            default=None,
+        )
 
     def entry(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The entry of the configuration's implementation, including overrides of ``rnn``, in its
@@ -61,15 +64,14 @@ class Certificates:
         """The result of testing the configuration's training steps on its device, or None. Of
         several for the device, the one that shares the most overrides."""
         entry = self.entry(configuration) or {}
-        overrides, best, best_count = set(parts_of(configuration.get("variant"))), None, -1
+        overrides = set(parts_of(configuration.get("variant")))
+        by_count: dict[int, Mapping[str, Any]] = {}
         for name, applied in (entry.get("applied") or {}).items():
             device, _, changed = str(name).partition(" ")
             required = set(parts_of(changed))
-            if device != configuration.get("device") or not required <= overrides:
-                continue
-            if len(required) > best_count:
-                best, best_count = applied, len(required)
-        return best
+            if device == configuration.get("device") and required <= overrides:
+                by_count.setdefault(len(required), applied)
+        return by_count[max(by_count)] if by_count else None
 
     def why_not_learning(self, configuration: Mapping[str, Any]) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
