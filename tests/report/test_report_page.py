@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.errors import RnnbenchError
-from rnnbench.report.content import Experiment
+from rnnbench.report.content import Experiment, content
 from rnnbench.report.page import write_report
 from tests.factory import make_record
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
@@ -19,7 +19,7 @@ from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    paths = write_report(quick(), out, experiment=EXPERIMENT, skipped=SKIPPED, missing=MISSING)
+    paths = write_report(content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
     return out, paths
 
 
@@ -82,7 +82,7 @@ def test_headings_are_in_order(html):
 
 def test_void_results_are_shown_only_under_reliability_and_in_raw_epochs(tmp_path):
     void = make_record(rnn="block", epoch_seconds=77.125, acc=0.12345, verdict="void")
-    write_report([*quick(), void], tmp_path, experiment=EXPERIMENT)
+    write_report(content([*quick(), void], EXPERIMENT), tmp_path)
     html = (tmp_path / "report.html").read_text()
     before, reliability = html.split('<details class="part" id="trust"')
     shown = re.compile(r"(?<![\d.])(77\.1|0\.123)")  # not as part of a figure's coordinate
@@ -107,7 +107,7 @@ def test_missing_and_skipped_runs_are_listed(report, html):
 def test_text_from_users_is_escaped(tmp_path):
     evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
     record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
-    write_report([record], tmp_path, experiment=evil, faults=["<u>"])
+    write_report(content([record], evil, faults=["<u>"]), tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert not re.search(r"<(img|i|u|b)\b", page) and page.count("<script") == 1
     assert "<img" not in (tmp_path / "report.md").read_text()
@@ -117,11 +117,11 @@ def test_text_from_users_is_escaped(tmp_path):
     "records", [[], [make_record(verdict="void", epochs=0, phases=())], [make_record(epochs=1)]]
 )
 def test_few_or_no_runs_still_give_a_page(tmp_path, records):
-    write_report(records, tmp_path, experiment=EXPERIMENT, missing=["a"], faults=["b: broken."])
+    write_report(content(records, EXPERIMENT, missing=["a"], faults=["b: broken."]), tmp_path)
     assert "b: broken." in (tmp_path / "report.html").read_text()
 
 
 def test_an_unwritable_folder_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RnnbenchError, match=r"cannot be written.*--out"):
-        write_report([make_record()], tmp_path / "file", experiment=EXPERIMENT)
+        write_report(content([make_record()], EXPERIMENT), tmp_path / "file")

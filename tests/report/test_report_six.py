@@ -13,6 +13,7 @@ import tarfile
 import pandas as pd
 import pytest
 
+from rnnbench.report.content import content
 from rnnbench.report.index import write_index
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report
@@ -33,7 +34,7 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
-    write_report(six(), out / "six", experiment=EXPERIMENT, skipped=SKIPPED, beside=inputs())
+    write_report(content(six(), EXPERIMENT, skipped=SKIPPED, beside=inputs()), out / "six")
     rows = ROOT / "reports" / "published"
     write_published(read_published(rows), out, read_claims(rows))
     return out
@@ -89,7 +90,7 @@ def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
     assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
     assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    write_report(six()[:6], site / "none", experiment=EXPERIMENT, beside=ReportInputs())
+    write_report(content(six()[:6], EXPERIMENT, beside=ReportInputs()), site / "none")
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
 
@@ -117,7 +118,7 @@ def test_stale_figures_and_tables_are_deleted(tmp_path):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
     (tmp_path / "notes.txt").write_text("mine")
-    write_report(six()[:4], tmp_path, experiment=EXPERIMENT)
+    write_report(content(six()[:4], EXPERIMENT), tmp_path)
     assert (
         not (tmp_path / "figures/old.svg").exists() and not (tmp_path / "tables/old.csv").exists()
     )

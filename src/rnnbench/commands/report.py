@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported late so that `rnnbench report --help` does not load pandas and Altair.
     from rnnbench.report.content import Experiment, content
     from rnnbench.report.index import CARD, card, write_index
-    from rnnbench.report.page import write_content
+    from rnnbench.report.page import write_report
 
     folders = folders_of(options)
     runs: list[Run] = []
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     not_measured = _reasons_not_needed(pointers)
     report = content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
-    page = write_content(report, out)[0]
+    page = write_report(report, out)[0]
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, runs, out)
     (out / CARD).write_text(card(report), encoding="utf-8")

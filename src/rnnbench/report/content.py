@@ -196,8 +196,17 @@ def content(
     beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
     unneeded: Mapping[str, str] = MappingProxyType({}),
 ) -> Content:
-    """All numbers, text and figures of the report on `records`. `unneeded`: planned runs that
-    the experiment's ``repeats`` skipped → reason."""
+    """All numbers, text and figures of a report.
+
+    **Arguments:**
+
+    - `records`: all runs, including void ones.
+    - `skipped`: ``{"name", "why"}`` of configurations that cannot exist.
+    - `missing`: names of planned runs without a record.
+    - `faults`: messages about what could not be read.
+    - `beside`: certificates, prices, published rows, limits.
+    - `unneeded`: planned runs that the experiment's ``repeats`` skipped → reason.
+    """
     records = beside.certificates.mark_wrong_gradients(records)
     reference, every_function = experiment.reference, tidy(records)
     frame = ranked(with_named_options(every_function, reference))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import Record
 from rnnbench.report.answer import spans, unbroken
-from rnnbench.report.content import Content, Experiment, content
-from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.content import Content
 from rnnbench.report.raw_runs import EPOCH_HEADS
 from rnnbench.report.svg import standalone, to_png
 from rnnbench.report.table_view import by_spanner, shortened, to_html, to_markdown
@@ -23,33 +21,9 @@ ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if
 FOLD = {"rows": 24, "figures": 4, "items": 12, "configurations": 24}
 
 
-def write_report(
-    records: Sequence[Record],
-    out: Path,
-    *,
-    experiment: Experiment,
-    skipped: Iterable[Mapping[str, str]] = (),
-    missing: Iterable[str] = (),
-    faults: Iterable[str] = (),
-    beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
-) -> list[Path]:
+def write_report(report: Content, out: Path) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
-    ``figures/*.svg`` below `out`. Returns their paths, the page first.
-
-    **Arguments:**
-
-    - `records`: all runs, including void ones.
-    - `experiment`: its name, title, description, and the reference of speed-ups.
-    - `skipped`: ``{"name", "why"}`` of configurations that cannot exist.
-    - `missing`: names of planned runs without a record.
-    - `faults`: messages about what could not be read.
-    - `beside`: certificates, prices, published rows, limits.
-    """
-    return write_content(content(records, experiment, skipped, missing, faults, beside), out)
-
-
-def write_content(report: Content, out: Path) -> list[Path]:
-    """Writes the files of `report`. Returns their paths, the page first."""
+    ``figures/*.svg`` below `out`. Returns their paths, the page first."""
     texts: dict[str, str | bytes] = {
         "report.html": to_page(report),
         "report.md": to_readme(report),
