@@ -7,7 +7,7 @@ confidence interval shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ def answers(
         # The table has the ratios of other functions, and how they differ.
         are_functions = all(ANOTHER_FUNCTION in text for text in left_out)
         if left_out and not (are_functions and contests["contestants"].eq(1).all()):
-            texts.append(f"not compared: {_few(left_out)}")
+            texts.append(f"not compared: {n.few(list(left_out), LEFT_OUT)}")
         texts += _void(contests, name_machine)
         of_group = (learning[same_group] == list(key)).all(axis=1)
         outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
@@ -110,8 +110,8 @@ def _void(contests: pd.DataFrame, name_machine: bool) -> list[str]:
     for _, row in contests.iterrows():
         if row["void"]:
             places.setdefault(row["void"], []).append(_where(row, name_machine))
-    named = _few(f"{void}{' and'.join(where)}" for void, where in places.items())
-    return [f"{ALL_VOID}: {named}"] if named else []
+    named = [f"{void}{' and'.join(where)}" for void, where in places.items()]
+    return [f"{ALL_VOID}: {n.few(named, LEFT_OUT)}"] if named else []
 
 
 def spans(text: str) -> Iterator[tuple[bool, str]]:
@@ -128,13 +128,6 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
 
 
-def _few(names: Iterable[str]) -> str:
-    """The first `LEFT_OUT` names and the number of the others."""
-    listed = list(names)
-    more = f" and {len(listed) - LEFT_OUT} more" if len(listed) > LEFT_OUT else ""
-    return "; ".join(listed[:LEFT_OUT]) + more
-
-
 def _repeats(row: Any, previous: Any) -> bool:
     """Whether the same implementation is faster than the reference as in the `previous` row, with
     the same suspect marks."""
@@ -144,7 +137,7 @@ def _repeats(row: Any, previous: Any) -> bool:
 
 def daggered(name: str, suspect: bool) -> str:
     """`name` as code, with a dagger if any of its runs is suspect."""
-    return f"`{name}` {n.DAGGER}" if suspect else f"`{name}`"
+    return n.marked(f"`{name}`", suspect)
 
 
 def _clause(row: Any, base: str, where: str, model: str) -> str:

@@ -71,11 +71,11 @@ def _ours(table: pd.DataFrame | None, note: str) -> str:
 
 
 def _pair(row: Mapping[Any, Any]) -> str:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
     where = f"{row['same']}: " if row["same"] else ""
     if isinstance(other := row["unequal"], Unequal):
-        return f"{where}{n.unequal(other)}{dagger} ({n.unequal_span(other)}), {row['difference']}"
+        ratio = n.marked(n.unequal(other), row["suspect"])
+        return f"{where}{ratio} ({n.unequal_span(other)}), {row['difference']}"
     if not n.is_number(row["ratio"]):
         return f"{where}{row['words']}"
     span = n.ratio_span(row["low"], row["high"], row["ratio"])
-    return f"{where}{n.ratio(row['ratio'])}{dagger} ({span})"
+    return f"{where}{n.marked(n.ratio(row['ratio']), row['suspect'])} ({span})"

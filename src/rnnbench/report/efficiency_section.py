@@ -88,8 +88,7 @@ def _reasons(table: pd.DataFrame) -> Iterator[str]:
                 for row in rows.to_dict("records")
             )
         )
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield f"No share of the peak: {why} ({'; '.join(names[:NAMED])}{more})."
+        yield f"No share of the peak: {why} ({n.few(names, NAMED)})."
 
 
 def _rooflines(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:

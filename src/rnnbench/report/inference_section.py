@@ -50,7 +50,7 @@ def inference_section(table: pd.DataFrame, palette: Mapping[str, str]) -> Sectio
     several = labelled["group_name"].nunique() > 1
     labelled = labelled.sort_values("call", kind="stable")
     view = view_of(labelled, "calls-table", "Time per call", "implementation",
-                   lambda row: row["shown"].removesuffix(f" {n.DAGGER}"), COLUMNS,
+                   lambda row: row["implementation"] or "model", COLUMNS,
                    lambda row: row["group_name"] if several else "")  # fmt: skip
     drawn = tuple(_latencies(labelled, palette))
     return Section("calls", "evaluate() and predict()", (WORDS,), drawn, (view,))

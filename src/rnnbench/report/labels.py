@@ -9,7 +9,7 @@ import pandas as pd
 
 from rnnbench.axes import GROUP
 from rnnbench.report.anchors import configuration_anchors
-from rnnbench.report.numbers import DAGGER
+from rnnbench.report.numbers import marked
 from rnnbench.report.variant_labels import variant_labels
 
 
@@ -76,8 +76,5 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
         table["anchor"] = configuration_anchors(table)
     names = [name or "model" for name in table["implementation"].tolist()]
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
-    table["shown"] = [
-        f"{name} {DAGGER}" if is_suspect else name
-        for name, is_suspect in zip(names, suspect, strict=True)
-    ]
+    table["shown"] = list(map(marked, names, suspect))
     return table

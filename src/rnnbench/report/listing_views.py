@@ -34,11 +34,14 @@ def runs_view(table: pd.DataFrame, many: int) -> TableView:
         title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
         table = table[table["verdict"] != "clean"].head(many)
     anchors = [run_anchor(*run) for run in zip(table["name"], table["machine"], strict=True)]
-    return view_of(table.assign(head_anchor=anchors), "runs", title, "run", _name, RUN_COLUMNS)
-
-
-def _name(run: Mapping[str, str]) -> str:
-    return run["name"] + (f" {n.DAGGER}" if run["verdict"] == "suspect" else "")
+    return view_of(
+        table.assign(head_anchor=anchors),
+        "runs",
+        title,
+        "run",
+        lambda run: n.marked(run["name"], run["verdict"] == "suspect"),
+        RUN_COLUMNS,
+    )
 
 
 def skipped_view(skipped: Iterable[Mapping[str, str]]) -> TableView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rnnbench.tables.unequal_ratio import MARK, Unequal
@@ -109,6 +110,17 @@ def moment(started: str) -> str:
         return started
     date, clock = started[:8], started[9:15]
     return f"{date[:4]}-{date[4:6]}-{date[6:]} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
+
+
+def marked(text: str, suspect: bool) -> str:
+    """`text`, with a dagger if it uses suspect runs."""
+    return f"{text} {DAGGER}" if suspect else text
+
+
+def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
+    """The first `most` of `texts`, and the number of the others."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 def counted(number: int, one: str, many: str = "") -> str:

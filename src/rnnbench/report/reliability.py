@@ -62,16 +62,15 @@ def warmup_text(table: pd.DataFrame) -> str:
             f"Warm-up: in none of the {n.counted(checked, 'run')} with five or more epochs are the "
             "first timed epochs slower than the rest, so the configured warm-up was long enough."
         )
-    configurations = ", ".join(
+    configurations = [
         f"`{row['implementation'] or row['model']}` on {row['device']}"
-        for row in late.head(4).to_dict("records")
-    )
-    more = f" and {len(late) - 4} more" if len(late) > 4 else ""
+        for row in late.to_dict("records")
+    ]
     return (
         f"Warm-up: in {int(late['still_warm'].sum())} of {n.counted(checked, 'run')}, the first "
         f"timed epochs (up to {int(late['epochs'].max())}) are slower than the rest "
-        f"({configurations}{more}): raise `measure.warmup_seconds`. The result of a run is the "
-        "median of its epochs, on which a few slow epochs have little effect."
+        f"({n.few(configurations, 4, ', ')}): raise `measure.warmup_seconds`. The result of a run "
+        "is the median of its epochs, on which a few slow epochs have little effect."
     )
 
 

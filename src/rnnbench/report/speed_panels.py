@@ -124,8 +124,7 @@ def _scale(limits: tuple[float, float]) -> tuple[alt.Scale, str]:
 
 
 def _time_label(row: Any) -> str:
-    dagger = f" {n.DAGGER}" if row["suspect"] else ""
-    return f"{n.seconds(row['epoch_seconds'])} s{dagger}"
+    return n.marked(f"{n.seconds(row['epoch_seconds'])} s", row["suspect"])
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -146,9 +145,8 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 def _speedup_label(row: Any) -> str:
     if row["words"] not in COMPARED:
         return str(row["words"])
-    dagger = f" {n.DAGGER}" if row["speedup_suspect"] else ""
     words = f" {row['words']}" if row["words"] in (NO_DIFFERENCE, ONE_RUN) else ""
-    return f"{n.ratio(row['speedup'])}{dagger}{words}"
+    return n.marked(n.ratio(row["speedup"]), row["speedup_suspect"]) + words
 
 
 def _rows(cells: pd.DataFrame) -> alt.Y:

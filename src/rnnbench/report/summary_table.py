@@ -159,7 +159,7 @@ def _groups(reference: Mapping[str, str]) -> list[str]:
 
 
 def _daggered(row: Mapping[Any, Any], name: str, suspect: str) -> str:
-    return f"{row[name]} {n.DAGGER}" if row[suspect] else row[name] or n.NOTHING
+    return n.marked(row[name], row[suspect]) or n.NOTHING
 
 
 def _speedup(row: Mapping[Any, Any]) -> str:

@@ -73,13 +73,12 @@ def by_device(
     devices = list(dict.fromkeys(table["column_name"]))
     several = table["group_name"].nunique() > 1
     rows = []
-    for (group, _), line in table.groupby(["group_name", "implementation"], sort=False):
+    for (group, name), line in table.groupby(["group_name", "implementation"], sort=False):
         by_name = {row["column_name"]: row for row in line.to_dict("records")}
         cells = [(by_name.get(device), column) for device in devices for column in columns]
         texts = tuple(text_of(column.text, row) if row else n.NOTHING for row, column in cells)
         links = tuple(row["anchor"] if row else "" for row, _ in cells)
-        head = line["shown"].iloc[0].removesuffix(f" {n.DAGGER}")
-        rows.append(Row(head, texts, str(group) if several else "", links))
+        rows.append(Row(str(name) or "model", texts, str(group) if several else "", links))
     under = tuple(replace(column, spanner=device) for device in devices for column in columns)
     return TableView(id, title, "implementation", under, sorted_by_group(rows), notes)
 
@@ -97,7 +96,7 @@ def epoch_span(row: Any) -> str:
 
 
 def marked(text: str, row: Any) -> str:
-    return f"{text} {n.DAGGER}" if row["suspect"] else text
+    return n.marked(text, row["suspect"])
 
 
 def _spread(row: Any, name: str) -> str:
@@ -113,7 +112,7 @@ def speedup_text(row: Any) -> str:
     other = row["unequal"]
     text = n.unequal(other) if isinstance(other, Unequal) else n.ratio(row["speedup"])
     shown = isinstance(other, Unequal) or row["words"] in COMPARED
-    return f"{text} {n.DAGGER}" if row["speedup_suspect"] and shown else text
+    return n.marked(text, row["speedup_suspect"] and shown)
 
 
 def speedup_words(row: Any) -> str:

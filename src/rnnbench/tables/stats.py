@@ -123,11 +123,11 @@ def difference_interval(values: Sequence[float], confidence: float = 0.95) -> In
     return Interval(mean, mean - halfwidth, mean + halfwidth)
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The geometric mean of positive `values` (one per run) with Student's t-interval of the
+def mean_interval(values: Sequence[float]) -> Interval:
+    """The geometric mean of positive `values` (one per run) with Student's 95 % interval of the
     logarithms: exp(m ± t(n - 1) · s / √n), with m and s the mean and standard deviation of the log
     values."""
-    return difference_interval([math.log(value) for value in values], confidence).map(math.exp)
+    return difference_interval([math.log(value) for value in values]).map(math.exp)
 
 
 def ratio_interval(
