@@ -94,7 +94,8 @@ def kinds_view(table: pd.DataFrame, prices: PriceList) -> TableView:
                 if price.device == row["device"] and price.kind not in ("", row["price_kind"]):
                     usd = {"kind": price.kind.replace("_", " "), "usd_per_hour": price.usd_per_hour}
                     for name in ("relative_low", "relative", "relative_high"):
-                        usd[name] = row[name] / base * price.usd_per_hour
+                        if n.is_number(row[name]):  # a single run has no interval
+                            usd[name] = row[name] / base * price.usd_per_hour
                     rows.append({**row, **usd})
     title = "One training at other kinds of price"
     return view_of(pd.DataFrame(rows), "price-kinds", title, "device", "label", KIND_COLUMNS,
