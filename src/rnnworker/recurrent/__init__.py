@@ -93,11 +93,11 @@ class Recurrent:
 
     def gradients_to_canonical(self, layer, values):
         """The gradients of the layer's trainable weights, in their order, as canonical arrays."""
-        parts, values = _parts(layer), list(values)
+        parts = _parts(layer)
         if not parts:
             convert = getattr(self.module, "gradients_to_canonical", self.module.to_canonical)
             return convert(layer, values)
-        converted = []
+        converted, values = [], list(values)
         for part in parts:
             count = len(part.trainable_weights)
             converted.append(self.gradients_to_canonical(part, values[:count]))
