@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.report.variant_labels import variant_labels
 
 
@@ -23,4 +26,7 @@ from rnnbench.report.variant_labels import variant_labels
     ],
 )
 def test_variants(variants: list[str], labels: list[str]) -> None:
-    assert list(variant_labels(variants).values()) == labels
+    written = [re.findall(r"(\w+)=(\S+?)(?:, |$)", variant) for variant in variants]
+    overrides = [Overrides.of({f"model.{key}": value for key, value in each}) for each in written]
+    assert list(map(str, overrides)) == [", ".join(sorted(v.split(", "))) for v in variants]
+    assert list(variant_labels(overrides).values()) == labels

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.report.cost_section import cost_section
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.certificates import checked
@@ -63,6 +64,15 @@ def test_costs_at_another_kind_of_price_stand_beside():
     # 25 s at 0.1 USD/h, relative to 100 s at 0.36 USD/h.
     (row,) = view.rows
     assert (row.head, *row.cells[1:5]) == ("cpu_2", "preemptible", "0.1000", "0.000694", "0.069×")
+
+
+def test_the_price_of_a_device_is_not_that_of_its_replicas():
+    records = [make_record(), make_record(device="cpu_2")]
+    frame = tidy([*records, make_record(device="cpu_2", overrides={"device.replicas": 2})])
+    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
+    assert table["usd"].notna().tolist() == [True, True, False]
+    (row,) = cost_section(table, ReportInputs(prices=PRICES), {"keras": "#000000"}).views[1].rows
+    assert row.head == "cpu_2" and "replicas" not in row.group
 
 
 def test_without_a_price_there_is_no_cost():
@@ -160,9 +170,10 @@ def test_warmup_is_a_change_point(seconds, epochs):
         assert table["still_warm"].tolist() == [int(epochs > 0)]
 
 
-def config(rnn, build="tf_2_21", options="", device="cpu_1"):
-    return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "options": options,
-            "device": device, "variant": options}  # fmt: skip
+def config(rnn, build="tf_2_21", device="cpu_1", **options):
+    overrides = Overrides.of({f"rnn.options.{name}": value for name, value in options.items()})
+    return {"model": "mnist_rnn", "cell": "lstm", "build": build, "rnn": rnn, "device": device,
+            "options": overrides, "variant": overrides}  # fmt: skip
 
 
 KERAS = config("keras")
@@ -194,26 +205,26 @@ def with_options():
 
 
 def test_an_implementation_is_judged_with_its_options():
-    certificates, relu = Certificates((with_options(),)), "activation=relu"
-    keras_relu = config("keras", options=relu)
-    assert certificates.judge(config("unrolled", options=relu), keras_relu)[0] == CERTIFIED
+    certificates, relu = Certificates((with_options(),)), {"activation": "relu"}
+    keras_relu = config("keras", **relu)
+    assert certificates.judge(config("unrolled", **relu), keras_relu)[0] == CERTIFIED
     verdict, why = certificates.judge(keras_relu, KERAS)
     assert (verdict, why) == (UNEQUAL, "not the same function: activation relu instead of tanh")
-    verdict, why = certificates.judge(config("block", options="activation=relu"), KERAS)
+    verdict, why = certificates.judge(config("block", **relu), KERAS)
     assert verdict == UNEQUAL and "relu instead of tanh" in why
     # A full name in the certificate of one side does not differ from the options of the other.
     hard = with_options()
-    options = "recurrent_activation=hard_sigmoid"
+    options = {"recurrent_activation": "hard_sigmoid"}
     function = {"recurrent_activation": "hard_sigmoid of Keras 3"}
     entries = hard["implementations"]
-    entries[f"keras {options}"] = entries["keras"] | {"function": function}
-    pair = (config("keras", options=options), config("keras", "tf_1_15", options=options))
+    entries["keras recurrent_activation=hard_sigmoid"] = entries["keras"] | {"function": function}
+    pair = (config("keras", **options), config("keras", "tf_1_15", **options))
     assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
     # Without a certificate the options decide, and naming the default is not a difference.
     assert Certificates().judge(keras_relu, KERAS)[0] == UNEQUAL
-    other = config("keras", options="activation=tanh")
+    other = config("keras", activation="tanh")
     assert Certificates().judge(other, KERAS)[0] == UNKNOWN
-    verdict, why = certificates.judge(config("unrolled", options="implementation=1"), KERAS)
+    verdict, why = certificates.judge(config("unrolled", implementation=1), KERAS)
     assert verdict == UNKNOWN and why.startswith("unrolled implementation=1 was not certified")
 
 
@@ -225,8 +236,8 @@ def test_a_failed_entry_does_not_affect_other_options():
         "status": "failed", "why": why, "function_why": why,
     }  # fmt: skip
     certificates = Certificates((failing,))
-    assert certificates.judge(config("cudnn_raw", options="op=A"), KERAS)[0] == CERTIFIED
-    assert certificates.judge(config("cudnn_raw", options="op=B"), KERAS)[0] == UNEQUAL
+    assert certificates.judge(config("cudnn_raw", op="A"), KERAS)[0] == CERTIFIED
+    assert certificates.judge(config("cudnn_raw", op="B"), KERAS)[0] == UNEQUAL
 
 
 def wrong_gradients(build="current", device="cpu_1"):
@@ -261,7 +272,8 @@ def test_a_certificate_of_a_build_as_published_names_that():
     block = config("block", "current") | {"model": "digits_rnn"}
     certificates = Certificates((as_published,))
     assert certificates.why_not_learning(block) is None
-    why = certificates.why_not_learning(block | {"variant": "as_published=True, units=8"})
+    overrides = Overrides.of({"build.as_published": True, "model.units": 8})
+    why = certificates.why_not_learning(block | {"variant": overrides})
     assert why is not None and why.endswith("(worst 87 %), as published")
 
 

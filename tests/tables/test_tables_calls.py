@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.equivalence_section import kernels_view
@@ -62,7 +63,7 @@ def test_a_call_of_a_different_function_is_marked():
     records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
     records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
     report = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
-    row = report.csv["calls"].set_index(["call", "options"]).loc["predict", "activation=relu"]
+    row = report.csv["calls"].set_index(["call", "options"]).loc["predict", Overrides.of(relu)]
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
     (section,) = [section for section in report.sections if section.id == "calls"]

@@ -48,7 +48,7 @@ def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
     record = make_record(epochs=5, overrides={"model.units": 128, "model.batch": 64})
     frame = tidy([record])
     assert len(frame) == 5 + len(record.phases) + 1
-    assert set(frame["variant"]) == {"batch=64, units=128"}
+    assert set(map(str, frame["variant"])) == {"batch=64, units=128"}
     assert frame[frame["phase"] == "epoch"]["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert frame[frame["phase"] == "evaluate"]["call_seconds"].tolist() == [0.05]
 

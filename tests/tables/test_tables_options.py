@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from rnnbench.records.overrides import NONE, Overrides
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment, content
 from rnnbench.tables.certificates import UNEQUAL
@@ -20,6 +21,7 @@ from tests.factory import make_record, replace
 KERAS = {"rnn": "keras"}
 OPTION = "rnn.options."
 RELU = {"rnn.options.activation": "relu", "rnn.options.recurrent_activation": "hard_sigmoid"}
+RELU_OVERRIDES = Overrides.of(RELU)
 RELU_TEXT = "activation=relu, recurrent_activation=hard_sigmoid"
 
 
@@ -70,14 +72,15 @@ def test_options_of_an_implementation_stay_in_one_contest() -> None:
 def test_a_different_function_is_a_different_task() -> None:
     records = [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU)]
     table = rows(records)
-    assert table.loc[("unrolled", RELU_TEXT, RELU_TEXT), "words"] == NO_REFERENCE
+    assert table.loc[("unrolled", RELU_OVERRIDES, RELU_OVERRIDES), "words"] == NO_REFERENCE
     frame = tidy([*records, *runs("keras", 0.3, RELU)])
     again = time(frame, KERAS).set_index(["rnn", "variant", "options"])
-    assert again.loc[("unrolled", RELU_TEXT, RELU_TEXT), "speedup"] == pytest.approx(3, rel=0.01)
+    key = ("unrolled", RELU_OVERRIDES, RELU_OVERRIDES)
+    assert again.loc[key, "speedup"] == pytest.approx(3, rel=0.01)
     contests = fastest(frame, time(frame, KERAS), KERAS)
-    assert contests["variant"].tolist() == ["", RELU_TEXT]
+    assert contests["variant"].tolist() == [NONE, RELU_OVERRIDES]
     assert contests["name"].tolist() == ["unrolled", "unrolled"]
-    assert set(learning(frame, KERAS)["variant"]) == {"", RELU_TEXT}
+    assert set(learning(frame, KERAS)["variant"]) == {NONE, RELU_OVERRIDES}
 
 
 def test_function_options_in_the_file_of_a_choice_count() -> None:
@@ -88,11 +91,12 @@ def test_function_options_in_the_file_of_a_choice_count() -> None:
         )
         for record in runs("my_relu", 0.1)
     ]
-    table = rows([*runs("keras", 0.5), *my_relu])
-    assert table.loc[("my_relu", "activation=relu", ""), "words"] == NO_REFERENCE
     relu = {"rnn.options.activation": "relu"}
+    key = ("my_relu", Overrides.of(relu), NONE)
+    table = rows([*runs("keras", 0.5), *my_relu])
+    assert table.loc[key, "words"] == NO_REFERENCE
     table = rows([*runs("keras", 0.5, relu), *my_relu])
-    assert table.loc[("my_relu", "activation=relu", ""), "words"] == FASTER
+    assert table.loc[key, "words"] == FASTER
 
 
 def test_the_reference_is_the_implementation_without_options_if_it_exists() -> None:
@@ -184,7 +188,7 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
     frame = with_named_options(tidy(records), reference)
     table = time(frame, reference).set_index("implementation")
-    assert set(table["variant"]) == {""}
+    assert set(table["variant"]) == {NONE}
     relu = table.loc[f"keras {RELU_TEXT}"]
     assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
     assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)

@@ -89,7 +89,7 @@ def kinds_view(table: pd.DataFrame, prices: PriceList) -> TableView:
     rows: list[dict[Any, Any]] = []
     for _, places in _labelled(table).groupby(TASK, sort=False):
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
-        for row in places.to_dict("records"):
+        for row in places[places["usd"].notna()].to_dict("records"):
             for price in prices.prices:
                 if price.device == row["device"] and price.kind not in ("", row["price_kind"]):
                     usd = {"kind": price.kind.replace("_", " "), "usd_per_hour": price.usd_per_hour}

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import GROUP
+from rnnbench.records.overrides import Overrides
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.numbers import marked
 from rnnbench.report.variant_labels import variant_labels
@@ -18,7 +19,7 @@ def joined(parts: Iterable[Any]) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def short_group(row: Any, varied: Collection[str], variants: Mapping[str, str]) -> str:
+def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, str]) -> str:
     """The group as named in a sentence: the model, and those other axes that are `varied`:
     ``digits_rnn (gru, units=512)``. `variants`: the `variant_labels` of all groups."""
     named = {**row, "variant": variants.get(row["variant"], row["variant"])}

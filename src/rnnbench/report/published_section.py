@@ -84,7 +84,7 @@ def _not_shown(speed: pd.DataFrame, rest: Sequence[PublishedRow]) -> Iterator[st
 
 
 def _measured(row: Mapping[Any, Any], group: str) -> dict[str, str]:
-    facts = "; ".join(filter(None, (row["build"], row["variant"])))
+    facts = "; ".join(filter(None, (row["build"], str(row["variant"]))))
     return {
         "source": "rnnbench",
         "device": row["device"],

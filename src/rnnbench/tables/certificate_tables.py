@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import CERTIFIED_AXES
-from rnnbench.records.labels import in_words
+from rnnbench.records.overrides import Overrides
 
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 
 
-def _certificate_columns(certificate: Mapping[str, Any]) -> dict[str, str]:
+def _certificate_columns(certificate: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{axis: str(certificate.get(axis, "")) for axis in CERTIFIED_AXES},
-        "variant": in_words(certificate.get("overrides") or {}),
+        "variant": Overrides.of(certificate.get("overrides") or {}),
     }
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from rnnbench.axes import CERTIFIED_AXES, NAMES
-from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
+from rnnbench.records.labels import label, labelled
+from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnworker.options import OF_THE_FUNCTION
 
@@ -36,21 +37,21 @@ class Certificates:
         """The certificate with the same precision, model, RNN cell and build, and no overrides that
         the configuration lacks, or None. Of several, the one with the most overrides, preferably
         made on the configuration's machine."""
-        overrides = set(parts_of(configuration.get("variant")))
+        overrides: Overrides = configuration.get("variant", NONE)
 
-        def required(certificate: Mapping[str, Any]) -> set[str]:
-            return set(parts_of(in_words(certificate.get("overrides") or {})))
+        def required(certificate: Mapping[str, Any]) -> Overrides:
+            return Overrides.of(certificate.get("overrides") or {})
 
         candidates = (
             certificate
             for certificate in self.every
             if _precision(certificate) == _precision(configuration)
             and all(str(certificate.get(a, "")) == str(configuration[a]) for a in CERTIFIED_AXES)
-            and required(certificate) <= overrides
+            and overrides.contains(required(certificate))
         )
         return max(
             candidates,
-            key=lambda found: (len(required(found)), _same_machine(found, configuration)),
+            key=lambda found: (len(required(found).items), _same_machine(found, configuration)),
             default=None,
         )
 
@@ -61,17 +62,10 @@ class Certificates:
         return certificate["implementations"].get(_label(configuration)) if certificate else None
 
     def applied(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The result of testing the configuration's training steps on its device, or None. Of
-        several for the device, the one that shares the most overrides."""
-        entry = self.entry(configuration) or {}
-        overrides = set(parts_of(configuration.get("variant")))
-        by_count: dict[int, Mapping[str, Any]] = {}
-        for name, applied in (entry.get("applied") or {}).items():
-            device, _, changed = str(name).partition(" ")
-            required = set(parts_of(changed))
-            if device == configuration.get("device") and required <= overrides:
-                by_count.setdefault(len(required), applied)
-        return by_count[max(by_count)] if by_count else None
+        """The result of testing the configuration's training steps on its device, or None."""
+        overrides: Overrides = configuration.get("variant", NONE)
+        device = label(configuration.get("device", ""), dict(overrides.items), "device")
+        return ((self.entry(configuration) or {}).get("applied") or {}).get(device)
 
     def why_not_learning(self, configuration: Mapping[str, Any]) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
@@ -140,12 +134,13 @@ class Certificates:
         return CERTIFIED, "both agree with the float64 reference"
 
 
-def _configuration_of(record: Record) -> tuple[tuple[str, str], ...]:
+def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
     """The items of a record's configuration that a certificate depends on."""
+    overrides = Overrides.of(record.run.overrides)
     return (
         *((axis, record.run.choices.get(axis, "")) for axis in NAMES),
-        ("variant", in_words(record.run.overrides)),
-        ("options", in_words(section_overrides(record.run.overrides, "rnn"))),
+        ("variant", overrides),
+        ("options", overrides.those(lambda key: is_of_section(key, "rnn"))),
         ("machine", record.machine),
     )
 
@@ -188,7 +183,7 @@ def _failure(entry: Mapping[str, Any]) -> str | None:
 
 
 def _label(configuration: Mapping[str, Any]) -> str:
-    return labelled(str(configuration["rnn"]), str(configuration.get("options") or ""))
+    return labelled(str(configuration["rnn"]), configuration.get("options", NONE))
 
 
 def _functions(
@@ -205,9 +200,10 @@ def _functions(
 
 
 def _requested_function(configuration: Mapping[str, Any]) -> dict[str, str]:
-    parts = {*parts_of(configuration.get("options")), *parts_of(configuration.get("variant"))}
-    pairs = sorted(part.split("=", 1) for part in parts if "=" in part)
-    requested = {name: value for name, value in pairs if name in OF_THE_FUNCTION}
+    items = [
+        item for name in ("options", "variant") for item in configuration.get(name, NONE).items
+    ]
+    requested = {option_of(key): value for key, value in items if option_of(key) in OF_THE_FUNCTION}
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
     return {"activation": activation, **DEFAULT_FUNCTION, **requested}
 
@@ -223,9 +219,8 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> str:
 def _precision(item: Mapping[str, Any]) -> str:
     """The precision of a certificate or configuration; float32 unless it or its variant names
     another one."""
-    parts = parts_of(item.get("variant"))
-    named = dict(part.split("=", 1) for part in parts if "=" in part)
-    return str(item.get("precision") or named.get("precision") or "float32")
+    named = item.get("variant", NONE).get("precision")
+    return str(item.get("precision") or named or "float32")
 
 
 def _same_machine(certificate: Mapping[str, Any], configuration: Mapping[str, Any]) -> bool:

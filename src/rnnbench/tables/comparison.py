@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import KEY
-from rnnbench.records.labels import parts_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.frame import function_overrides
 from rnnbench.tables.pooling import pooled_spreads, shared_spread
 from rnnbench.tables.stats import Ratio
 from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
@@ -109,9 +107,8 @@ def _mean(runs: pd.DataFrame) -> float:
 
 def _text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
     """The values of `axes`, without the options that `variant` already contains."""
-    function = function_overrides(configuration)
-    options = [part for part in parts_of(configuration["options"]) if part not in function]
-    texts = {**configuration, "options": ", ".join(options)}
+    options = configuration["options"].those(lambda key: configuration["variant"].get(key) is None)
+    texts = {**configuration, "options": options}
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
@@ -126,10 +123,10 @@ def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
             "words": ratio_text(ratio)}  # fmt: skip
 
 
-def _matches(row: dict[object, object], terms: Sequence[str]) -> bool:
+def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
     """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
     values = {str(row[axis]) for axis in KEY}
-    values |= {part for axis in ("variant", "options") for part in parts_of(row[axis])}
+    values |= {part for axis in ("variant", "options") for part in row[axis].texts}
     return all(
         term in values or fnmatch.fnmatchcase(str(row["name"]), term) for term in terms if term
     )

@@ -131,7 +131,7 @@ def _row(
 def _price(place: Mapping[Any, Any], prices: PriceList | None) -> Price | None:
     """The price of the place's device. A list prices a device with as many cards as its file says;
     other numbers of replicas are not priced."""
-    if prices is None or "device.replicas=" in place["variant"]:
+    if prices is None or place["variant"].get("device.replicas"):
         return None
     return prices.price_of(place["device"])
 

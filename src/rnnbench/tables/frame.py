@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, NAMES
-from rnnbench.records.labels import in_words, labelled, parts_of, section_overrides
+from rnnbench.records.labels import labelled
+from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
@@ -37,12 +38,12 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
     - the axes (`axes.AXES`): the choices, ``""`` if the run has no such axis; `alias` (``""`` for
       none).
-    - `options`: the overrides of the section ``rnn`` as text. `rnn` and `options` together identify
-      the implementation.
+    - `options`: the overrides of the section ``rnn`` (`Overrides`). `rnn` and `options` together
+      identify the implementation.
     - `implementation`: the displayed name: `rnn`, those `options` that select how the function is
       computed, and the alias.
-    - `variant`: all other overrides, which change the function or its training (``batch=64,
-      units=512``, and ``activation=relu`` of ``rnn.options``); ``""`` for the defaults.
+    - `variant`: all other overrides, which change the function or its training (`Overrides`, shown
+      as ``batch=64, units=512``), and those of ``rnn.options`` that change the function.
     - `machine`, `seed`, `repeat`, `block`, `order` (position in the planned order), `started`
       (UTC).
     - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
@@ -108,19 +109,20 @@ def flat_text(facts: Any) -> str:
 def run_facts(record: Record) -> dict[str, Any]:
     """The run columns of the tidy frame (`RUN_COLUMNS`)."""
     choices, alias = record.run.choices, record.run.alias or ""
-    options, function = section_overrides(record.run.overrides, "rnn"), _function_options(record)
-    others = {key: value for key, value in record.run.overrides.items() if key not in options}
-    methods = {key: value for key, value in options.items() if key not in function}
+    overrides, function = Overrides.of(record.run.overrides), _function_options(record)
+    options = overrides.those(lambda key: is_of_section(key, "rnn"))
+    others = overrides.those(lambda key: not is_of_section(key, "rnn"))
+    methods = options.those(lambda key: key not in function)
     return {
         "record": record.key,
         "name": record.name,
         "experiment": record.experiment,
         "site": record.site,
         **{axis: choices.get(axis, "") for axis in NAMES},
-        "variant": in_words({**others, **function}),
-        "options": in_words(options),
+        "variant": Overrides.of({**dict(others.items), **function}),
+        "options": options,
         "alias": alias,
-        "implementation": implementation_of(choices.get("rnn", ""), alias, in_words(methods)),
+        "implementation": implementation_of(choices.get("rnn", ""), alias, methods),
         "machine": record.machine,
         "seed": record.run.seed,
         "repeat": record.run.repeat,
@@ -153,18 +155,11 @@ def _round(record: Record) -> dict[str, Any]:
     }
 
 
-def implementation_of(rnn: str, alias: str, options: str = "") -> str:
-    """The displayed name of an implementation: its `rnn`, its `options` as text, and its `alias`
-    (``""`` for none)."""
+def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
+    """The displayed name of an implementation: its `rnn`, its `options`, and its `alias` (``""``
+    for none)."""
     name = labelled(rnn, options)
     return f"{name} as {alias}" if alias else name
-
-
-def function_overrides(configuration: Mapping[Any, Any]) -> list[str]:
-    """The overrides (``name=value``) in a configuration's `variant` that ``rnn.options`` may also
-    contain: they change the function of the layer and share its certificate."""
-    overrides = parts_of(configuration["variant"])
-    return [text for text in overrides if text.partition("=")[0] in OF_THE_FUNCTION]
 
 
 def _function_options(record: Record) -> dict[str, Any]:
@@ -176,7 +171,7 @@ def _function_options(record: Record) -> dict[str, Any]:
     return {
         key: value
         for key, value in {**options, **record.run.overrides}.items()
-        if key.rpartition(".")[0] == "rnn.options" and key.rpartition(".")[2] in OF_THE_FUNCTION
+        if option_of(key) in OF_THE_FUNCTION
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.axes import KEY
-from rnnbench.records.labels import parts_of
-from rnnworker.options import named
+from rnnbench.records.overrides import Overrides
+from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +37,9 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
     else the one with only these.
     """
     configurations = {key: dict(zip(KEY, key, strict=True)) for key in keys}
-    required = named(reference)
+    required = Overrides.of({key: reference[key] for key in reference if key.startswith(PREFIX)})
     axes = {axis: choice for axis, choice in reference.items() if axis in KEY}
-    available: dict[Key, list[str]] = {}
+    available: dict[Key, list[Overrides]] = {}
     for configuration in configurations.values():
         same = available.setdefault(_without_options(configuration), [])
         same.append(configuration["options"])
@@ -55,29 +55,24 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
     return result
 
 
-def _closest_options(configuration: Mapping[str, Any], candidates: list[str]) -> str:
+def _closest_options(
+    configuration: Mapping[str, Any], candidates: Sequence[Overrides]
+) -> Overrides:
     """The options of the reference, if `reference` names only the implementation."""
-    function = set(parts_of(configuration["variant"]))
+    own: Overrides = configuration["options"]
     for options in candidates:
-        if not options or set(parts_of(options)) <= function:
+        if configuration["variant"].contains(options):
             return options
-    if configuration["options"] in candidates or len(candidates) != 1:
-        return str(configuration["options"])
-    return candidates[0]
+    return candidates[0] if own not in candidates and len(candidates) == 1 else own
 
 
 def _with_required_options(
-    configuration: Mapping[str, Any], required: Mapping[str, str], candidates: list[str]
-) -> str:
+    configuration: Mapping[str, Any], required: Overrides, candidates: Collection[Overrides]
+) -> Overrides:
     """The options of the reference, if `reference` names options (`required`)."""
-    only_required = {f"{name}={value}" for name, value in required.items()}
-    own = set(parts_of(configuration["options"]))
-    others = {part for part in own if part.partition("=")[0] not in required}
-    for parts in (only_required | others, only_required):
-        for options in candidates:
-            if set(parts_of(options)) == parts:
-                return options
-    return ", ".join(sorted(only_required))
+    own: Overrides = configuration["options"]
+    with_others = Overrides.of({**dict(own.items), **dict(required.items)})
+    return with_others if with_others in candidates else required
 
 
 def _without_options(configuration: Mapping[str, Any]) -> Key:

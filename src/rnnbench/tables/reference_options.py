@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.records.labels import parts_of
+from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.tables.frame import implementation_of
 from rnnworker.options import OF_THE_FUNCTION, named
 
@@ -32,27 +32,21 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
 def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
     """A row after moving the function options that `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
-    options = parts_of(row["options"])
-    own = [part for part in options if _name(part) in names]
+    options: Overrides = row["options"]
+    own = options.those(lambda key: option_of(key) in names)
     if not own:
         return dict(row)
-    of_reference = {f"{name}={value}" for name, value in named(reference).items()}
-    shown = [
-        part
-        for part in options
-        if (part in own and part not in of_reference) or _name(part) not in OF_THE_FUNCTION
-    ]
-    rest = [part for part in parts_of(row["variant"]) if part not in own]
+    shown = options.those(
+        lambda key: (
+            own.get(key) not in (None, reference.get(key)) or option_of(key) not in OF_THE_FUNCTION
+        )
+    )
     return {
         **row,
-        "variant": ", ".join(rest),
-        "implementation": implementation_of(row["rnn"], row["alias"], ", ".join(shown)),
+        "variant": row["variant"].those(lambda key: own.get(key) is None),
+        "implementation": implementation_of(row["rnn"], row["alias"], shown),
     }
 
 
 def _function_options(reference: Mapping[str, str]) -> set[str]:
     return {name for name in named(reference) if name in OF_THE_FUNCTION}
-
-
-def _name(part: str) -> str:
-    return part.partition("=")[0]

@@ -33,7 +33,7 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
             return column.map(lambda name: relative.get(name, float("inf")))
         if column.name == "cell":
             return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
-        return column.map({name: _natural(name) for name in column.unique()})
+        return column.map({name: _natural(str(name)) for name in column.unique()})
 
     by = ["device", "machine", *GROUP, "implementation"]
     return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
