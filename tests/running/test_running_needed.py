@@ -180,3 +180,23 @@ def test_runs_in_turns_are_judged_by_their_ratios(
     assert set(reasons) == ({line.name for line in last} if enough else set())
     without_reference = why_not_needed(last, place, rule)
     assert without_reference == {}, "their absolute times are imprecise"
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_seconds_of_disturbed_turns_are_not_mixed_with_ratios(
+    place: Place, has_reference: bool
+) -> None:
+    """A round that was disturbed gives its runs no effect, only seconds."""
+    records = [in_turns(units, r, 0.1 * units) for r in range(5) for units in (1, 2, 3)]
+    records[3:6] = [
+        replace(record, round=replace(record.round, effect=None)) for record in records[3:6]
+    ]
+    lines = plan(place, records)
+    for record in records[:12]:
+        finish(place, record)
+    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
+    last = [line for line in lines if line.repeat == 4]
+    reference = last[0].name if has_reference else None
+    reasons = why_not_needed(last, place, rule, reference=reference)
+    assert set(reasons) == {line.name for line in last}
+    assert all("after 3 runs" in why for why in reasons.values())

@@ -69,19 +69,16 @@ def why_not_needed(
         run.round: run.value for name, run in runs.items() if configuration_of(name) == base
     }
     devices = {run.choices.get("device") for run in planned}
-    values: dict[str, list[float]] = {run.configuration: [] for run in planned}
+    finished: dict[str, list[FinishedRun]] = {run.configuration: [] for run in planned}
     for name, run in runs.items():
         if run.device in devices and run.value is not None:
-            own, base_value = (
-                values.setdefault(configuration_of(name), []),
-                base_values.get(run.round),
-            )
-            if run.round is None or base is None:
-                own.append(run.value)
-            elif base_value is not None:
-                own.append(run.value / base_value)
-    if base is not None and any(run.round for run in runs.values()):
-        values.pop(base, None)  # the reference has no ratio
+            finished.setdefault(configuration_of(name), []).append(run)
+    if any(run.round for of_one in finished.values() for run in of_one):
+        finished.pop(base or "", None)  # the reference has no ratio
+    values = {
+        configuration: _values(of_one, base_values if base else None)
+        for configuration, of_one in finished.items()
+    }
     reasons = {}
     for configuration in {run.configuration for run in planned} & set(values):
         others = [known for other, known in values.items() if other != configuration]
@@ -91,6 +88,20 @@ def why_not_needed(
         reasons[configuration] = reason
     default = min(reasons.values(), default="")  # for the reference, which has no ratio
     return {run.name: reasons.get(run.configuration, default) for run in planned if reasons}
+
+
+def _values(
+    runs: Sequence[FinishedRun], base_values: Mapping[str | None, float | None] | None
+) -> list[float]:
+    """The values of a configuration's runs: relative to the reference's in their rounds (round →
+    value, None for no reference). A run whose turns were disturbed has only seconds, which count
+    if no run has more."""
+    in_turns = [run for run in runs if run.round is not None]
+    pairs = [
+        (run.value, base_values.get(run.round) if in_turns and base_values is not None else 1.0)
+        for run in in_turns or runs
+    ]
+    return [value / base for value, base in pairs if value is not None and base is not None]
 
 
 def rule_of(place: Place) -> Repeats | None:
