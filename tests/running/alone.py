@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records.record import Record
+from rnnbench.running.effects import effects
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from tests.factory import as_run
@@ -19,14 +20,32 @@ def train(planned: Mapping[str, Any], place: Place, *, label: str = "", **option
 def slept_in_turns(record: Record) -> list[tuple[float, float]]:
     """(measured seconds, seconds slept according to the fake framework) of a fake run's turns that
     ended in the epoch in which they began."""
+    seconds = record.turns["seconds"]
+    turns = [(own, slept) for own, slept in zip(seconds, _slept(record), strict=True) if slept]
+    assert len(turns) > 3
+    return turns
+
+
+def slept_effects(records: Iterable[Record]) -> dict[str, float]:
+    """Implementation → its effect in a round of fake runs, from the seconds that the fake framework
+    slept instead of the measured ones. A busy host lengthens both."""
+    members = {}
+    for record in records:
+        seconds = [
+            slept or own for own, slept in zip(record.turns["seconds"], _slept(record), strict=True)
+        ]
+        members[record.run.choices["rnn"]] = {**record.turns, "seconds": seconds}
+    return {name: effect for name, (effect, _) in effects(members).items()}
+
+
+def _slept(record: Record) -> list[float | None]:
+    """The seconds slept in each turn; None if it ended in another epoch than it began."""
     phase = record.phase("train")
     assert phase is not None
     steps = phase.details["slept"]["step"]
     columns = (record.turns[name] for name in ("start", "seconds", "steps"))
-    turns = []
+    turns: list[float | None] = []
     for start, seconds, count in zip(*columns, strict=True):
         slept = [took for began, took in steps if start <= began < start + seconds]
-        if len(slept) == count:
-            turns.append((seconds, sum(slept)))
-    assert len(turns) > 3
+        turns.append(sum(slept) if len(slept) == count else None)
     return turns

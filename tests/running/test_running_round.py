@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker.rounds import GUESS_BYTES
 from tests.factory import as_run
-from tests.running.alone import slept_in_turns
+from tests.running.alone import slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
 
 EPOCH = 0.1  # seconds, of 20 steps
@@ -56,8 +55,10 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     assert {record.verdict.status for record in records.values()} <= {"clean", "suspect"}
     assert len({record.round.id for record in records.values()}) == 1
     base = records["keras"].round.effect
-    for rnn, ratio in {"cell": 1.1, "same": 1.0, "slow": 2.0}.items():
-        assert records[rnn].round.effect - base == pytest.approx(math.log(ratio), abs=0.1)
+    slept = slept_effects(records.values())
+    for rnn in ("cell", "same", "slow"):
+        effect = records[rnn].round.effect - base
+        assert effect == pytest.approx(slept[rnn] - slept["keras"], abs=0.02)
         assert not records[rnn].round.companion
     for record in records.values():
         assert record.turns["turn"] and len(record.epochs) == 8
