@@ -23,11 +23,11 @@ ON_A_CPU = {
     "inference": 24,
     "threads": 12,
     "samples_612235": 12,
-    "cpu_against_gpu": 12,
+    "cpu_against_gpu": 36,
     "pip_against_compiled": 18,
     "k80_p100": 0,
 }
-ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 8, "k80_p100": 24, "contrib": 0}
+ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 24, "k80_p100": 24, "contrib": 0}
 
 
 def points_of(name: str, conf: list[Path], overrides: Sequence[str] = ()) -> tuple[GridPoint, ...]:
