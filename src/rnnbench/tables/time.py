@@ -179,7 +179,7 @@ def _effects(runs: Rows, rounds: set[str]) -> tuple[list[float], list[str]]:
 
 def _in_turns(ratio: Ratio, rounds: int) -> Ratio:
     if ratio.low is None:
-        return ratio
+        return replace(ratio, method=f"{IN_TURNS}, {ratio.method}")
     method = f"{IN_TURNS}, {rounds} rounds"
     if ratio.method.startswith("pooled"):
         method = f"{method}; {ratio.method}"
