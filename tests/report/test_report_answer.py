@@ -186,3 +186,12 @@ def test_one_seed_cannot_show_a_difference_in_learning():
 @pytest.mark.parametrize(("text", "pieces"), [("a `b` c", [(0, "a "), (1, "b"), (0, " c")])])
 def test_spans(text, pieces):
     assert list(spans(text)) == pieces
+
+
+def test_devices_are_compared_by_name_if_there_is_one_implementation():
+    records = [*records_of({"keras": 0.5}), *records_of({"keras": 0.25}, device="cpu_2")]
+    (text,) = answers_of(records, {"device": "cpu_1"})
+    assert text.startswith("`cpu_2` trains digits_rnn 2.00× as fast as `cpu_1` (95 % CI ")
+    records += [*records_of({"block": 0.2}), *records_of({"block": 0.1}, device="cpu_2")]
+    (text,) = answers_of(records, {"device": "cpu_1"})
+    assert text.startswith("`block, cpu_2` trains digits_rnn 2.00× as fast as `block, cpu_1` (")

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from rnnbench.errors import RnnbenchError
+from rnnbench.records.record import RoundFacts
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.page import write_report
-from tests.factory import make_record
+from tests.factory import make_record, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
 
@@ -125,3 +126,14 @@ def test_an_unwritable_folder_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RnnbenchError, match=r"cannot be written.*--out"):
         write_report(content([make_record()], EXPERIMENT), tmp_path / "file")
+
+
+def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
+    records = [make_record(rnn=rnn, repeat=r) for rnn in ("keras", "block") for r in range(3)]
+    members = tuple(record.name for record in records)
+    for effect, caveats in ((0.1, 0), (None, 1)):
+        facts = RoundFacts(id="r", members=members, companion=False, effect=effect)
+        page = content([replace(record, round=facts) for record in records], EXPERIMENT)
+        found = [text for text in page.caveats if "too few undisturbed turns" in text]
+        assert len(found) == caveats
+    assert found[0].startswith("6 runs of digits_rnn shared")

@@ -13,7 +13,7 @@ import tarfile
 import pandas as pd
 import pytest
 
-from rnnbench.report.content import content
+from rnnbench.report.content import Experiment, content
 from rnnbench.report.index import write_index
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report
@@ -22,6 +22,7 @@ from rnnbench.report.roofline import apart
 from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
+from tests.factory import make_record, replace
 from tests.report.six import EXPERIMENT, SKIPPED, inputs, six
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
@@ -170,3 +171,30 @@ def test_pages_are_self_contained_and_accessible(browser, site, axe, name, width
     page.evaluate(axe)
     assert page.evaluate(SERIOUS) == []
     page.close()
+
+
+def test_a_report_may_lead_with_the_devices(tmp_path):
+    experiment = replace(EXPERIMENT, lead="devices")
+    page = content(six(), experiment, skipped=SKIPPED, beside=inputs())
+    assert [view.id for view in page.lead_views] == ["money-table"]
+    assert {figure.kind for figure in page.lead_figures} == {"relative-time"}
+    (money,) = [section for section in page.sections if section.id == "money"]
+    assert {figure.kind for figure in money.figures} == {"relative-cost", "front"}
+    assert "money-table" not in [view.id for view in money.views]
+    write_report(page, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    for name in ("figures/relative-time", "One training by device"):
+        assert text.count(name) and text.rindex(name) < text.index("## Time")
+    for figure in page.lead_figures:
+        assert (tmp_path / "figures" / f"{figure.id}.svg").is_file()
+        assert f"figures/{figure.id}.svg" in text
+
+
+def test_a_figure_of_speedups_has_more_than_the_reference():
+    records = [
+        make_record(device=device, repeat=repeat)
+        for device in ("cpu_1", "cpu_2")
+        for repeat in range(3)
+    ]
+    page = content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
+    assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]

@@ -20,7 +20,7 @@ from rnnbench.grid.repeats import Repeats
 from rnnbench.validation import converted
 from rnnworker.options import PREFIX
 
-Lead = Literal["time", "kernels", "calls"]
+Lead = Literal["time", "devices", "kernels", "calls"]
 
 
 class ExperimentFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class Experiment:
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
       the second.
-    - `lead`: what the report leads with: ``time``, ``kernels`` or ``calls``.
+    - `lead`: what the report leads with: ``time``, ``devices``, ``kernels`` or ``calls``.
     - `file`: the file that the experiment was read from.
     """
 

@@ -217,7 +217,8 @@ def _where(row: Any, name_machine: bool) -> str:
 
 
 def _reference_name(reference: Mapping[str, str], row: Any) -> str:
-    axes = {**({"rnn": row["rnn"]} if row["rnn"] else {}), **reference}
+    several = row["implementations"] > 1 or not reference
+    axes = {**({"rnn": row["rnn"]} if row["rnn"] and several else {}), **reference}
     return daggered(reference_label(axes), row["reference_suspect"])
 
 

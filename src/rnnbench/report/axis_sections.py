@@ -217,7 +217,8 @@ def target_section(
     several = labelled["group_name"].nunique() > 1
     drawn = [
         figure("second", str(key[0]) if several else "",
-               " ".join(map(str, key)), f"Validation accuracy over time on {key[1]}",
+               str(key[1]) if several else " ".join(map(str, key)),
+               f"Validation accuracy over time on {key[1]}",
                second_panel(cells, of_these(palette, cells["implementation"])))
         for place, (key, cells) in enumerate(
             lines.groupby(["group_name", "column_name"], sort=False)

@@ -15,7 +15,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
 from rnnbench.report.axis_sections import builds_section, target_section, threads_section
 from rnnbench.report.colours import colours
-from rnnbench.report.cost_section import cost_section, recommendations
+from rnnbench.report.cost_section import cost_section, recommendations, without_lead
 from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.equivalence_section import equivalence_section, kernels_view
 from rnnbench.report.figure import Figure
@@ -31,6 +31,7 @@ from rnnbench.report.reliability import (
     order_text,
     ratio_text,
     stopping_text,
+    turns_text,
     verdict_text,
     warmup_text,
 )
@@ -60,6 +61,7 @@ from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.target import target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
+from rnnbench.tables.usable_runs import run_values
 from rnnbench.tables.warmup import warmup
 
 LEAD = 2  # figures next to the answer
@@ -68,7 +70,8 @@ LEAD = 2  # figures next to the answer
 @dataclass(frozen=True)
 class Experiment:
     """The experiment that a report is about. `reference` (axis → choice): what speed-ups are
-    relative to. `lead`: what the report leads with, ``time``, ``kernels`` or ``calls``."""
+    relative to. `lead`: what the report leads with, ``time``, ``devices``, ``kernels`` or
+    ``calls``."""
 
     name: str
     title: str
@@ -82,6 +85,7 @@ class Content:
     """The parts of a report, in the order of the page; views without rows are left out.
 
     `last`: start of the latest run. `answer_views`: replace the answers if there are too many.
+    `answer_figures`: next to the answer, in place of figures of time.
     `cells`: the configurations, targets of the links in the tables; `whole`: whether their raw
     epochs are on the page. `panels`: how many places (group and device) are drawn, 0 for all.
     `speedups` and `unequal_runs`: record key → the speed-up, or the ratio marked ≠, of its
@@ -92,6 +96,7 @@ class Content:
     last: str
     answers: list[Answer]
     answer_views: list[TableView]
+    answer_figures: list[Figure]
     advice: list[str]
     time: list[TableView]
     accuracy: list[TableView]
@@ -123,8 +128,10 @@ class Content:
 
     @property
     def lead_figures(self) -> list[Figure]:
-        """The figures next to the answer: of the first group, on `LEAD` devices."""
-        drawn = self.figures_of("calls", "speedup") or self.figures_of("time")
+        """Next to the answer: `answer_figures`, else the first group's speed on `LEAD` devices."""
+        if self.answer_figures:
+            return self.answer_figures
+        drawn = self.figures_of("speedup") or self.figures_of("time")
         return [figure for figure in drawn if figure.group == drawn[0].group][:LEAD]
 
     @property
@@ -175,7 +182,8 @@ class Content:
 
     @property
     def all_figures(self) -> list[Figure]:
-        return [*self.figures, *(f for section in self.sections for f in section.figures)]
+        of_sections = (figure for section in self.sections for figure in section.figures)
+        return [*self.answer_figures, *self.figures, *of_sections]
 
     @property
     def several_groups(self) -> bool:
@@ -225,14 +233,18 @@ def content(
     palette = colours(speed["implementation"])
     kernel_views = _filled(kernels_view(kernels(frame)))
     of_calls = inference_section(inference, palette)
+    of_devices = cost_section(costs, beside, palette)
     lead_views: list[TableView] = []
+    lead_figures: list[Figure] = []
     if experiment.lead == "kernels":
         lead_views = kernel_views
     elif experiment.lead == "calls":
-        lead_views = list(of_calls.views)
+        lead_views, lead_figures = list(of_calls.views), list(of_calls.figures)
+    elif experiment.lead == "devices":
+        of_devices, lead_views, lead_figures = without_lead(of_devices)
     lead = experiment.lead if lead_views else "time"
     sections = [
-        cost_section(costs, beside, palette),
+        of_devices,
         *([] if lead == "calls" else [of_calls]),
         builds_section(by_build, optimizer_differences(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
@@ -260,6 +272,7 @@ def content(
         ),
         answer_views=lead_views
         or ([answer_view(winners, differences, accuracies, reference)] if long else []),
+        answer_figures=lead_figures,
         advice=recommendations(costs, beside),
         time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
         accuracy=_filled(
@@ -270,10 +283,7 @@ def content(
         runs=_filled(listing_views.runs_view(every, MANY)),
         skipped=_filled(listing_views.skipped_view(skipped)),
         provenance=_filled(listing_views.provenance_view(provenance(records))),
-        figures=[
-            *(of_calls.figures if lead == "calls" else ()),
-            *(figure for figure in drawn if figure.kind != "curve"),
-        ],
+        figures=[figure for figure in drawn if figure.kind != "curve"],
         panels=PANELS if places(regrouped) > PANELS else 0,
         missing=list(missing),
         faults=list(faults),
@@ -285,7 +295,11 @@ def content(
         void=[void for void in dict.fromkeys(winners["void"]) if void],
         ratios=ratio_text(ratios),
         warmup=warmup_text(warmup(frame)),
-        caveats=[*stopping_text(unneeded), *caveats(speed, accuracies)],
+        caveats=[
+            *turns_text(run_values(frame)),
+            *stopping_text(unneeded),
+            *caveats(speed, accuracies),
+        ],
         order=order_text(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
         csv={

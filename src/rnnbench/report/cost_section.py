@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -48,6 +49,16 @@ def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str
     filled = tuple(view for view in views if view.rows)
     figures = tuple(_figures(table, palette))
     return Section("money", "Devices: time and cost", tuple(words), figures, filled)
+
+
+def without_lead(section: Section) -> tuple[Section, list[TableView], list[Figure]]:
+    """Takes the table and the figures of relative time out of `section`, for a report that leads
+    with them."""
+    lead = [figure for figure in section.figures if figure.kind == "relative-time"]
+    rest = tuple(figure for figure in section.figures if figure not in lead)
+    views = list(section.views[:1])
+    left = replace(section, figures=rest, views=section.views[1:], text_only=bool(views))
+    return left, views, lead
 
 
 TIME_COLUMNS = (
@@ -162,17 +173,17 @@ def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure
     for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
         if number >= TASKS or len(rows) < 2:
             continue
-        group = str(task) if labelled["task"].nunique() > 1 else ""
+        group, which = (str(task), "") if labelled["task"].nunique() > 1 else ("", str(task))
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()].rename(
                 columns={measure: "value", f"{measure}_low": "low", f"{measure}_high": "high"}
             )
             if len(drawn) > 1:
                 drawn["text"] = list(map(_text, drawn.to_dict("records")))
-                yield figure(f"relative-{kind}", group, str(task), f"Relative {kind}, {task}",
+                yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {task}",
                              relative_panel(drawn, palette, f"{kind} relative to the reference"),
                              )  # fmt: skip
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
-            yield figure("front", group, str(task), f"Time against cost, {task}",
+            yield figure("front", group, which, f"Time against cost, {task}",
                          front_panel(priced, palette))  # fmt: skip

@@ -21,7 +21,7 @@ from rnnbench.report.speed_panels import (
 )
 from rnnbench.tables.curves import curves
 from rnnbench.tables.measuring_order import order, thinned_order
-from rnnbench.tables.time import COMPARED
+from rnnbench.tables.time import COMPARED, IS_REFERENCE
 from rnnbench.tables.usable_runs import run_values
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
@@ -74,7 +74,7 @@ def _speed(table: pd.DataFrame, runs: pd.DataFrame, palette: Mapping[str, str]) 
             if len(rows) > 1 or len(dots) > 1:  # a single dot shows nothing
                 yield figure("time", str(group), str(device), title,
                              time_panel(rows, dots, palette, limits))  # fmt: skip
-            if compared and rows["speedup"].notna().any():
+            if compared and rows.loc[rows["words"] != IS_REFERENCE, "speedup"].notna().any():
                 title = f"Speed-up on {device}"
                 own = speedup_limits(rows)
                 squeezed = math.log(ratios[1] / ratios[0]) > SQUEEZED * math.log(own[1] / own[0])

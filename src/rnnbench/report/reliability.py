@@ -92,6 +92,20 @@ def stopping_text(unneeded: Mapping[str, str]) -> list[str]:
     ]
 
 
+def turns_text(usable: pd.DataFrame) -> list[str]:
+    """Which runs were meant to be compared in turns, but had too few of them. `usable`: from
+    `run_values`."""
+    without = usable[usable["round"].ne("") & usable["effect"].isna()]
+    if without.empty:
+        return []
+    models = n.few(sorted(without["model"].unique()), SHOWN, ", ")
+    return [
+        f"{n.counted(len(without), 'run')} of {models} shared too few undisturbed turns with other "
+        "runs. Their ratios compare seconds, so the intervals are wider; more epochs or samples "
+        "give more turns."
+    ]
+
+
 def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
     """What must not be compared."""
     texts = []

@@ -36,9 +36,10 @@ from rnnbench.tables.usable_runs import run_values
 
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
 FASTEST_COLUMNS = [
-    *CONFIGURATION, "contestants", "suspect", "reference_suspect", "runner_up_suspect", "seconds",
-    "speedup", "low", "high", "words", "runner_up", "lead", "lead_low", "lead_high", "lead_shown",
-    "lead_is_speedup", "left_out", "void", "reference_void", "equal",
+    *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
+    "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
+    "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
+    "equal",
 ]  # fmt: skip
 
 
@@ -48,7 +49,9 @@ def fastest(
     """One row per contest: configurations that differ only in the implementation or in the axes
     that the reference names.
 
-    Columns: the fastest configuration; `name` (its distinguishing axes as text); `contestants`
+    Columns: the fastest configuration; `name` (its distinguishing axes as text);
+    `implementations` (their number, void ones included; a name leaves out a single one, unless it
+    would be empty); `contestants`
     (their number; 0 if no run gave a comparable number); `suspect`, `reference_suspect`,
     `runner_up_suspect` (bool: it has suspect runs); `seconds` per epoch; `speedup` over the
     reference with its interval `low`, `high` and the result as text (`words`), which hold
@@ -77,6 +80,9 @@ def fastest(
         ranked = [row for row in ordered if row["words"] != NOT_EQUAL and not row["not_learning"]]
         members = [*measured, *voided]
         axes = sorted(axis for axis in reference_axes if len({row[axis] for row in members}) > 1)
+        implementations = len({row["implementation"] for row in members})
+        if implementations > 1 or not axes:
+            axes = ["implementation", *axes]
         left_out = "; ".join(
             f"`{_name(row, axes)}` ({row['not_learning'] or row['equal_why']})"
             for row in ordered
@@ -88,6 +94,7 @@ def fastest(
         rows.append(
             {
                 **winner,
+                "implementations": implementations,
                 "left_out": left_out,
                 "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
                 "reference_void": reasons.get(base, ""),
@@ -174,5 +181,4 @@ def extra_ratios(table: pd.DataFrame) -> int:
 
 
 def _name(row: Mapping[Any, Any], axes: list[str]) -> str:
-    parts = [row["implementation"], *(row[axis] for axis in axes)]
-    return ", ".join(str(part) for part in parts if part) or str(row["model"])
+    return ", ".join(str(row[axis]) for axis in axes if row[axis]) or str(row["model"])
