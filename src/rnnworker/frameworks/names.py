@@ -12,4 +12,10 @@ FRAMEWORKS = (
 )
 
 # Forked runs train as fast as runs in a new process (`benchmarks/forked.py`).
-FORKABLE = ("keras3_tensorflow", "keras2_tensorflow1", "fake")
+FORKABLE = (
+    "keras3_tensorflow",
+    "keras2_tensorflow2",
+    "keras2_tensorflow1",
+    "keras206_tensorflow1",
+    "fake",
+)
