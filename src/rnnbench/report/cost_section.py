@@ -170,9 +170,12 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure]:
     labelled = _labelled(table)
+    # A figure shrinks with the width of its title.
+    by_model = labelled.groupby("task")["model"].first().is_unique
     for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
         if number >= TASKS or len(rows) < 2:
             continue
+        name = rows["model"].iloc[0] if by_model else task
         group, which = (str(task), "") if labelled["task"].nunique() > 1 else ("", str(task))
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()].rename(
@@ -180,10 +183,10 @@ def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure
             )
             if len(drawn) > 1:
                 drawn["text"] = list(map(_text, drawn.to_dict("records")))
-                yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {task}",
+                yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}",
                              relative_panel(drawn, palette, f"{kind} relative to the reference"),
                              )  # fmt: skip
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
-            yield figure("front", group, which, f"Time against cost, {task}",
+            yield figure("front", group, which, f"Time against cost, {name}",
                          front_panel(priced, palette))  # fmt: skip
