@@ -10,7 +10,7 @@ import pytest
 
 from rnnworker import bundle_machine, bundle_session
 from rnnworker.bundle_session import Session
-from tests.worker.test_worker_cards import SLICED, TWO
+from tests.worker.test_worker_cards import ONE, SLICED, TWO
 
 
 def config(gpu: str | None, **environment: str) -> dict:
@@ -43,6 +43,17 @@ def test_a_run_for_another_gpu_is_skipped(session) -> None:
     assert reason == "no GPU on this machine, which has no visible one (CUDA_VISIBLE_DEVICES)"
     assert session([]).machine.obstacle(config(None)) == "no NVIDIA GPU on this machine"
     assert session(SLICED).machine.obstacle(config("A100 SXM4")) is None
+
+
+def test_replicas_need_as_many_gpus_of_one_model(session) -> None:
+    two = {**config(None), "device": {"kind": "gpu", "gpu": None, "replicas": 2}}
+    assert session([ONE[0], {**ONE[0], "uuid": "GPU-b"}]).machine.obstacle(two) is None
+    reason = session(TWO).machine.obstacle(two)
+    assert reason == (
+        "needs 2 visible GPUs of one model, found 1 NVIDIA H100 80GB HBM3, 1 NVIDIA H100 PCIe; "
+        "choose device=gpu for one card"
+    )
+    assert "found 1 NVIDIA A100-SXM4-40GB;" in session(SLICED).machine.obstacle(two)
 
 
 def test_a_worker_sees_only_the_gpu_of_its_run(session, monkeypatch, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rnnbench.builds import carried_packages as archives
 from rnnbench.builds.carried_packages import carried_of
 from rnnbench.builds.uv import run_uv
-from rnnbench.errors import ConfigError
+from rnnbench.errors import BuildError, ConfigError
 from rnnbench.records.store import read_record
 from rnnworker import carried_packages
 from tests.conftest import ROOT, make_project
@@ -166,3 +167,25 @@ def test_a_bundle_with_a_carried_keras_measures_without_an_installed_one(tmp_pat
     efficiency = text[text.index("Time per timestep, and share of the measured peak") :]
     assert re.search(r"\d %", efficiency.partition("\n## ")[0]), efficiency[:2000]
     assert "No share of the peak: the peak is measured in float32" in text
+
+
+def test_an_archive_that_cannot_be_packed_is_one_line(tmp_path, monkeypatch):
+    def install(carried, site):
+        site.mkdir(parents=True)
+        (site / "module.py").write_text("HERE = 1")
+
+    failing = tmp_path / "bin" / "xz"
+    failing.parent.mkdir()
+    failing.write_text("#!/bin/sh\ncat > /dev/null\nexit 3\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{failing.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(archives, "_install", install)
+    carried = archives.Carried("small", tmp_path / "small.lock", "3.12", "0" * 64, (), ())
+    with pytest.raises(
+        BuildError, match=r"site\.tar\.xz: cannot be written \(xz exited with status 3"
+    ):
+        archives.parts_of(carried, tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    (part,) = archives.parts_of(carried, tmp_path)
+    with tarfile.open(part) as archive:
+        assert archive.getnames() == ["module.py"]

@@ -40,6 +40,7 @@ def config_of(
 
 def digest(*arguments: str, **keywords: str) -> str:
     """The digest of the worker's code as it is now, for `config_of` the arguments."""
+    code_digest._parsed.cache_clear()
     code_digest._tree.cache_clear()
     code_digest._digest.cache_clear()
     return code_digest.worker_digest(config_of(*arguments, **keywords))
@@ -230,6 +231,7 @@ def test_code_that_a_certificate_depends_on(
     worker: Path, file: str, old: str, new: str, counts: bool
 ) -> None:
     def certifier_digest() -> str:
+        code_digest._parsed.cache_clear()
         code_digest._tree.cache_clear()
         code_digest._digest.cache_clear()
         return code_digest.certifier_digest([config_of("keras"), config_of("block")])

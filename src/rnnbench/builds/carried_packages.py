@@ -21,7 +21,7 @@ from typing import Any
 from rnnbench.builds.pins import LOCKS, build_file, pins
 from rnnbench.builds.relock import PLATFORM
 from rnnbench.builds.uv import run, run_uv
-from rnnbench.errors import ConfigError
+from rnnbench.errors import BuildError, ConfigError
 
 PART_BYTES = 56_000_000
 CARRIED = Path("results/carried")
@@ -64,7 +64,7 @@ def carried_of(build: Mapping[str, Any], root: Path) -> Carried | None:
 
 def parts_of(carried: Carried, root: Path) -> list[Path]:
     """The parts of the archive, which is created only once. Raises `BuildError` if the packages
-    cannot be installed, `OSError` if the archive cannot be written."""
+    cannot be installed or the archive cannot be written."""
     folder = carried.folder(root)
     if not (folder / "parts" / ".whole").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -73,8 +73,15 @@ def parts_of(carried: Carried, root: Path) -> list[Path]:
         _trim(site, carried.trim)
         _add_stubs(site, carried.standins, str(carried.lock))
         archive = folder / "site.tar.xz"
-        _pack(site, archive)
-        _split(archive, folder / "parts")
+        try:
+            _pack(site, archive)
+            _split(archive, folder / "parts")
+        except OSError as error:
+            raise BuildError(
+                f"cannot be written ({error}).",
+                where=str(archive),
+                remedy="free disk space, and check that `xz` works.",
+            ) from error
         archive.unlink()
         shutil.rmtree(site)
     return sorted((folder / "parts").glob("part-*"))

@@ -77,9 +77,11 @@ def grid_points_of(
     command line's override of the data sets."""
     points: dict[str, GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
+    # Thousands of grid points share these sections.
+    texts = {id(part): repr(part) for part in (*library.sections.values(), *library.base.values())}
     for number, grid in enumerate(grids):
         for combination in with_datasets(combinations(grid), dataset, library):
-            point = _grid_point(combination, library, unmet_constraints, number, sources)
+            point = _grid_point(combination, library, unmet_constraints, number, sources, texts)
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
                 raise _name_clash(same_name, point, next(iter(grid.values())).where)
@@ -126,7 +128,9 @@ def _grid_point(
     unmet_constraints: Constraints | None,
     grid: int,
     sources: Mapping[tuple[str, str], str],
+    texts: Mapping[int, str],
 ) -> GridPoint:
+    """`texts`: id of a section in `library` → its `repr`."""
     named = {key: value for key, (_, value) in combination.items() if key in NAMES}
     model = named.get("model", library.model)
     defaults = library.defaults[model]
@@ -148,7 +152,7 @@ def _grid_point(
         for axis, choice in choices.items()
         if axis in REQUIRED or choice != defaults[axis]
     }
-    text = repr(config)
+    text = "".join(texts.get(id(part)) or repr(part) for part in config.values())
     if "${" in text:
         config = resolved(config, where)
         text = repr(config)

@@ -18,9 +18,19 @@ _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionD
 
 def canonical(source: bytes | str) -> str:
     """`source` without comments, docstrings and layout. Raises `SyntaxError` if it is invalid."""
+    return of_tree(parsed(source))
+
+
+def parsed(source: bytes | str) -> ast.Module:
+    """The syntax tree of `source`. Raises `SyntaxError` if it is invalid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as for an invalid escape sequence
-        return _serialised(ast.parse(source))
+        return ast.parse(source)
+
+
+def of_tree(tree: ast.Module) -> str:
+    """The `canonical` form of the source with this `tree`, which is not modified."""
+    return _serialised(tree)
 
 
 def _serialised(value: Any) -> str:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import rnnworker
 from rnnbench.errors import ConfigError
@@ -24,7 +24,6 @@ _CERTIFIER = ("certify.py",)
 _PROBER = ("probe.py", "probing/*.py")
 # Modules that only list names, or only reject invalid configs before a run starts.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
-Parsed = TypeVar("Parsed")
 
 
 def worker_digest(config: Mapping[str, Any]) -> str:
@@ -107,7 +106,7 @@ def _imports(file: Path) -> tuple[Path, ...]:
         return ()
     package = file.relative_to(_ROOT).parent.parts if file.is_relative_to(_ROOT) else None
     names = set() if package is None else {".".join((_PACKAGE, *package))}
-    for node in ast.walk(_read(file, ast.parse)):
+    for node in ast.walk(_parsed(file)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -130,12 +129,13 @@ def _modules(name: str) -> Iterator[Path]:
 @cache
 def _tree(file: Path) -> str:
     """The canonical source of `file`. A missing file is an error only when the run starts."""
-    return _read(file, canonical_source.canonical) if file.exists() else f"missing {file.name}"
+    return canonical_source.of_tree(_parsed(file)) if file.exists() else f"missing {file.name}"
 
 
-def _read(file: Path, parse: Callable[[bytes], Parsed]) -> Parsed:
+@cache
+def _parsed(file: Path) -> ast.Module:
     try:
-        return parse(file.read_bytes())
+        return canonical_source.parsed(file.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise ConfigError(
             f"is not valid Python {platform.python_version()} ({error}).",
