@@ -175,7 +175,7 @@ def _figures(table: pd.DataFrame, palette: Mapping[str, str]) -> Iterator[Figure
     for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
         if number >= TASKS or len(rows) < 2:
             continue
-        name = rows["model"].iloc[0] if by_model else task
+        name = str(rows["model"].iloc[0] if by_model else task)
         group, which = (str(task), "") if labelled["task"].nunique() > 1 else ("", str(task))
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()].rename(
