@@ -174,7 +174,7 @@ def wait_for_end(pid: int) -> None:
     ("section", "key", "value"),
     [
         ("device", "kind", "gpu"),
-        ("build", "framework", "keras206_tensorflow1"),
+        ("build", "framework", "keras3_torch"),
         ("build", "command", "apptainer exec image.sif python3"),
     ],
 )
