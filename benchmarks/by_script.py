@@ -43,7 +43,8 @@ sys.path.insert(0, str(ROOT / "src"))
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.builds.launcher import launcher  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
-from rnnbench.planning.plan import Run, make_plan  # noqa: E402
+from rnnbench.planning.plan import Run  # noqa: E402
+from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.running.train import Place, timing_lock  # noqa: E402

@@ -24,7 +24,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks.experiment import ROOT  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
-from rnnbench.planning.plan import Run, make_plan  # noqa: E402
+from rnnbench.planning.plan import Run  # noqa: E402
+from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.running import effects, worker  # noqa: E402
 from rnnbench.running.supervise import Outcome, supervise  # noqa: E402
 from rnnbench.running.train import timing_lock  # noqa: E402

@@ -27,7 +27,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
-from rnnbench.planning.plan import Plan, make_plan, write_plan  # noqa: E402
+from rnnbench.planning.plan import Plan, write_plan  # noqa: E402
+from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.store import pointer_to, read_json, write_json  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from rnnbench.errors import RnnbenchError
 from rnnbench.exchange import archive, pack, unpack
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment
-from rnnbench.planning.plan import make_plan
+from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_to, read_record, write_json
 from rnnbench.running.supervise import Outcome, parse

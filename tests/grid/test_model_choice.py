@@ -10,7 +10,7 @@ import yaml
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.model_choice import OPTIMIZERS, check_model
-from rnnbench.planning.plan import make_plan
+from rnnbench.planning.planner import make_plan
 from tests.grid.test_model_choices import MINE, MINE_YAML, ROOT
 from tests.worker.building import answer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.identity import digest_of, full_identity
-from rnnbench.planning.plan import make_plan
+from rnnbench.planning.planner import make_plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_a_build_with_overrides_is_checked_separately(
     def missing(build, root):
         return None if build["python"] == "3.12" else f"no Python {build['python']}"
 
-    monkeypatch.setattr("rnnbench.planning.plan.missing", missing)
+    monkeypatch.setattr("rnnbench.planning.planner.missing", missing)
     overrides = "build.python='9.8','3.12' repeat=0"
     plan = make_plan("mine", conf, ROOT, overrides=overrides)
     assert {run.config["build"]["python"] for run in plan.runs.values()} == {"3.12"}

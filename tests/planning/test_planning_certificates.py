@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning.certificates import Certificate, certificates_of
+from rnnbench.planning.certificates import certificates_of
+from rnnbench.planning.plan import Certificate
 
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]
 

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from rnnbench.commands.probe import summary
-from rnnbench.planning.probes import Probe, probes_of
+from rnnbench.planning.plan import Probe
+from rnnbench.planning.probes import probes_of
 from rnnbench.records.probe_match import model_digest
 from rnnbench.running.probe import assembled
 from rnnbench.running.supervise import Outcome

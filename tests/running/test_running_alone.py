@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from rnnbench.grid.rounds import digest_of_round
+from rnnbench.grid.identity import digest_of_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.running.train import Place

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rnnbench.errors import ConfigError
 
-# Not in `grid.experiment`, which imports Hydra: the process that measures imports this module.
+# Not in `grid.experiment_file`, which imports Hydra: the process that measures imports this module.
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
 

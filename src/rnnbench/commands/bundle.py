@@ -16,7 +16,8 @@ from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
 from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.grid.preflight import Preflight
-from rnnbench.planning.plan import Plan, facts_of, make_plan
+from rnnbench.planning.plan import Plan, facts_of
+from rnnbench.planning.planner import make_plan
 from rnnbench.records.probe_match import probe_key
 from rnnbench.records.run import Run
 

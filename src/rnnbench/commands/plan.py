@@ -19,7 +19,8 @@ from rnnbench.planning.forecast import (
     forecast,
     repeats_for,
 )
-from rnnbench.planning.plan import Plan, make_plan
+from rnnbench.planning.plan import Plan
+from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, read_record, record_files

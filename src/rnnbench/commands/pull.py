@@ -16,7 +16,7 @@ from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, unpack
 from rnnbench.exchange.pulled import derived_files
-from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record

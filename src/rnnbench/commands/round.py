@@ -14,7 +14,7 @@ from typing import Any
 from rnnbench.commands.planned_item import check_planned, end_with_snakemake, requested
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import verify
-from rnnbench.grid.rounds import digest_of_round
+from rnnbench.grid.identity import digest_of_round
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run

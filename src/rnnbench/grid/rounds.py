@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from rnnbench.grid.point import GridPoint, name_of
@@ -30,8 +28,3 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
         if not key.removeprefix("~").startswith(sections)
     }
     return name_of(choices, overrides, point.seed, point.repeat, None)
-
-
-def digest_of_round(digests: Mapping[str, str]) -> str:
-    """The digest of a round, from the digests of its runs by name."""
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()

@@ -4,15 +4,14 @@ all implementations and devices of its grids. No side effects."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.grid.identity import digest_of, identity_of
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.grid.preflight import Preflight
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.code_digest import certifier_digest
+from rnnbench.planning.plan import Certificate
 from rnnbench.records.labels import label
 from rnnworker.cards import replicas_of
 
@@ -28,24 +27,6 @@ SAME_FUNCTION = (
     "dataset.path",
 )
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
-
-
-@dataclass(frozen=True)
-class Certificate(Preflight):
-    """A certificate to make, on the device of its `config`.
-
-    - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
-      choice and the overrides of ``rnn``), its section, and why it cannot run on that device, or
-      None.
-    - `device`: the name of the device of `config`.
-    - `devices`: list of ``{"name", "device", "implementations"}``: the other devices with their
-      sections and the names of the implementations that the grids have on them. On these devices,
-      the certificate checks the training steps that the implementations apply.
-    """
-
-    implementations: tuple[Mapping[str, Any], ...]
-    device: str
-    devices: tuple[Mapping[str, Any], ...]
 
 
 def certificates_of(

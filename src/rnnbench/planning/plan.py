@@ -1,44 +1,19 @@
-"""Makes the plan of an experiment for Snakemake: runs in order, skipped grid points, datasets,
-certificates, probes and environments.
-
-Only this module combines the grid with the state of this machine: the hashes of the datasets, the
-locks of the builds, and the worker's code.
-"""
+"""What an experiment's plan consists of. Imports nothing that only making a plan needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.lock import lock_of
-from rnnbench.builds.missing import missing
-from rnnbench.builds.pins import Pins, pins_of
-from rnnbench.datasets.own_file import user_file_md5
-from rnnbench.datasets.pins import pinned
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path
-from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import Experiment, load_experiment
-from rnnbench.grid.grammar import split_overrides
-from rnnbench.grid.identity import digest_of, full_identity
-from rnnbench.grid.identity_cache import IdentityCache
-from rnnbench.grid.local_constraints import unmet_constraints
-from rnnbench.grid.order import plan_order
-from rnnbench.grid.rounds import digest_of_round, round_of
-from rnnbench.planning.certificates import (
-    Certificate,
-    certifiable,
-    certificate_key,
-    certificates_of,
-)
-from rnnbench.planning.code_digest import worker_digest
-from rnnbench.planning.probes import Probe, probes_of
+from rnnbench.builds.pins import Pins
+from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.identity import digest_of_round
+from rnnbench.grid.preflight import Preflight
 from rnnbench.records.run import Run
 from rnnbench.records.store import write_json
-from rnnworker import machine
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
@@ -63,6 +38,33 @@ class Round:
     @property
     def configs(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(run.config for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Certificate(Preflight):
+    """A certificate to make, on the device of its `config`.
+
+    - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
+      choice and the overrides of ``rnn``), its section, and why it cannot run on that device, or
+      None.
+    - `device`: the name of the device of `config`.
+    - `devices`: list of ``{"name", "device", "implementations"}``: the other devices with their
+      sections and the names of the implementations that the grids have on them. On these devices,
+      the certificate checks the training steps that the implementations apply.
+    """
+
+    implementations: tuple[Mapping[str, Any], ...]
+    device: str
+    devices: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Probe(Preflight):
+    """A probe to make. `config`: that of a run on this device and build. `models`: list of
+    ``{"model", "cell", "config", "settings"}``: the choices of model and cell, the model's digest,
+    and the config of a run that builds it."""
+
+    models: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -102,77 +104,6 @@ class Plan:
         return batches
 
 
-def make_plan(
-    name: str,
-    conf: Sequence[Path],
-    root: Path,
-    *,
-    site: str | None = None,
-    overrides: str = "",
-) -> Plan:
-    """Reads the experiment and everything that its runs depend on.
-
-    **Arguments:**
-
-    - `name`: of the experiment.
-    - `conf`: folders of choices, the project's first.
-    - `root`: the project's folder.
-    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
-    - `overrides`: the command line's; each replaces the grids' setting of the same key.
-    """
-    experiment = load_experiment(name, conf)
-    missing_build = IdentityCache(lambda build: missing(build, root))
-    points = expand(
-        experiment,
-        conf,
-        split_overrides(overrides),
-        None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
-    )
-    pins = pinned(root)
-    environment_of = IdentityCache(lambda build: pins_of(build, root))
-    lock = IdentityCache(lambda build: lock_of(build, root))
-    skipped = tuple((point.name, point.skip) for point in points if point.skip)
-    runs, datasets, environments = {}, {}, {}
-    for ordered in plan_order(points, experiment.order_seed, experiment.sequential):
-        point = ordered.point
-        path = point.config["dataset"].get("path")
-        if path in pins:
-            datasets[path] = point.config["dataset"]["name"]
-        if environment := environment_of(point.config["build"]):
-            environments[environment.key] = environment
-        identity = {
-            "build_lock": lock(point.config["build"]),
-            "dataset_md5": _dataset_md5(point.config, pins, root),
-            "worker": worker_digest(point.config),
-        }
-        runs[point.name] = Run(
-            name=point.name,
-            order=ordered.order,
-            block=ordered.block,
-            digest=digest_of(full_identity(point.config, identity)),
-            round=round_of(point, experiment.reference, bool(site)),
-            identity=identity,
-            choices=dict(point.choices),
-            overrides=dict(point.overrides),
-            seed=point.seed,
-            repeat=point.repeat,
-            alias=point.alias,
-            config=point.config,
-            certificate=certificate_key(point) if certifiable(point) else None,
-        )
-    if not runs:
-        reasons = "; ".join(sorted({why for _, why in skipped}))
-        raise ConfigError(
-            f"no grid point of {name} can run here: {reasons}.",
-            where=f"{display_path(experiment.file)}: grids",
-            remedy="choose other devices or builds, or run it on a machine that has these.",
-        )
-    certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
-    probes = probes_of(points, lock) if experiment.probe else {}
-    site = site or machine.fingerprint()["machine"]
-    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
-
-
 def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
@@ -200,12 +131,3 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
         "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
     }
-
-
-def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
-    path = config["dataset"].get("path")
-    if path is None:
-        return None
-    if path in pins:
-        return pins[path].md5
-    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")

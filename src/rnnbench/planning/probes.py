@@ -4,28 +4,18 @@ effects."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rnnbench.grid.identity import digest_of, identity_of
 from rnnbench.grid.point import GridPoint
-from rnnbench.grid.preflight import Preflight
 from rnnbench.planning.code_digest import prober_digest
+from rnnbench.planning.plan import Probe
 from rnnbench.records.probe_match import SECTIONS, model_digest, probe_key, probed_overrides
 from rnnworker.cards import replicas_of
 
 # Implementations to build a model with. An unrolled layer has the same products, but takes minutes
 # to build.
 PREFERRED = ("keras", "none", "auto", "cell")
-
-
-@dataclass(frozen=True)
-class Probe(Preflight):
-    """A probe to make. `config`: that of a run on this device and build. `models`: list of
-    ``{"model", "cell", "config", "settings"}``: the choices of model and cell, the model's digest,
-    and the config of a run that builds it."""
-
-    models: tuple[Mapping[str, Any], ...]
 
 
 def probes_of(

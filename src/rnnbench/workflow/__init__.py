@@ -5,7 +5,6 @@ from rnnbench.workflow.load import load, made_again
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,
-    raise_gc_threshold,
     silence_scheduler_log,
     submit_by_priority,
 )
@@ -16,7 +15,6 @@ __all__ = [
     "export_environment",
     "load",
     "made_again",
-    "raise_gc_threshold",
     "silence_scheduler_log",
     "submit_by_priority",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rnnbench import locks
 from rnnbench.errors import RunError, say
 from rnnbench.planning.plan import write_plan
+from rnnbench.planning.stored_plan import store
 from rnnbench.running import host_check
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job
@@ -76,6 +77,8 @@ class Session:
         def execute_and_exit(*arguments, **named) -> None:
             settings = workflow.dag_settings
             settings.forcerun = {*settings.forcerun, *made_again}
+            if self.job.to_store and workflow.is_main_process and not workflow.dryrun:
+                store(self.job.to_store, self.job.root)
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import logging
 import os
@@ -21,13 +20,6 @@ def silence_scheduler_log() -> None:
     logging.getLogger("snakemake.logging").addFilter(
         lambda record: not str(record.msg).startswith(SILENCED)
     )
-
-
-def raise_gc_threshold() -> None:
-    """Makes garbage collections rarer, which take a fifth of the planning of 10,000 runs: Snakemake
-    keeps about a hundred objects per job to its end. Objects without reference cycles are freed as
-    before."""
-    gc.set_threshold(100_000, 50, 1000)
 
 
 def submit_by_priority() -> None:

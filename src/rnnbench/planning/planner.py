@@ -1,0 +1,118 @@
+"""Makes the plan of an experiment for Snakemake: runs in order, skipped grid points, datasets,
+certificates, probes and environments.
+
+Only this module combines the grid with the state of this machine: the hashes of the datasets, the
+locks of the builds, and the worker's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rnnbench.builds.lock import lock_of
+from rnnbench.builds.missing import missing
+from rnnbench.builds.pins import pins_of
+from rnnbench.datasets.own_file import user_file_md5
+from rnnbench.datasets.pins import pinned
+from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import display_path
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.grammar import split_overrides
+from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.identity_cache import IdentityCache
+from rnnbench.grid.local_constraints import unmet_constraints
+from rnnbench.grid.order import plan_order
+from rnnbench.grid.rounds import round_of
+from rnnbench.planning.certificates import (
+    certifiable,
+    certificate_key,
+    certificates_of,
+)
+from rnnbench.planning.code_digest import worker_digest
+from rnnbench.planning.plan import Plan
+from rnnbench.planning.probes import probes_of
+from rnnbench.records.run import Run
+from rnnworker import machine
+
+
+def make_plan(
+    name: str,
+    conf: Sequence[Path],
+    root: Path,
+    *,
+    site: str | None = None,
+    overrides: str = "",
+) -> Plan:
+    """Reads the experiment and everything that its runs depend on.
+
+    **Arguments:**
+
+    - `name`: of the experiment.
+    - `conf`: folders of choices, the project's first.
+    - `root`: the project's folder.
+    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
+    - `overrides`: the command line's; each replaces the grids' setting of the same key.
+    """
+    experiment = load_experiment(name, conf)
+    missing_build = IdentityCache(lambda build: missing(build, root))
+    points = expand(
+        experiment,
+        conf,
+        split_overrides(overrides),
+        None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
+    )
+    pins = pinned(root)
+    environment_of = IdentityCache(lambda build: pins_of(build, root))
+    lock = IdentityCache(lambda build: lock_of(build, root))
+    skipped = tuple((point.name, point.skip) for point in points if point.skip)
+    runs, datasets, environments = {}, {}, {}
+    for ordered in plan_order(points, experiment.order_seed, experiment.sequential):
+        point = ordered.point
+        path = point.config["dataset"].get("path")
+        if path in pins:
+            datasets[path] = point.config["dataset"]["name"]
+        if environment := environment_of(point.config["build"]):
+            environments[environment.key] = environment
+        identity = {
+            "build_lock": lock(point.config["build"]),
+            "dataset_md5": _dataset_md5(point.config, pins, root),
+            "worker": worker_digest(point.config),
+        }
+        runs[point.name] = Run(
+            name=point.name,
+            order=ordered.order,
+            block=ordered.block,
+            digest=digest_of(full_identity(point.config, identity)),
+            round=round_of(point, experiment.reference, bool(site)),
+            identity=identity,
+            choices=dict(point.choices),
+            overrides=dict(point.overrides),
+            seed=point.seed,
+            repeat=point.repeat,
+            alias=point.alias,
+            config=point.config,
+            certificate=certificate_key(point) if certifiable(point) else None,
+        )
+    if not runs:
+        reasons = "; ".join(sorted({why for _, why in skipped}))
+        raise ConfigError(
+            f"no grid point of {name} can run here: {reasons}.",
+            where=f"{display_path(experiment.file)}: grids",
+            remedy="choose other devices or builds, or run it on a machine that has these.",
+        )
+    certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
+    probes = probes_of(points, lock) if experiment.probe else {}
+    site = site or machine.fingerprint()["machine"]
+    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
+
+
+def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
+    path = config["dataset"].get("path")
+    if path is None:
+        return None
+    if path in pins:
+        return pins[path].md5
+    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")
