@@ -34,8 +34,8 @@ from rnnworker import machine
 CACHE = Path("results/cache")
 SETTLED = 2.0
 SOURCE = Path(__file__).parents[2]
-# Shells set them for each command.
-VOLATILE = ("_", "OLDPWD", "SHLVL")
+# Shells change them. The working directory is `root`.
+VOLATILE = ("_", "PWD", "OLDPWD", "SHLVL")
 
 
 class Stored(msgspec.Struct, frozen=True):
