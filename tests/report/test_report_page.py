@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -137,3 +138,22 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
         found = [text for text in page.caveats if "too few undisturbed turns" in text]
         assert len(found) == caveats
     assert found[0].startswith("6 runs of digits_rnn shared")
+
+
+@pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])
+def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, count):
+    seconds = [5.0, *(0.5 * math.exp(spread * sign) for sign in (1, -1) * 4)]
+    page = content(
+        [make_record(rnn=rnn, epoch_seconds=seconds) for rnn in ("keras", "block")], EXPERIMENT
+    )
+    assert len(page.unsteady) == count
+    write_report(page, tmp_path)
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / name).read_text()
+        assert (
+            text.count("was not steady: the seconds of the epochs of a run varied by 11") == count
+        )
+
+
+def test_runs_of_few_epochs_say_nothing_about_steadiness():
+    assert not content([make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])], EXPERIMENT).unsteady

@@ -32,6 +32,7 @@ from rnnbench.report.reliability import (
     ratio_text,
     stopping_text,
     turns_text,
+    unsteady_text,
     verdict_text,
     warmup_text,
 )
@@ -58,6 +59,7 @@ from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.runs import epochs, kernels, runs
 from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.sort_order import ranked
+from rnnbench.tables.steadiness import steadiness
 from rnnbench.tables.target import target
 from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
@@ -113,6 +115,7 @@ class Content:
     not_clean: list[RawRun]
     more_not_clean: int
     verdicts: str
+    unsteady: list[str]
     void: list[str]
     ratios: str
     warmup: str
@@ -292,6 +295,7 @@ def content(
         not_clean=unclean[:MANY],
         more_not_clean=max(0, len(unclean) - MANY),
         verdicts=verdict_text(every),
+        unsteady=unsteady_text(steadiness(frame)),
         void=[void for void in dict.fromkeys(winners["void"]) if void],
         ratios=ratio_text(ratios),
         warmup=warmup_text(warmup(frame)),

@@ -11,6 +11,7 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.report import numbers as n
 from rnnbench.tables.measuring_order import in_planned_order
 
+UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
 SHOWN = 12  # configurations whose repeats were not needed
 
 
@@ -104,6 +105,23 @@ def turns_text(usable: pd.DataFrame) -> list[str]:
         "runs. Their ratios compare seconds, so the intervals are wider; more epochs or samples "
         "give more turns."
     ]
+
+
+def unsteady_text(spreads: pd.Series) -> list[str]:
+    """The machines whose speed varied so much that the ratios may depend on the hour. `spreads`:
+    from `steadiness`."""
+    texts = []
+    for machine, own in spreads.groupby("machine"):
+        spread = own.median()
+        if spread > UNSTEADY:
+            runs = n.counted(len(own), "run")
+            texts.append(
+                f"{machine} was not steady: the seconds of the epochs of a run varied by "
+                f"{n.percent(spread)} (median of {runs}; about 1 % on an idle machine). What slows "
+                "a machine need not slow all implementations alike, so these ratios hold for the "
+                "hour in which they were measured."
+            )
+    return texts
 
 
 def caveats(speed: pd.DataFrame, accuracies: pd.DataFrame) -> list[str]:
