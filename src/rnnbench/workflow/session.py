@@ -43,6 +43,7 @@ class Session:
                     )
                 )
             write_plan(self.job.plan, folder)
+            self._store_plan()
             signal_handling.install(self._progress, local)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
@@ -54,6 +55,11 @@ class Session:
                     remedy="make the folder writable, or free some space.",
                 )
             )
+
+    def _store_plan(self) -> None:
+        if self.job.to_store:
+            store(self.job.to_store, self.job.root)
+            self.job.to_store = None
 
     def _progress(self) -> str:
         done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
@@ -77,11 +83,10 @@ class Session:
         def execute_and_exit(*arguments, **named) -> None:
             settings = workflow.dag_settings
             settings.forcerun = {*settings.forcerun, *made_again}
-            if self.job.to_store and workflow.is_main_process and not workflow.dryrun:
-                store(self.job.to_store, self.job.root)
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
+            self._store_plan()
             if "_summary" not in vars(self) and self._summary.void:
                 self.end()
             if self._summary.exit_code:
