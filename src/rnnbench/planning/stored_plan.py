@@ -2,11 +2,11 @@
 
 A stored plan is read if all of this is as it was: the arguments; every file that was read to make
 the plan (`planning.inputs`); the names and states of all files in the config folders and of our
-source code; the installed packages; the environment variables; this machine's cores and GPUs.
+source code; the installed packages; the environment variables; this machine, its cores and GPUs.
 
 A plan is not stored if
 
-- making it started a program (a build's Python, nvidia-smi), which may have read anything, or
+- making it started a program, such as a build's Python, which may have read anything, or
 - an input had changed less than `SETTLED` seconds before: another change so soon after might leave
   the file with the same times.
 """
@@ -24,12 +24,11 @@ from typing import Any
 
 import msgspec
 
-from rnnbench.grid.local_constraints import cores
+from rnnbench.grid.local_constraints import cards, cores, machine_name
 from rnnbench.planning import inputs
 from rnnbench.planning.inputs import State
 from rnnbench.planning.plan import Plan
 from rnnbench.records.store import write_bytes
-from rnnworker import machine
 
 CACHE = Path("results/cache")
 SETTLED = 2.0
@@ -59,9 +58,9 @@ def plan_of(
     key = _key([name, list(map(str, conf)), str(root), site, overrides], known)
     if stored := _read(_file(name, root), key):
         return stored.plan, None
-    # The cache holds nothing that is not checked against the files it is about.
+    # Entries of the cache are checked against the files that they describe.
     with inputs.recorded([root.resolve() / CACHE]) as read:
-        # Imports Hydra, which takes as long as everything else in a start with nothing to do.
+        # Not at the top, because it imports Hydra.
         from rnnbench.planning.planner import make_plan
 
         plan = make_plan(name, conf, root, site=site, overrides=overrides)
@@ -74,7 +73,7 @@ def plan_of(
 
 
 def store(stored: Stored, root: Path) -> None:
-    """Writes the plan for the next start. That it cannot be written costs only time."""
+    """Writes the plan for the next start. If it cannot be written, that start plans again."""
     with contextlib.suppress(OSError):
         content = msgspec.json.encode(stored, enc_hook=_encoded)
         write_bytes(_file(stored.plan.experiment.name, root), content)
@@ -98,7 +97,8 @@ def _key(arguments: Sequence[Any], known: dict[str, State]) -> str:
     variables = sorted(item for item in os.environ.items() if item[0] not in VOLATILE)
     packages = [inputs.state_of(path) for path in inputs.PYTHON]
     python = [sys.version, sys.executable, packages]
-    devices = [cores(), machine.key(machine.fingerprint())]
+    # Cached, so that planning does not start nvidia-smi again.
+    devices = [cores(), cards(), machine_name()]
     everything = [arguments, sorted(known.items()), variables, python, devices]
     return hashlib.sha256(msgspec.json.encode(everything)).hexdigest()
 
