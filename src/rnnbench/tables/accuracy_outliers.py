@@ -5,8 +5,9 @@ build and device. The configurations of one task (model, RNN cell, dataset, over
 differ less than seeds do. A configuration that is further from the others than a change of seed
 explains has learnt something else.
 
-The unit of the test is the seed. The difference of a configuration is the mean, over its seeds, of
-its validation accuracy minus the median of the others with that seed. The allowed difference is
+The unit of the test is the seed. The difference of a configuration is the median, over the others,
+of the mean difference in validation accuracy over their common seeds (the median of a single seed
+would be biased near an accuracy of 1). The allowed difference is
 Student's t for the spread between seeds within configurations, with C (S - 1) degrees of freedom
 for C configurations of S seeds, with Šidák's correction over all tasks, because one sentence may
 speak about all of them. This is exact if the results of different implementations are independent.
@@ -37,9 +38,9 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration that can be compared with others of its task.
 
     Columns: the configuration; `seeds`; `val_acc` at the last epoch (mean over its seeds, after
-    averaging the runs of a seed); `others` (mean over these seeds of the median of the other
-    configurations); `difference` of the two; `allowed` (see above); `apart` (bool: the difference
-    exceeds the allowed one). Source: runs that are not void, on all machines, of models with a
+    averaging the runs of a seed); the `difference` from the others (see above); `others`: their
+    accuracy (`val_acc` minus the difference); `allowed`; `apart` (bool: the difference exceeds
+    the allowed one). Source: runs that are not void, on all machines, of models with a
     validation accuracy; configurations with at least `MIN_SEEDS` seeds in common with others.
     """
     values = run_values(frame).dropna(subset=["val_acc"])
@@ -94,16 +95,18 @@ def distances(
         if seeds < MIN_SEEDS:
             results.append(None)
             continue
-        median = np.nanmedian(others[:, common], axis=0)
-        variance = max(squares / degrees_of_freedom, _sampling_variance(median, samples))
+        gaps = (own - others)[:, common]
+        gaps = gaps[(~np.isnan(gaps)).any(axis=1)]
+        difference = float(np.median(np.nanmean(gaps, axis=1)))
+        at_least = _sampling_variance(others[:, common], samples)
+        variance = max(squares / degrees_of_freedom, at_least)
         standard_error = math.sqrt(variance * (1 + variance_of_others) / seeds)
         allowed = student_quantile(confidence, degrees_of_freedom) * standard_error
-        difference = float((own[common] - median).mean())
         results.append(
             {
                 "seeds": seeds,
                 "val_acc": float(own[common].mean()),
-                "others": float(median.mean()),
+                "others": float(own[common].mean()) - difference,
                 "difference": difference,
                 "allowed": allowed,
                 "apart": abs(difference) > allowed + 1e-9,
