@@ -225,10 +225,11 @@ def content(
     reference, every_function = experiment.reference, tidy(records)
     frame = ranked(with_named_options(every_function, reference))
     speed, accuracies = time(frame, reference, beside.certificates), accuracy(frame)
-    every, differences = runs(frame), learning(frame, reference)
     outliers = with_named_options(find_accuracy_outliers(every_function), reference)
     winners, costs = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
+    # One sentence speaks about all comparisons of a long page.
+    every, differences = runs(frame), learning(frame, reference, together=long)
     by_build, by_threads = builds(frame, reference, beside.certificates), scaling(frame)
     regroup = regrouping(speed, reference)
     regrouped = regroup(speed)
