@@ -1,12 +1,13 @@
 """Tests which differences rounds detect: none (A/A), and steps that take 2 and 10 % longer.
 
-    .venv/bin/python benchmarks/rounds.py [--rounds 50] [--epochs 20]
+    .venv/bin/python benchmarks/rounds.py [--members 4] [--rounds 50] [--epochs 20]
 
-One experiment, measured by the workflow, has four implementations that are the same layer: `a` and
-`b` train unchanged; in `slow2` and `slow10` each step takes 2 and 10 % longer, spent in a loop. A
-series of three (or five) consecutive rounds corresponds to an experiment with three (or five)
-repeats; the report's time table compares its runs. An interrupted benchmark continues with the same
-command.
+One experiment, measured by the workflow, has two to five implementations that are the same layer:
+`a`, `b` and `c` train unchanged; in `slow2` and `slow10` each step takes 2 and 10 % longer, spent
+in a loop. A series of three (or five) consecutive rounds corresponds to an experiment with three
+(or five) repeats; the report's time table compares its runs. The same rounds are also compared as
+if they had fewer members, from the turns of the first ones. An interrupted benchmark continues with
+the same command.
 """
 
 from __future__ import annotations
@@ -26,24 +27,31 @@ from rnnbench.records.record import Record, run_value  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 
-SLOWER = {"a": 0.0, "b": 0.0, "slow2": 0.02, "slow10": 0.1}
+SLOWER = {"a": 0.0, "b": 0.0, "slow2": 0.02, "slow10": 0.1, "c": 0.0}
+REFERENCE = "a"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--members", type=int, default=4, choices=range(3, 1 + len(SLOWER)))
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
     options = parser.parse_args()
+    names = list(SLOWER)[: options.members]
     write_choices(options.folder)
     text = (
         "title: A against A, and known differences\nprobe: false\ngrids:\n"
         f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
-        f" model.epochs={options.epochs} device=cpu_1 rnn={','.join(SLOWER)}"
+        f" model.epochs={options.epochs} device=cpu_1 rnn={','.join(names)}"
         f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
-    report(measure_experiment("rounds", options.folder, text))
+    records = measure_experiment(f"rounds_{options.members}", options.folder, text)
+    for count in range(3, options.members + 1):
+        how = "" if count == options.members else f", from the turns of the first {count}"
+        print(f"\n{options.members} members{how}:")
+        report([record for record in records if record.run.choices["rnn"] in names[:count]])
     return 0
 
 
@@ -56,11 +64,12 @@ def write_choices(folder: Path) -> None:
 
 
 def report(records: Sequence[Record]) -> None:
+    others = [name for name in SLOWER if name in members_of(records) and name != REFERENCE]
     print("\n| build | rounds in a series | series | shown as different | ratio, all | |")
     print("|:--|--:|--:|--:|--:|:--|")
-    for rnn, size in itertools.product(("b", "slow2", "slow10"), (3, 5)):
+    for rnn, size in itertools.product(others, (3, 5)):
         shown, halves = [], []
-        for _, members in series(records, size):
+        for members in series(records, size):
             row = row_of(members, rnn)
             shown.append(bool(row["shown_different"]))
             halves.append(math.log(row["speedup_high"] / row["speedup_low"]) / 2)
@@ -73,28 +82,35 @@ def report(records: Sequence[Record]) -> None:
             f"| intervals ± {statistics.median(halves):.2%} |"
         )
     print()
-    for rnn in ("b", "slow2", "slow10"):
-        logs = [math.log(row_of(members, rnn)["speedup"]) for _, members in series(records, 1)]
+    for rnn in others:
+        logs = [math.log(row_of(members, rnn)["speedup"]) for members in series(records, 1)]
         print(f"log ratio a / {rnn}, round to round: {statistics.stdev(logs):.2%}")
-    own = [r for r in records if r.run.choices["rnn"] == "a" and r.verdict.status != "void"]
+    own = [
+        record for record in records
+        if record.run.choices["rnn"] == REFERENCE and record.verdict.status != "void"
+    ]  # fmt: skip
     times = [math.log(run_value([epoch.seconds for epoch in r.epochs])) for r in own]
-    print(f"seconds of a, round to round: {statistics.stdev(times):.2%}")
+    print(f"seconds of {REFERENCE}, round to round: {statistics.stdev(times):.2%}")
     suspect = sum(record.verdict.status == "suspect" for record in records)
     print(f"{len(records)} runs, {suspect} of them suspect")
 
 
+def members_of(records: Sequence[Record]) -> set[str]:
+    return {record.run.choices["rnn"] for record in records}
+
+
 def row_of(records: Sequence[Record], rnn: str) -> dict:
-    table = time_table(tidy(records), {"rnn": "a"})
+    table = time_table(tidy(records), {"rnn": REFERENCE})
     return table.set_index("rnn").loc[rnn].to_dict()
 
 
-def series(records: Sequence[Record], size: int) -> list[tuple[int, list[Record]]]:
-    """The number and the records of each complete series of `size` consecutive rounds."""
-    members: dict[int, list[Record]] = {}
+def series(records: Sequence[Record], size: int) -> list[list[Record]]:
+    """The records of each complete series of `size` consecutive rounds."""
+    by_series: dict[int, list[Record]] = {}
     for record in records:
-        members.setdefault(record.run.repeat // size, []).append(record)
-    complete = size * len(SLOWER)
-    return [pair for pair in sorted(members.items()) if len(pair[1]) == complete]
+        by_series.setdefault(record.run.repeat // size, []).append(record)
+    complete = size * len(members_of(records))
+    return [members for _, members in sorted(by_series.items()) if len(members) == complete]
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
         own = [
             run_value([e.seconds for e in r.epochs]) for r in records if r.run.choices["rnn"] == rnn
         ]
-        assert row["epoch_seconds"] == pytest.approx(mean_interval(own).estimate)
+        assert row["epoch_seconds"] == pytest.approx(mean_interval(own).estimate, rel=0.01)
         assert row["epoch_seconds"] >= known
         assert row["us_per_sample"] == pytest.approx(row["epoch_seconds"] / SAMPLES * 1e6)
         logs = [effect["fake_slow"] - effect[rnn] for effect in effects]

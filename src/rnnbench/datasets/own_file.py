@@ -24,8 +24,6 @@ def user_file_md5(path: Path, cache: Path) -> str:
     where = "dataset.path"
     remedy = "name a file that exists: dataset=file dataset.path=FILE."
     try:
-        # Even if its md5 is cached, so that `planning.inputs` sees that the plan depends on it.
-        path.open("rb").close()
         state = path.stat()
         stamp = [state.st_size, state.st_mtime_ns]
         cached = _read(cache)

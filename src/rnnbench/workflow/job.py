@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.planning.plan import Plan, facts_of
-from rnnbench.planning.stored_plan import Stored
 from rnnbench.records.store import pointer_files
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
@@ -19,13 +18,12 @@ from rnnbench.workflow.wildcard_functions import WildcardFunctions
 
 @memoized
 class Job:
-    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project.
-    `to_store`: what the next start may read instead of planning, or None."""
+    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project."""
 
     results = "results"
 
-    def __init__(self, plan: Plan, root: Path, to_store: Stored | None = None):
-        self.plan, self.root, self.to_store = plan, root, to_store
+    def __init__(self, plan: Plan, root: Path):
+        self.plan, self.root = plan, root
         self.experiment, self.site = plan.experiment.name, plan.site
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
         self.store = f"{self.results}/{self.site}/store.json"

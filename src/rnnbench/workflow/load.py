@@ -11,7 +11,7 @@ import yaml
 
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
-from rnnbench.planning.stored_plan import plan_of
+from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import (
     not_needed,
     pointer_is_valid,
@@ -43,14 +43,14 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
             raise ConfigError(f"{folder} is not a folder.", where="--config conf")
     name = str(config.get("experiment", DEFAULT_EXPERIMENT))
     site = config.get("site")
-    plan, to_store = plan_of(
+    plan = make_plan(
         name,
         [root / "conf", *extra],
         root,
         site=str(site) if site else None,
         overrides=str(config.get("overrides") or ""),
     )
-    return Job(plan, root, to_store)
+    return Job(plan, root)
 
 
 def made_again(job: Job) -> list[str]:

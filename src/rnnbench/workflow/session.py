@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rnnbench import locks
 from rnnbench.errors import RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.planning.stored_plan import store
 from rnnbench.running import host_check
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job
@@ -43,7 +42,6 @@ class Session:
                     )
                 )
             write_plan(self.job.plan, folder)
-            self._store_plan()
             signal_handling.install(self._progress, local)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
@@ -55,11 +53,6 @@ class Session:
                     remedy="make the folder writable, or free some space.",
                 )
             )
-
-    def _store_plan(self) -> None:
-        if self.job.to_store:
-            store(self.job.to_store, self.job.root)
-            self.job.to_store = None
 
     def _progress(self) -> str:
         done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
@@ -86,7 +79,6 @@ class Session:
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
-            self._store_plan()
             if "_summary" not in vars(self) and self._summary.void:
                 self.end()
             if self._summary.exit_code:
