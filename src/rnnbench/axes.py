@@ -41,3 +41,5 @@ PLACE = [*DEVICE_COLUMNS, *(name for name in GROUP if name not in TASK)]
 CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_COLUMNS]
 # The columns that identify a configuration, and that a reference may name.
 KEY = [name for name in CONFIGURATION if name != "implementation"]
+# Keys of a section that only describe its choice.
+DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url", "replaces")

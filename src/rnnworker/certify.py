@@ -1,60 +1,78 @@
 """Certifies that the implementations of one model, cell and build compute the same function.
 
-In one process, and with dropout off, it compares each implementation's layers with `reference` at
-the model's shapes, its training with that of the others, and the steps that it applies with the
-gradients that it computes (`applied_steps`); and it loads its trained weights into every other
-implementation. A model without a recurrent layer has a single implementation, ``none``, which is
-judged by its steps and its loss.
+In one process per device, and with dropout off, it compares each implementation's layers with
+`reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
+with the gradients that it computes (`applied_steps`). On the first device it also compares the
+training of the implementations, and loads the trained weights of each into every other one. A model
+without a recurrent layer has a single implementation, ``none``, which is judged by its steps and
+its loss.
 """
 
 import traceback
 
 import numpy
 
-from rnnworker import applied_steps, attest, canonical_weights, frameworks, precision, reference
+from rnnworker import (
+    applied_steps,
+    attest,
+    canonical_weights,
+    cards,
+    certificate_jobs,
+    data,
+    frameworks,
+    precision,
+    reference,
+)
 
 STEPS = 20
 TRAINED_STEPS = 60
 SERVED_SAMPLES = 512
+COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
 
 
 def certify(job, events, phases):
     """Emits ``facts`` with a ``certificate``: the worker's parts of it (see docs/formats.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
-    name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
-    ``tolerance`` (instead of that of the config's precision).
+    name), ``threads``, ``dataset``; optionally ``batches`` (list of the settings of the model on
+    which the sizes of batches depend; that of the config), ``further_device`` (check only what is
+    checked on every device) and ``tolerance`` (instead of that of the config's precision).
     """
     requested = precision.requested_precision(job["config"])
     tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
-    trials, results, arrays = {}, {}, None
+    with phases.phase("data"):
+        samples = Samples(job)
+    trials, results = {}, {}
     for entry in job["implementations"]:
-        name = entry["name"]
+        name, device_check = entry["name"], None
         with phases.phase("certify_" + name):
-            if job.get("applied_only"):
-                results[name] = {}
-            else:
-                try:
-                    trials[name] = Trial(job, entry["rnn"], arrays)
-                    arrays = trials[name].session.arrays
-                    results[name] = judge(trials[name].measure(), tolerance)
-                except reference.UnknownFunction as error:
-                    trials.pop(name, None)
-                    results[name] = unmeasured("not_run", str(error))
-                except Exception as error:  # the other implementations are still to be certified
-                    traceback.print_exc()
-                    trials.pop(name, None)
-                    results[name] = unmeasured("failed", applied_steps.error_text(error))
-            # An implementation that cannot be built cannot take a step either.
-            if results[name].get("status") != "failed" or name in trials:
-                applied = applied_steps.AppliedSteps(job, entry["rnn"], arrays)
-                steps = applied.measure(tolerance["gradients"])
+            results[name] = {}
+            try:
+                if not job.get("further_device"):
+                    trials[name] = Trial(job, entry["rnn"], samples)
+                    results[name] = judge(trials[name].measure())
+                device_check = DeviceCheck(job, entry["rnn"], samples)
+                probed = device_check.probe(tolerance)
+                results[name].update(worst(probed), function=device_check.function)
+                results[name]["probed"] = {job["device"]: probed}
+                if name in trials:
+                    trials[name].saved.update(device_check.saved)
+                    trials[name].function = device_check.function
+            except reference.UnknownFunction as error:
+                trials.pop(name, None)
+                results[name] = unmeasured("not_run", str(error))
+            except Exception as error:  # the other implementations are still to be certified
+                traceback.print_exc()
+                trials.pop(name, None)
+                results[name] = unmeasured("failed", applied_steps.error_text(error))
+                device_check = None
+            if device_check is not None:
+                steps = device_check.steps(tolerance["gradients"])
                 results[name]["applied"] = {job["device"]: steps}
-                arrays = applied.arrays
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
         events.emit("facts", certificate=part)
-    if job.get("applied_only"):
+    if job.get("further_device"):
         return
     with phases.phase("portability"):
         portability = evaluate_portability(trials)
@@ -74,16 +92,10 @@ def relative_error(values, expected):
     return float(difference / scale) if scale else (float("inf") if difference else 0.0)
 
 
-def judge(measured, tolerance):
+def judge(measured):
     """Returns an implementation's result, ``certified`` or ``failed`` with reasons, from what
-    `Trial.measure` returned."""
-    why = [
-        "{} differ from the float64 reference by {:.1e} (tolerance {:.0e})".format(
-            part, measured[part], tolerance[part]
-        )
-        for part in ("outputs", "gradients")
-        if measured[part] is not None and not measured[part] <= tolerance[part]
-    ]
+    `Trial.measure` returned: all but its layers and steps, which each device judges separately."""
+    why = []
     if measured["round_trip"] is False:
         why.append("its weights do not survive a round trip bit by bit")
     if not measured["started_canonical"]:
@@ -101,12 +113,39 @@ def judge(measured, tolerance):
         "status": "failed" if why else "certified",
         "why": "; ".join(why) or None,
         "kernel": kernel["found"] if kernel else None,
-        "outputs": measured["outputs"],
-        "gradients": measured["gradients"],
         "loss_curve": measured["loss_curve"],
         "round_trip": measured["round_trip"],
-        "function": measured["function"],
     }
+
+
+def worst(probed):
+    """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
+    errors = {
+        part: [entry[part] for entry in probed["batches"] if entry[part] is not None]
+        for part in ("outputs", "gradients")
+    }
+    return {part: max(values, default=None) for part, values in errors.items()}
+
+
+def wrong(batches, tolerance, device):
+    """Returns which errors of a device's `batches` exceed the `tolerance`, and where they are
+    largest, as text; None if none does."""
+    texts = []
+    for part in ("outputs", "gradients"):
+        exceeding = [
+            entry
+            for entry in batches
+            if entry[part] is not None and not entry[part] <= tolerance[part]
+        ]
+        if exceeding:
+            entry = max(exceeding, key=lambda entry: entry[part])
+            texts.append(
+                "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} "
+                "with training={} on {}".format(
+                    part, entry[part], tolerance[part], entry["rows"], entry["training"], device
+                )
+            )
+    return "; ".join(texts) or None
 
 
 def unmeasured(status, why):
@@ -175,33 +214,66 @@ def probe_weights(cell, arrays, seed):
     return changed
 
 
+class Samples:
+    """The data of a job, loaded once, and the sizes of its batches."""
+
+    def __init__(self, job):
+        self.job = job
+        self.arrays = self._load(job["config"])
+
+    def sizes(self):
+        """Returns [(rows, training)] of all batches that runs on the device take, whole and last
+        ones: with ``training=True`` from the training set, with False from the validation set. The
+        largest of the training come first."""
+        config, found = self.job["config"], set()
+        for settings in self.job.get("batches") or [{}]:
+            model = dict(config["model"], **settings)
+            same = all(
+                config["model"].get(name) == model[name] for name in set(settings) - {"batch"}
+            )
+            arrays = self.arrays if same else self._load(dict(config, model=model))
+            for part, training in (("x_train", True), ("x_val", False)):
+                sizes = certificate_jobs.batch_sizes(len(arrays[part]), model["batch"])
+                found.update((rows, training) for rows in sizes)
+        return sorted(found, key=lambda size: (size[1], size[0]), reverse=True)
+
+    def _load(self, config):
+        return data.arrays(config, self.job["dataset"], self.job.get("pinned_md5"))
+
+
+def opened(job, config, arrays):
+    """Returns (a session with a built model, its canonical weights)."""
+    session = frameworks.open_session(config, job["threads"])
+    session.arrays = arrays
+    session.build()
+    return session, canonical_weights.initial(session.layers(), config["seed"])
+
+
+def probes_of(session, weights):
+    """Returns `weights` with the recurrent layers' changed by `probe_weights`, and those alone."""
+    kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
+    cell = session.config["cell"]["name"]
+    probes = [
+        probe_weights(cell, arrays, index) if recurrent else arrays
+        for index, (recurrent, arrays) in enumerate(zip(kinds, weights))
+    ]
+    return probes, [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
+
+
 class Trial:
     """One implementation in a separate model, alive until all others have been compared with it.
-    All trials share the data's `arrays`."""
+    All trials share the data's arrays."""
 
-    def __init__(self, job, rnn, arrays=None):
-        config = dict(job["config"], rnn=rnn, certifying=True)
-        self.config, self.saved = config, {}
-        self.session = frameworks.open_session(config, job["threads"])
-        if arrays is None:
-            self.session.load_data(job["dataset"], job.get("pinned_md5"))
-        else:
-            self.session.arrays = arrays
-        self.session.build()
-        self.weights = canonical_weights.initial(self.session.layers(), config["seed"])
-        self.function = None
-        if self.session.recurrent.layers:
-            self.function = reference.function_of(
-                config["cell"]["name"],
-                config["rnn"].get("options") or {},
-                hasattr(self.session.keras, "ops"),
-            )
+    def __init__(self, job, rnn, samples):
+        self.config = dict(job["config"], rnn=rnn, certifying=True)
+        self.session, self.weights = opened(job, self.config, samples.arrays)
+        self.saved, self.function = {}, None
 
     def measure(self):
         """Measures this implementation on its own. Values for comparison with others are stored
-        in `saved`: outputs, gradients, loss curve, and the weights after a short training."""
+        in `saved`: loss curve, and the weights after a short training."""
         session = self.session
-        probed = self._probe_layers()
+        exact = self._survives_round_trip()
         session.load_weights(self.weights)
         started = canonical_weights.digest(session.dump_weights()) == canonical_weights.digest(
             self.weights
@@ -217,58 +289,115 @@ class Trial:
             trained=session.dump_weights(),
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
-        return dict(
-            probed,
-            started_canonical=started,
-            loss_curve=curve,
-            attested=kernel,
-            precision=session.precision_facts(),
-            function=self.function,
-        )
+        return {
+            "round_trip": exact,
+            "started_canonical": started,
+            "loss_curve": curve,
+            "attested": kernel,
+            "precision": session.precision_facts(),
+        }
 
     def serve(self, weights):
         """Returns (metrics on the validation set, outputs) with `weights`."""
         self.session.load_weights(weights)
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
-    def _probe_layers(self):
-        """Returns the largest errors of the layers, and whether weights survive a round trip."""
-        cell, recurrent = self.config["cell"]["name"], self.session.recurrent
-        self.saved.update(outputs=[], gradients=[])
-        if not recurrent.layers:
-            return dict.fromkeys(("outputs", "gradients", "round_trip"))
-        errors = {"outputs": [], "gradients": []}
-        described = self.session.layers()
-        probes = [
-            probe_weights(cell, arrays, index) if layer["kind"] == "recurrent" else arrays
-            for index, (layer, arrays) in enumerate(zip(described, self.weights))
-        ]
+    def _survives_round_trip(self):
+        """Returns whether the layers return the weights that they were given; None without any."""
+        if not self.session.recurrent.layers:
+            return None
+        probes, _ = probes_of(self.session, self.weights)
         self.session.load_weights(probes)
         dumped = canonical_weights.digest(self.session.dump_weights())
-        exact = dumped == canonical_weights.digest(probes)
-        recurrent_probes = [
-            arrays for layer, arrays in zip(described, probes) if layer["kind"] == "recurrent"
+        return dumped == canonical_weights.digest(probes)
+
+
+class DeviceCheck:
+    """What is checked on every device, in a separate model: the layers of one implementation for
+    all sizes of a batch, and the steps that it applies. Values for comparison with others are
+    stored in `saved`."""
+
+    def __init__(self, job, rnn, samples):
+        self.samples, self.device = samples, job["device"]
+        config = applied_steps.with_sgd(dict(job["config"], rnn=rnn))
+        self.session, self.weights = opened(job, config, samples.arrays)
+        self.saved, self.function = {"outputs": [], "gradients": []}, None
+
+    def steps(self, tolerance):
+        """Returns the result of `applied_steps.measure` with ``why``: None, or why nothing was
+        measured."""
+        session = self.session
+        try:
+            session.load_weights(self.weights)
+            batches = applied_steps.first_batches(
+                session.arrays, session.config, applied_steps.STEPS
+            )
+            return dict(applied_steps.measure(session, batches, tolerance), why=None)
+        except Exception as error:  # the other implementations are still to be checked
+            traceback.print_exc()
+            empty = {"steps": 0, "off": None, "worst": None}
+            return dict(empty, threads=session.threads, why=applied_steps.error_text(error))
+
+    def probe(self, tolerance):
+        """Returns ``{"batches": [{"rows", "training", "outputs", "gradients"}], "wrong", "why"}``:
+        the largest errors of all layers for each size of a batch, and how they exceed `tolerance`.
+        Raises `reference.UnknownFunction`."""
+        session, config = self.session, self.session.config
+        sizes = self.samples.sizes()
+        errors = [{"outputs": [], "gradients": []} for _ in sizes]
+        if session.recurrent.layers:
+            self.function = reference.function_of(
+                config["cell"]["name"],
+                config["rnn"].get("options") or {},
+                hasattr(session.keras, "ops"),
+            )
+            probes, arrays_of_layers = probes_of(session, self.weights)
+            session.load_weights(probes)
+            for index, arrays in enumerate(arrays_of_layers):
+                self._probe_layer(index, arrays, sizes, errors)
+        batches = [
+            {
+                "rows": rows,
+                "training": training,
+                "outputs": max(found["outputs"], default=None),
+                "gradients": max(found["gradients"], default=None),
+            }
+            for (rows, training), found in zip(sizes, errors)
         ]
-        for index, (layer, arrays) in enumerate(zip(recurrent.layers, recurrent_probes)):
-            stream = numpy.random.RandomState(index)
-            batch = min(self.config["model"]["batch"], 64)
-            shape, output_shape = self.session.layer_shapes(layer)
-            x = stream.normal(0.0, 1.0, (batch,) + tuple(shape)).astype("float32")
-            upstream = stream.normal(0.0, 1.0, (batch,) + tuple(output_shape)).astype("float32")
-            outputs, gradients = self.session.layer_gradients(layer, x, upstream)
-            expected, expected_gradients = reference.run(cell, x, arrays, upstream, self.function)
-            errors["outputs"].append(relative_error(outputs, expected))
-            errors["gradients"] += [
-                relative_error(gradients.get(name, 0.0), expected_gradients[name])
-                for name in expected_gradients
-            ]
-            self.saved["outputs"].append(outputs)
-            self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
-        return {
-            "outputs": max(errors["outputs"]),
-            "gradients": max(errors["gradients"]),
-            "round_trip": exact,
-        }
+        differing = wrong(batches, tolerance, self.device)
+        return {"batches": batches, "wrong": differing, "why": None}
+
+    def _probe_layer(self, index, arrays, sizes, errors):
+        """Appends the errors of a layer to those of each size."""
+        session, cell = self.session, self.session.config["cell"]["name"]
+        layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
+        shape, output_shape = map(tuple, session.layer_shapes(layer))
+        replicas = cards.replicas_of(session.config["device"])  # each takes a part of the batch
+        most = max(rows for rows, _ in sizes) // replicas
+        x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
+        upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
+        expected = {}
+        for (size, training), found in zip(sizes, errors):
+            rows = size // replicas
+            # Rows do not depend on each other, so that outputs of the largest batch serve all.
+            for needed in {most, rows} if training else {most}:
+                if needed not in expected:
+                    expected[needed] = reference.run(
+                        cell, x[:needed], arrays, upstream[:needed], self.function
+                    )
+            if training:
+                outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
+                found["gradients"] += [
+                    relative_error(gradients.get(name, 0.0), values)
+                    for name, values in expected[rows][1].items()
+                ]
+            else:
+                outputs = session.layer_outputs(layer, x[:rows])
+            found["outputs"].append(relative_error(outputs, expected[most][0][:rows]))
+            if (size, training) == sizes[0]:
+                gradients["x"] = gradients["x"][:COMPARED_ROWS]
+                self.saved["outputs"].append(outputs[:COMPARED_ROWS])
+                self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
 
 
 def _largest_error(values, expected):
