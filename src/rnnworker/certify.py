@@ -40,39 +40,35 @@ def certify(job, events, phases):
     """
     requested = precision.requested_precision(job["config"])
     tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
+    further, device = job.get("further_device"), job["device"]
     with phases.phase("data"):
-        samples = Samples(job)
+        arrays, sizes = samples_of(job)
     trials, results = {}, {}
     for entry in job["implementations"]:
-        name, device_check = entry["name"], None
+        name, rnn, trial = entry["name"], entry["rnn"], None
         with phases.phase("certify_" + name):
-            results[name] = {}
             try:
-                if not job.get("further_device"):
-                    trials[name] = Trial(job, entry["rnn"], samples)
-                    results[name] = judge(trials[name].measure())
-                device_check = DeviceCheck(job, entry["rnn"], samples)
-                probed = device_check.probe(tolerance)
-                results[name].update(worst(probed), function=device_check.function)
-                results[name]["probed"] = {job["device"]: probed}
-                if name in trials:
-                    trials[name].saved.update(device_check.saved)
-                    trials[name].function = device_check.function
+                trial = Trial(job, rnn, arrays, with_sgd=further)
+                probed = trial.probe(sizes, tolerance, device)
+                results[name] = {} if further else judge(trial.measure())
+                results[name].update(worst(probed), function=trial.function)
+                results[name]["probed"] = {device: probed}
+                if not further:
+                    trials[name] = trial
             except reference.UnknownFunction as error:
-                trials.pop(name, None)
                 results[name] = unmeasured("not_run", str(error))
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
-                trials.pop(name, None)
                 results[name] = unmeasured("failed", applied_steps.error_text(error))
-                device_check = None
-            if device_check is not None:
-                steps = device_check.steps(tolerance["gradients"])
-                results[name]["applied"] = {job["device"]: steps}
+                trial = None
+            # An implementation that cannot be built cannot take a step either.
+            if trial is not None:
+                steps = applied(trial if further else None, job, rnn, arrays, tolerance)
+                results[name]["applied"] = {device: steps}
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
         events.emit("facts", certificate=part)
-    if job.get("further_device"):
+    if further:
         return
     with phases.phase("portability"):
         portability = evaluate_portability(trials)
@@ -120,32 +116,30 @@ def judge(measured):
 
 def worst(probed):
     """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
-    errors = {
-        part: [entry[part] for entry in probed["batches"] if entry[part] is not None]
+    return {
+        part: max((e[part] for e in probed["batches"] if e[part] is not None), default=None)
         for part in ("outputs", "gradients")
     }
-    return {part: max(values, default=None) for part, values in errors.items()}
 
 
 def wrong(batches, tolerance, device):
     """Returns which errors of a device's `batches` exceed the `tolerance`, and where they are
     largest, as text; None if none does."""
-    texts = []
-    for part in ("outputs", "gradients"):
-        exceeding = [
-            entry
-            for entry in batches
-            if entry[part] is not None and not entry[part] <= tolerance[part]
-        ]
-        if exceeding:
-            entry = max(exceeding, key=lambda entry: entry[part])
-            texts.append(
-                "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} "
-                "with training={} on {}".format(
-                    part, entry[part], tolerance[part], entry["rows"], entry["training"], device
-                )
-            )
-    return "; ".join(texts) or None
+    largest = worst({"batches": batches})
+    found = [
+        next((part, each) for each in batches if each[part] == largest[part])
+        for part in largest
+        if largest[part] is not None and not largest[part] <= tolerance[part]
+    ]
+    text = "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} with "
+    text += "training={} on {}"
+    return (
+        "; ".join(
+            text.format(part, each[part], tolerance[part], each["rows"], each["training"], device)
+            for part, each in found
+        )
+        or None
+    )
 
 
 def unmeasured(status, why):
@@ -214,66 +208,59 @@ def probe_weights(cell, arrays, seed):
     return changed
 
 
-class Samples:
-    """The data of a job, loaded once, and the sizes of its batches."""
+def samples_of(job):
+    """Returns (the arrays of the config's data, the sizes of all batches that runs on the device
+    take): [(rows, training)], whole and last batches, with True from the training set and with
+    False from the validation set, the largest of the training first."""
+    sizes, model = set(), job["config"]["model"]
 
-    def __init__(self, job):
-        self.job = job
-        self.arrays = self._load(job["config"])
+    def load(**settings):
+        config = dict(job["config"], model=dict(model, **settings))
+        return data.arrays(config, job["dataset"], job.get("pinned_md5"))
 
-    def sizes(self):
-        """Returns [(rows, training)] of all batches that runs on the device take, whole and last
-        ones: with ``training=True`` from the training set, with False from the validation set. The
-        largest of the training come first."""
-        config, found = self.job["config"], set()
-        for settings in self.job.get("batches") or [{}]:
-            model = dict(config["model"], **settings)
-            same = all(
-                config["model"].get(name) == model[name] for name in set(settings) - {"batch"}
-            )
-            arrays = self.arrays if same else self._load(dict(config, model=model))
-            for part, training in (("x_train", True), ("x_val", False)):
-                sizes = certificate_jobs.batch_sizes(len(arrays[part]), model["batch"])
-                found.update((rows, training) for rows in sizes)
-        return sorted(found, key=lambda size: (size[1], size[0]), reverse=True)
-
-    def _load(self, config):
-        return data.arrays(config, self.job["dataset"], self.job.get("pinned_md5"))
+    arrays = load()
+    for settings in job.get("batches") or [{}]:
+        other = {name: settings[name] for name in settings if settings[name] != model.get(name)}
+        batch = other.pop("batch", model["batch"])
+        found = load(**other) if other else arrays
+        for part, training in (("x_train", True), ("x_val", False)):
+            rows = certificate_jobs.batch_sizes(len(found[part]), batch)
+            sizes.update((size, training) for size in rows)
+    return arrays, sorted(sizes, key=lambda size: (size[1], size[0]), reverse=True)
 
 
-def opened(job, config, arrays):
-    """Returns (a session with a built model, its canonical weights)."""
-    session = frameworks.open_session(config, job["threads"])
-    session.arrays = arrays
-    session.build()
-    return session, canonical_weights.initial(session.layers(), config["seed"])
-
-
-def probes_of(session, weights):
-    """Returns `weights` with the recurrent layers' changed by `probe_weights`, and those alone."""
-    kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
-    cell = session.config["cell"]["name"]
-    probes = [
-        probe_weights(cell, arrays, index) if recurrent else arrays
-        for index, (recurrent, arrays) in enumerate(zip(kinds, weights))
-    ]
-    return probes, [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
+def applied(trial, job, rnn, arrays, tolerance):
+    """Returns the result of `applied_steps.measure` with ``why``: None, or why nothing was
+    measured. `trial`: None, or one with plain SGD."""
+    try:
+        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        trial.session.load_weights(trial.weights)
+        batches = applied_steps.first_batches(arrays, trial.config, applied_steps.STEPS)
+        steps = applied_steps.measure(trial.session, batches, tolerance["gradients"])
+        return dict(steps, why=None)
+    except Exception as error:  # the other implementations are still to be checked
+        traceback.print_exc()
+        empty = {"steps": 0, "off": None, "worst": None}
+        return dict(empty, threads=job["threads"], why=applied_steps.error_text(error))
 
 
 class Trial:
-    """One implementation in a separate model, alive until all others have been compared with it.
-    All trials share the data's arrays."""
+    """One implementation in a separate model, on the first device alive until all others have been
+    compared with it. All trials share the data's `arrays`."""
 
-    def __init__(self, job, rnn, samples):
-        self.config = dict(job["config"], rnn=rnn, certifying=True)
-        self.session, self.weights = opened(job, self.config, samples.arrays)
-        self.saved, self.function = {}, None
+    def __init__(self, job, rnn, arrays, with_sgd=False):
+        config = dict(job["config"], rnn=rnn, certifying=True)
+        self.config = applied_steps.with_sgd(config) if with_sgd else config
+        self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        self.session = frameworks.open_session(self.config, job["threads"])
+        self.session.arrays = arrays
+        self.session.build()
+        self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
 
     def measure(self):
         """Measures this implementation on its own. Values for comparison with others are stored
         in `saved`: loss curve, and the weights after a short training."""
         session = self.session
-        exact = self._survives_round_trip()
         session.load_weights(self.weights)
         started = canonical_weights.digest(session.dump_weights()) == canonical_weights.digest(
             self.weights
@@ -290,7 +277,7 @@ class Trial:
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
         return {
-            "round_trip": exact,
+            "round_trip": self.round_trip,
             "started_canonical": started,
             "loss_curve": curve,
             "attested": kernel,
@@ -302,77 +289,45 @@ class Trial:
         self.session.load_weights(weights)
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
-    def _survives_round_trip(self):
-        """Returns whether the layers return the weights that they were given; None without any."""
-        if not self.session.recurrent.layers:
-            return None
-        probes, _ = probes_of(self.session, self.weights)
-        self.session.load_weights(probes)
-        dumped = canonical_weights.digest(self.session.dump_weights())
-        return dumped == canonical_weights.digest(probes)
-
-
-class DeviceCheck:
-    """What is checked on every device, in a separate model: the layers of one implementation for
-    all sizes of a batch, and the steps that it applies. Values for comparison with others are
-    stored in `saved`."""
-
-    def __init__(self, job, rnn, samples):
-        self.samples, self.device = samples, job["device"]
-        config = applied_steps.with_sgd(dict(job["config"], rnn=rnn))
-        self.session, self.weights = opened(job, config, samples.arrays)
-        self.saved, self.function = {"outputs": [], "gradients": []}, None
-
-    def steps(self, tolerance):
-        """Returns the result of `applied_steps.measure` with ``why``: None, or why nothing was
-        measured."""
-        session = self.session
-        try:
-            session.load_weights(self.weights)
-            batches = applied_steps.first_batches(
-                session.arrays, session.config, applied_steps.STEPS
-            )
-            return dict(applied_steps.measure(session, batches, tolerance), why=None)
-        except Exception as error:  # the other implementations are still to be checked
-            traceback.print_exc()
-            empty = {"steps": 0, "off": None, "worst": None}
-            return dict(empty, threads=session.threads, why=applied_steps.error_text(error))
-
-    def probe(self, tolerance):
+    def probe(self, sizes, tolerance, device):
         """Returns ``{"batches": [{"rows", "training", "outputs", "gradients"}], "wrong", "why"}``:
         the largest errors of all layers for each size of a batch, and how they exceed `tolerance`.
         Raises `reference.UnknownFunction`."""
-        session, config = self.session, self.session.config
-        sizes = self.samples.sizes()
+        session, cell = self.session, self.config["cell"]["name"]
         errors = [{"outputs": [], "gradients": []} for _ in sizes]
         if session.recurrent.layers:
-            self.function = reference.function_of(
-                config["cell"]["name"],
-                config["rnn"].get("options") or {},
+            options, keras_3 = (
+                self.config["rnn"].get("options") or {},
                 hasattr(session.keras, "ops"),
             )
-            probes, arrays_of_layers = probes_of(session, self.weights)
+            self.function = reference.function_of(cell, options, keras_3)
+            kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
+            probes = [
+                probe_weights(cell, arrays, index) if recurrent else arrays
+                for index, (recurrent, arrays) in enumerate(zip(kinds, self.weights))
+            ]
             session.load_weights(probes)
-            for index, arrays in enumerate(arrays_of_layers):
+            dumped = canonical_weights.digest(session.dump_weights())
+            self.round_trip = dumped == canonical_weights.digest(probes)
+            probes = [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
+            for index, arrays in enumerate(probes):
                 self._probe_layer(index, arrays, sizes, errors)
         batches = [
-            {
-                "rows": rows,
-                "training": training,
-                "outputs": max(found["outputs"], default=None),
-                "gradients": max(found["gradients"], default=None),
-            }
+            dict(
+                {part: max(found[part], default=None) for part in found},
+                rows=rows,
+                training=training,
+            )
             for (rows, training), found in zip(sizes, errors)
         ]
-        differing = wrong(batches, tolerance, self.device)
-        return {"batches": batches, "wrong": differing, "why": None}
+        return {"batches": batches, "wrong": wrong(batches, tolerance, device), "why": None}
 
     def _probe_layer(self, index, arrays, sizes, errors):
         """Appends the errors of a layer to those of each size."""
-        session, cell = self.session, self.session.config["cell"]["name"]
+        session, cell = self.session, self.config["cell"]["name"]
         layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
         shape, output_shape = map(tuple, session.layer_shapes(layer))
-        replicas = cards.replicas_of(session.config["device"])  # each takes a part of the batch
+        replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
         most = max(rows for rows, _ in sizes) // replicas
         x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
         upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")

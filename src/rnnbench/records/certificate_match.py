@@ -12,18 +12,28 @@ from typing import Any
 from rnnbench.axes import CERTIFIED_AXES, DOCUMENTATION
 
 SECTIONS = (*CERTIFIED_AXES, "dataset", "precision")
-# Keys of the model that decide how long and on which samples it is trained. The certificate tests
-# the sizes of batches that follow from `OF_BATCHES`.
+# What decides how long and on which samples a model is trained; the sizes of its batches follow
+# from the first three.
 OF_BATCHES = ("batch", "train_samples", "val_samples")
-OF_TRAINING = (*OF_BATCHES, "epochs", "optimizer", "metrics", "data_seed")
+OF_TRAINING = {
+    f"model.{key}" for key in (*OF_BATCHES, "epochs", "optimizer", "metrics", "data_seed")
+}
 
 
 def function_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a composed `config` that the function depends on."""
-    sections = {name: config.get(name) for name in SECTIONS}
+    sections = {name: config.get(name) for name in SECTIONS} | {
+        "precision": config.get("precision") or "float32"
+    }
     return {
-        **{name: _identifying(name, section) for name, section in sections.items()},
-        "precision": sections["precision"] or "float32",
+        name: {
+            key: value
+            for key, value in section.items()
+            if key not in DOCUMENTATION and f"{name}.{key}" not in OF_TRAINING
+        }
+        if isinstance(section, Mapping)
+        else section
+        for name, section in sections.items()
     }
 
 
@@ -38,23 +48,9 @@ def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any]) -> st
 
 def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The `overrides` that change the function."""
-    return {key: value for key, value in overrides.items() if _is_of_function(key)}
-
-
-def _is_of_function(key: str) -> bool:
-    section, *inside = key.removeprefix("~").split(".")
-    return section in SECTIONS and not (inside and _is_of_training(section, inside[0]))
-
-
-def _is_of_training(section: str, key: str) -> bool:
-    return section == "model" and key in OF_TRAINING
-
-
-def _identifying(name: str, section: Any) -> Any:
-    if not isinstance(section, Mapping):
-        return section
+    parts = {key: key.removeprefix("~").split(".") for key in overrides}
     return {
         key: value
-        for key, value in section.items()
-        if key not in DOCUMENTATION and not _is_of_training(name, key)
+        for key, value in overrides.items()
+        if parts[key][0] in SECTIONS and ".".join(parts[key][:2]) not in OF_TRAINING
     }

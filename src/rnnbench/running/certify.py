@@ -20,6 +20,11 @@ from rnnworker.certificate_jobs import jobs_of
 SCHEMA = 3
 LIMITS = {"default": 3600.0}
 NOT_REPORTED = "the worker ended without reporting it"
+# What could not be checked on a device, without the reason.
+NOT_CHECKED: dict[str, dict[str, Any]] = {
+    "probed": {"batches": [], "wrong": None},
+    "applied": {"threads": None, "steps": 0, "off": None, "worst": None},
+}
 MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
 
 
@@ -78,12 +83,12 @@ def assembled(
         for name in place["implementations"]:
             here, entry = found.get(name) or {}, entries[name]
             why = here.get("why") or (NOT_REPORTED if device in outcomes else NOT_TRIED)
-            unknown = {"probed": not_probed(why), "applied": not_applied(why)}
-            entries[name] = {**entry}
-            for part, missing in unknown.items():
+            for part, missing in NOT_CHECKED.items():
                 result = (here.get(part) or {}).get(device)
                 if result or entry["status"] == "certified":
-                    entries[name][part] = {**(entry.get(part) or {}), device: result or missing}
+                    result = result or {**missing, "why": why}
+                    entry = {**entry, part: {**(entry.get(part) or {}), device: result}}
+            entries[name] = entry
     return {
         "schema": SCHEMA,
         "key": planned["key"],
@@ -97,16 +102,6 @@ def assembled(
         "pairs": reported.get("pairs") or [],
         "portability": reported.get("portability") or [],
     }
-
-
-def not_probed(why: str) -> dict[str, Any]:
-    """The entry of layers that could not be checked."""
-    return {"batches": [], "wrong": None, "why": why}
-
-
-def not_applied(why: str) -> dict[str, Any]:
-    """The entry of training steps that could not be checked."""
-    return {"threads": None, "steps": 0, "off": None, "worst": None, "why": why}
 
 
 def _with_status(entry: Mapping[str, Any]) -> dict[str, Any]:
