@@ -80,3 +80,14 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
     assert len(list(certificates_in(folder))) == 1
+
+
+def test_the_bundle_of_an_older_version_is_imported_without_batches(folder: Path) -> None:
+    bundle.main(str(folder), [])
+    planned = json.loads((folder / "certificates.json").read_text())
+    for each in planned.values():
+        each["devices"], each["device"] = each["devices"][1:], "cpu_1"
+    (folder / "certificates.json").write_text(json.dumps(planned))
+    (certificate,) = certificates_in(folder)
+    assert certificate["schema"] == 2
+    assert list(certificate["implementations"]["keras"]["applied"]) == ["cpu_1", "here", "large"]

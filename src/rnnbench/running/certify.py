@@ -76,7 +76,7 @@ def assembled(
             why = failure.text if failure else NOT_REPORTED
             was_current = outcome.phase == f"certify_{name}"
             entries[name] = {**_not_measured("failed" if was_current else "not_run"), "why": why}
-    outcomes = {planned["devices"][0]["name"]: outcome, **others}
+    outcomes = {**{place["name"]: outcome for place in planned["devices"][:1]}, **others}
     for place in planned["devices"]:
         device = place["name"]
         found = _reported_by(outcomes.get(device))
@@ -90,7 +90,8 @@ def assembled(
                     entry = {**entry, part: {**(entry.get(part) or {}), device: result}}
             entries[name] = entry
     return {
-        "schema": SCHEMA,
+        # A bundle of an older rnnbench planned no batches, and named its first device separately.
+        "schema": 2 if "device" in planned else SCHEMA,
         "key": planned["key"],
         **planned["choices"],
         "overrides": planned["overrides"],
