@@ -31,7 +31,6 @@ AXES = (
 )
 NAMES = tuple(axis.name for axis in AXES)
 REQUIRED = tuple(axis.name for axis in AXES if not axis.optional)
-OPTIONAL = tuple(axis.name for axis in AXES if axis.optional)
 CERTIFIED_AXES = tuple(axis.name for axis in AXES if axis.certified)
 # The columns of tables. `variant` is the overrides that change the function or its training.
 TASK = [*(axis.name for axis in AXES if axis.task), "variant"]
