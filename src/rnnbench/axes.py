@@ -31,7 +31,6 @@ AXES = (
 )
 NAMES = tuple(axis.name for axis in AXES)
 REQUIRED = tuple(axis.name for axis in AXES if not axis.optional)
-OPTIONAL = tuple(axis.name for axis in AXES if axis.optional)
 CERTIFIED_AXES = tuple(axis.name for axis in AXES if axis.certified)
 # The columns of tables. `variant` is the overrides that change the function or its training.
 TASK = [*(axis.name for axis in AXES if axis.task), "variant"]
@@ -41,3 +40,5 @@ PLACE = [*DEVICE_COLUMNS, *(name for name in GROUP if name not in TASK)]
 CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_COLUMNS]
 # The columns that identify a configuration, and that a reference may name.
 KEY = [name for name in CONFIGURATION if name != "implementation"]
+# Keys of a section that only describe its choice.
+DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url", "replaces")

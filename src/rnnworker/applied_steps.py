@@ -6,11 +6,9 @@ weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.
 (``frameworks.keras206_tensorflow1``).
 """
 
-import traceback
-
 import numpy
 
-from rnnworker import canonical_weights, data, frameworks, user_functions
+from rnnworker import data, user_functions
 
 STEPS = 30
 # Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
@@ -156,31 +154,6 @@ GRADIENTS = {
     "keras3_torch": _torch,
     "keras3_jax": _jax,
 }
-
-
-class AppliedSteps:
-    """Measures the steps that one implementation applies, in a separate model."""
-
-    def __init__(self, job, rnn, arrays=None):
-        self.job, self.arrays = job, arrays
-        self.config = with_sgd(dict(job["config"], rnn=rnn))
-
-    def measure(self, tolerance):
-        """Returns the result of `measure` with ``why``: None, or why nothing was measured."""
-        try:
-            session = frameworks.open_session(self.config, self.job["threads"])
-            if self.arrays is None:
-                session.load_data(self.job["dataset"], self.job.get("pinned_md5"))
-                self.arrays = session.arrays
-            session.arrays = self.arrays
-            session.build()
-            session.load_weights(canonical_weights.initial(session.layers(), self.config["seed"]))
-            batches = first_batches(self.arrays, self.config, STEPS)
-            return dict(measure(session, batches, tolerance), why=None)
-        except Exception as error:  # the other implementations are still to be checked
-            traceback.print_exc()
-            empty = {"steps": 0, "off": None, "worst": None}
-            return dict(empty, threads=self.job["threads"], why=error_text(error))
 
 
 def first_batches(arrays, config, steps):

@@ -105,7 +105,7 @@ class Session:
                 self.settled.add(name)
                 continue
             if self.fits([entry], name):
-                result = self.measure(name, entry, job_of(entry), LIMITS[kind])
+                result = self.measure(name, entry, LIMITS[kind])
                 print("{}  {}".format(name, result or CUT), flush=True)
             if result is None:
                 self.unmade.add(name)
@@ -121,7 +121,7 @@ class Session:
         started, begin = self._now(), time.monotonic()
         runs = rounds.starting_order(runs + ([companion] if companion else []))
         folders = {run["name"]: self._folder(run["name"], started) for run in runs}
-        tasks = [(run["name"], folders[run["name"]], job_of(run)) for run in runs]
+        tasks = [(run["name"], folders[run["name"]], jobs_of(run)[0]) for run in runs]
         limits = {run["name"]: run["config"].get("limits") for run in runs}
         outcomes = self._run_workers(tasks, limits)
         took = (time.monotonic() - begin) / len(runs)
@@ -139,13 +139,14 @@ class Session:
             results[name] = outcome and self._keep(folders[name], name, run, started, outcome, took)
         return results
 
-    def measure(self, name, planned, job, limits):
+    def measure(self, name, planned, limits):
         """Makes a certificate or a probe in one worker process, for a certificate one per device.
         Returns a message on the result, or None, as `train` does."""
         started, begin = self._now(), time.monotonic()
         folder = self._folder(name, started)
-        outcome = self._run_workers([(name, folder, job)], {name: limits})[name]
-        for number, other in enumerate(on_other_devices(planned), 1):
+        first, *others = jobs_of(planned)
+        outcome = self._run_workers([(name, folder, first)], {name: limits})[name]
+        for number, other in enumerate(others, 1):
             if outcome is None or self.machine.obstacle(other["config"]):
                 continue
             device_folder = os.path.join(folder, str(number))
@@ -240,19 +241,14 @@ class Session:
                 yield read(path)
 
 
-def job_of(planned):
-    """Returns the worker's job for a planned run, certificate or probe."""
-    job = {"config": planned["config"]}
+def jobs_of(planned):
+    """Returns the worker's jobs for a planned run, certificate or probe: a certificate has one per
+    device, the others have one."""
+    jobs = [{"config": planned["config"]}]
     if "implementations" in planned:
-        job = certificate_jobs.jobs_of(planned)[0]
+        jobs = certificate_jobs.jobs_of(planned)
     elif "models" in planned:
-        job.update(mode="probe", models=planned["models"])
-    return dict(job, pinned_md5=planned.get("pinned_md5"))
-
-
-def on_other_devices(planned):
-    """Returns the jobs of a certificate on further devices; none for a run or probe."""
-    jobs = certificate_jobs.jobs_of(planned)[1:] if "implementations" in planned else []
+        jobs[0].update(mode="probe", models=planned["models"])
     return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
 
 

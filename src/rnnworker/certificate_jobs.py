@@ -3,19 +3,24 @@ syntax: the controller and bundles use it."""
 
 
 def jobs_of(planned):
-    """Returns one job per device of `planned`, an entry of ``certificates.json``: first the whole
-    certificate on the device of its config, then only the applied steps on each other device."""
-    entries = planned["implementations"]
-    sections = {entry["name"]: entry["rnn"] for entry in entries}
-    runnable = [entry["name"] for entry in entries if not entry["skip"]]
-    jobs = [_job(planned["config"], planned["device"], sections, runnable)]
-    for other in planned["devices"]:
-        config = dict(planned["config"], device=other["device"])
-        job = _job(config, other["name"], sections, other["implementations"])
-        jobs.append(dict(job, applied_only=True))
-    return jobs
+    """Returns one job per device of `planned`, an entry of ``certificates.json``: the first also
+    compares the implementations with each other."""
+    sections = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    return [
+        {
+            "mode": "certify",
+            "config": dict(planned["config"], device=place["device"]),
+            "device": place["name"],
+            "batches": place["batches"],
+            "implementations": [
+                {"name": name, "rnn": sections[name]} for name in place["implementations"]
+            ],
+            "further_device": number > 0,
+        }
+        for number, place in enumerate(planned["devices"])
+    ]
 
 
-def _job(config, device, sections, names):
-    entries = [{"name": name, "rnn": sections[name]} for name in names]
-    return {"mode": "certify", "config": config, "device": device, "implementations": entries}
+def batch_sizes(samples, batch):
+    """Returns the sizes of the batches that `samples` are split into: whole ones and the last."""
+    return {size for size in (min(batch, samples), samples % batch) if size}

@@ -1,60 +1,74 @@
 """Certifies that the implementations of one model, cell and build compute the same function.
 
-In one process, and with dropout off, it compares each implementation's layers with `reference` at
-the model's shapes, its training with that of the others, and the steps that it applies with the
-gradients that it computes (`applied_steps`); and it loads its trained weights into every other
-implementation. A model without a recurrent layer has a single implementation, ``none``, which is
-judged by its steps and its loss.
+In one process per device, and with dropout off, it compares each implementation's layers with
+`reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
+with the gradients that it computes (`applied_steps`). On the first device it also compares the
+training of the implementations, and loads the trained weights of each into every other one. A model
+without a recurrent layer has a single implementation, ``none``, which is judged by its steps and
+its loss.
 """
 
 import traceback
 
 import numpy
 
-from rnnworker import applied_steps, attest, canonical_weights, frameworks, precision, reference
+from rnnworker import (
+    applied_steps,
+    attest,
+    canonical_weights,
+    cards,
+    certificate_jobs,
+    data,
+    frameworks,
+    precision,
+    reference,
+)
 
 STEPS = 20
 TRAINED_STEPS = 60
 SERVED_SAMPLES = 512
+COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
 
 
 def certify(job, events, phases):
     """Emits ``facts`` with a ``certificate``: the worker's parts of it (see docs/formats.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
-    name), ``threads``, ``dataset``; optionally ``applied_only`` (check only the applied steps) and
-    ``tolerance`` (instead of that of the config's precision).
+    name), ``threads``, ``dataset``; optionally ``batches`` (list of the settings of the model on
+    which the sizes of batches depend; that of the config), ``further_device`` (check only what is
+    checked on every device) and ``tolerance`` (instead of that of the config's precision).
     """
     requested = precision.requested_precision(job["config"])
     tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
-    trials, results, arrays = {}, {}, None
+    further, device = job.get("further_device"), job["device"]
+    with phases.phase("data"):
+        arrays, sizes = samples_of(job)
+    trials, results = {}, {}
     for entry in job["implementations"]:
-        name = entry["name"]
+        name, rnn, trial = entry["name"], entry["rnn"], None
         with phases.phase("certify_" + name):
-            if job.get("applied_only"):
-                results[name] = {}
-            else:
-                try:
-                    trials[name] = Trial(job, entry["rnn"], arrays)
-                    arrays = trials[name].session.arrays
-                    results[name] = judge(trials[name].measure(), tolerance)
-                except reference.UnknownFunction as error:
-                    trials.pop(name, None)
-                    results[name] = unmeasured("not_run", str(error))
-                except Exception as error:  # the other implementations are still to be certified
-                    traceback.print_exc()
-                    trials.pop(name, None)
-                    results[name] = unmeasured("failed", applied_steps.error_text(error))
+            try:
+                trial = Trial(job, rnn, arrays, with_sgd=further)
+                probed = trial.probe(sizes, tolerance, device)
+                results[name] = {} if further else judge(trial.measure())
+                results[name].update(worst(probed), function=trial.function)
+                results[name]["probed"] = {device: probed}
+                if not further:
+                    trials[name] = trial
+            except reference.UnknownFunction as error:
+                results[name] = unmeasured("not_run", str(error))
+            except Exception as error:  # the other implementations are still to be certified
+                traceback.print_exc()
+                results[name] = unmeasured("failed", applied_steps.error_text(error))
+                trial = None
             # An implementation that cannot be built cannot take a step either.
-            if results[name].get("status") != "failed" or name in trials:
-                applied = applied_steps.AppliedSteps(job, entry["rnn"], arrays)
-                steps = applied.measure(tolerance["gradients"])
-                results[name]["applied"] = {job["device"]: steps}
-                arrays = applied.arrays
+            if trial is not None:
+                steps = applied(trial if further else None, job, rnn, arrays, tolerance)
+                results[name]["applied"] = {device: steps}
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
         events.emit("facts", certificate=part)
-    if job.get("applied_only"):
+    if further:
         return
     with phases.phase("portability"):
         portability = evaluate_portability(trials)
@@ -74,16 +88,10 @@ def relative_error(values, expected):
     return float(difference / scale) if scale else (float("inf") if difference else 0.0)
 
 
-def judge(measured, tolerance):
+def judge(measured):
     """Returns an implementation's result, ``certified`` or ``failed`` with reasons, from what
-    `Trial.measure` returned."""
-    why = [
-        "{} differ from the float64 reference by {:.1e} (tolerance {:.0e})".format(
-            part, measured[part], tolerance[part]
-        )
-        for part in ("outputs", "gradients")
-        if measured[part] is not None and not measured[part] <= tolerance[part]
-    ]
+    `Trial.measure` returned: all but its layers and steps, which each device judges separately."""
+    why = []
     if measured["round_trip"] is False:
         why.append("its weights do not survive a round trip bit by bit")
     if not measured["started_canonical"]:
@@ -101,12 +109,37 @@ def judge(measured, tolerance):
         "status": "failed" if why else "certified",
         "why": "; ".join(why) or None,
         "kernel": kernel["found"] if kernel else None,
-        "outputs": measured["outputs"],
-        "gradients": measured["gradients"],
         "loss_curve": measured["loss_curve"],
         "round_trip": measured["round_trip"],
-        "function": measured["function"],
     }
+
+
+def worst(probed):
+    """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
+    return {
+        part: max((e[part] for e in probed["batches"] if e[part] is not None), default=None)
+        for part in ("outputs", "gradients")
+    }
+
+
+def wrong(batches, tolerance, device):
+    """Returns which errors of a device's `batches` exceed the `tolerance`, and where they are
+    largest, as text; None if none does."""
+    largest = worst({"batches": batches})
+    found = [
+        next((part, each) for each in batches if each[part] == largest[part])
+        for part in largest
+        if largest[part] is not None and not largest[part] <= tolerance[part]
+    ]
+    text = "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} with "
+    text += "training={} on {}"
+    return (
+        "; ".join(
+            text.format(part, each[part], tolerance[part], each["rows"], each["training"], device)
+            for part, each in found
+        )
+        or None
+    )
 
 
 def unmeasured(status, why):
@@ -175,33 +208,59 @@ def probe_weights(cell, arrays, seed):
     return changed
 
 
-class Trial:
-    """One implementation in a separate model, alive until all others have been compared with it.
-    All trials share the data's `arrays`."""
+def samples_of(job):
+    """Returns (the arrays of the config's data, the sizes of all batches that runs on the device
+    take): [(rows, training)], whole and last batches, with True from the training set and with
+    False from the validation set, the largest of the training first."""
+    sizes, model = set(), job["config"]["model"]
 
-    def __init__(self, job, rnn, arrays=None):
+    def load(**settings):
+        config = dict(job["config"], model=dict(model, **settings))
+        return data.arrays(config, job["dataset"], job.get("pinned_md5"))
+
+    arrays = load()
+    for settings in job.get("batches") or [{}]:
+        other = {name: settings[name] for name in settings if settings[name] != model.get(name)}
+        batch = other.pop("batch", model["batch"])
+        found = load(**other) if other else arrays
+        for part, training in (("x_train", True), ("x_val", False)):
+            rows = certificate_jobs.batch_sizes(len(found[part]), batch)
+            sizes.update((size, training) for size in rows)
+    return arrays, sorted(sizes, key=lambda size: (size[1], size[0]), reverse=True)
+
+
+def applied(trial, job, rnn, arrays, tolerance):
+    """Returns the result of `applied_steps.measure` with ``why``: None, or why nothing was
+    measured. `trial`: None, or one with plain SGD."""
+    try:
+        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        trial.session.load_weights(trial.weights)
+        batches = applied_steps.first_batches(arrays, trial.config, applied_steps.STEPS)
+        steps = applied_steps.measure(trial.session, batches, tolerance["gradients"])
+        return dict(steps, why=None)
+    except Exception as error:  # the other implementations are still to be checked
+        traceback.print_exc()
+        empty = {"steps": 0, "off": None, "worst": None}
+        return dict(empty, threads=job["threads"], why=applied_steps.error_text(error))
+
+
+class Trial:
+    """One implementation in a separate model, on the first device alive until all others have been
+    compared with it. All trials share the data's `arrays`."""
+
+    def __init__(self, job, rnn, arrays, with_sgd=False):
         config = dict(job["config"], rnn=rnn, certifying=True)
-        self.config, self.saved = config, {}
-        self.session = frameworks.open_session(config, job["threads"])
-        if arrays is None:
-            self.session.load_data(job["dataset"], job.get("pinned_md5"))
-        else:
-            self.session.arrays = arrays
+        self.config = applied_steps.with_sgd(config) if with_sgd else config
+        self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        self.session = frameworks.open_session(self.config, job["threads"])
+        self.session.arrays = arrays
         self.session.build()
-        self.weights = canonical_weights.initial(self.session.layers(), config["seed"])
-        self.function = None
-        if self.session.recurrent.layers:
-            self.function = reference.function_of(
-                config["cell"]["name"],
-                config["rnn"].get("options") or {},
-                hasattr(self.session.keras, "ops"),
-            )
+        self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
 
     def measure(self):
         """Measures this implementation on its own. Values for comparison with others are stored
-        in `saved`: outputs, gradients, loss curve, and the weights after a short training."""
+        in `saved`: loss curve, and the weights after a short training."""
         session = self.session
-        probed = self._probe_layers()
         session.load_weights(self.weights)
         started = canonical_weights.digest(session.dump_weights()) == canonical_weights.digest(
             self.weights
@@ -217,58 +276,83 @@ class Trial:
             trained=session.dump_weights(),
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
-        return dict(
-            probed,
-            started_canonical=started,
-            loss_curve=curve,
-            attested=kernel,
-            precision=session.precision_facts(),
-            function=self.function,
-        )
+        return {
+            "round_trip": self.round_trip,
+            "started_canonical": started,
+            "loss_curve": curve,
+            "attested": kernel,
+            "precision": session.precision_facts(),
+        }
 
     def serve(self, weights):
         """Returns (metrics on the validation set, outputs) with `weights`."""
         self.session.load_weights(weights)
         return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
 
-    def _probe_layers(self):
-        """Returns the largest errors of the layers, and whether weights survive a round trip."""
-        cell, recurrent = self.config["cell"]["name"], self.session.recurrent
-        self.saved.update(outputs=[], gradients=[])
-        if not recurrent.layers:
-            return dict.fromkeys(("outputs", "gradients", "round_trip"))
-        errors = {"outputs": [], "gradients": []}
-        described = self.session.layers()
-        probes = [
-            probe_weights(cell, arrays, index) if layer["kind"] == "recurrent" else arrays
-            for index, (layer, arrays) in enumerate(zip(described, self.weights))
-        ]
-        self.session.load_weights(probes)
-        dumped = canonical_weights.digest(self.session.dump_weights())
-        exact = dumped == canonical_weights.digest(probes)
-        recurrent_probes = [
-            arrays for layer, arrays in zip(described, probes) if layer["kind"] == "recurrent"
-        ]
-        for index, (layer, arrays) in enumerate(zip(recurrent.layers, recurrent_probes)):
-            stream = numpy.random.RandomState(index)
-            batch = min(self.config["model"]["batch"], 64)
-            shape, output_shape = self.session.layer_shapes(layer)
-            x = stream.normal(0.0, 1.0, (batch,) + tuple(shape)).astype("float32")
-            upstream = stream.normal(0.0, 1.0, (batch,) + tuple(output_shape)).astype("float32")
-            outputs, gradients = self.session.layer_gradients(layer, x, upstream)
-            expected, expected_gradients = reference.run(cell, x, arrays, upstream, self.function)
-            errors["outputs"].append(relative_error(outputs, expected))
-            errors["gradients"] += [
-                relative_error(gradients.get(name, 0.0), expected_gradients[name])
-                for name in expected_gradients
+    def probe(self, sizes, tolerance, device):
+        """Returns ``{"batches": [{"rows", "training", "outputs", "gradients"}], "wrong", "why"}``:
+        the largest errors of all layers for each size of a batch, and how they exceed `tolerance`.
+        Raises `reference.UnknownFunction`."""
+        session, cell = self.session, self.config["cell"]["name"]
+        errors = [{"outputs": [], "gradients": []} for _ in sizes]
+        if session.recurrent.layers:
+            options, keras_3 = (
+                self.config["rnn"].get("options") or {},
+                hasattr(session.keras, "ops"),
+            )
+            self.function = reference.function_of(cell, options, keras_3)
+            kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
+            probes = [
+                probe_weights(cell, arrays, index) if recurrent else arrays
+                for index, (recurrent, arrays) in enumerate(zip(kinds, self.weights))
             ]
-            self.saved["outputs"].append(outputs)
-            self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
-        return {
-            "outputs": max(errors["outputs"]),
-            "gradients": max(errors["gradients"]),
-            "round_trip": exact,
-        }
+            session.load_weights(probes)
+            dumped = canonical_weights.digest(session.dump_weights())
+            self.round_trip = dumped == canonical_weights.digest(probes)
+            probes = [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
+            for index, arrays in enumerate(probes):
+                self._probe_layer(index, arrays, sizes, errors)
+        batches = [
+            dict(
+                {part: max(found[part], default=None) for part in found},
+                rows=rows,
+                training=training,
+            )
+            for (rows, training), found in zip(sizes, errors)
+        ]
+        return {"batches": batches, "wrong": wrong(batches, tolerance, device), "why": None}
+
+    def _probe_layer(self, index, arrays, sizes, errors):
+        """Appends the errors of a layer to those of each size."""
+        session, cell = self.session, self.config["cell"]["name"]
+        layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
+        shape, output_shape = map(tuple, session.layer_shapes(layer))
+        replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
+        most = max(rows for rows, _ in sizes) // replicas
+        x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
+        upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
+        expected = {}
+        for (size, training), found in zip(sizes, errors):
+            rows = size // replicas
+            # Rows do not depend on each other, so that outputs of the largest batch serve all.
+            for needed in {most, rows} if training else {most}:
+                if needed not in expected:
+                    expected[needed] = reference.run(
+                        cell, x[:needed], arrays, upstream[:needed], self.function
+                    )
+            if training:
+                outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
+                found["gradients"] += [
+                    relative_error(gradients.get(name, 0.0), values)
+                    for name, values in expected[rows][1].items()
+                ]
+            else:
+                outputs = session.layer_outputs(layer, x[:rows])
+            found["outputs"].append(relative_error(outputs, expected[most][0][:rows]))
+            if (size, training) == sizes[0]:
+                gradients["x"] = gradients["x"][:COMPARED_ROWS]
+                self.saved["outputs"].append(outputs[:COMPARED_ROWS])
+                self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
 
 
 def _largest_error(values, expected):

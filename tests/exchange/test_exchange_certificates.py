@@ -1,4 +1,4 @@
-"""A bundle checks a certificate's steps on each device, and the import combines them."""
+"""A bundle makes a certificate on each device, and the import combines them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import json, os, sys
 with open(sys.argv[1]) as file:
     job = json.load(file)
 steps = {"threads": job["threads"], "steps": 30, "off": 0, "worst": 0.0, "why": None}
-result = {"applied": {job["device"]: steps}}
-if not job.get("applied_only"):
+layers = {"batches": job["batches"], "wrong": None, "why": None}
+result = {"applied": {job["device"]: steps}, "probed": {job["device"]: layers}}
+if not job["further_device"]:
     result.update(status="certified", why=None, outputs=1e-7, function=None)
 names = [entry["name"] for entry in job["implementations"]]
 certificate = {"precision": "float32", "implementations": {name: result for name in names}}
@@ -41,11 +42,13 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     }
     certificate = {
         "key": "m-lstm-b", "digest": "d", "choices": {}, "overrides": {}, "config": config,
-        "device": "cpu_1",
         "implementations": [{"name": n, "rnn": {}, "skip": None} for n in ("block", "keras")],
         "devices": [
-            {"name": "here", "device": device("here", 1), "implementations": ["keras"]},
-            {"name": "large", "device": device("large", 4096), "implementations": ["keras"]},
+            {"name": name, "device": device(name, threads), "implementations": names,
+             "batches": [{"batch": threads}]}
+            for name, threads, names in (
+                ("cpu_1", 1, ["block", "keras"]), ("here", 1, ["keras"]), ("large", 4096, ["keras"])
+            )
         ],
     }  # fmt: skip
     run = {"name": "r", "digest": "r", "block": 0, "config": config, "certificate": "m-lstm-b"}
@@ -70,8 +73,21 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
     assert list(keras["applied"]) == ["cpu_1", "here", "large"]
     assert keras["applied"]["here"]["off"] == 0
+    assert keras["probed"]["here"]["batches"] == [{"batch": 1}]
+    assert keras["probed"]["large"]["why"] == "it was not tried"
     assert keras["applied"]["large"]["off"] is None
     assert keras["applied"]["large"]["why"] == "it was not tried"
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
     assert len(list(certificates_in(folder))) == 1
+
+
+def test_the_bundle_of_an_older_version_is_imported_without_batches(folder: Path) -> None:
+    bundle.main(str(folder), [])
+    planned = json.loads((folder / "certificates.json").read_text())
+    for each in planned.values():
+        each["devices"], each["device"] = each["devices"][1:], "cpu_1"
+    (folder / "certificates.json").write_text(json.dumps(planned))
+    (certificate,) = certificates_in(folder)
+    assert certificate["schema"] == 2
+    assert list(certificate["implementations"]["keras"]["applied"]) == ["cpu_1", "here", "large"]

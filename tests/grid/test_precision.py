@@ -9,7 +9,7 @@ import pytest
 from rnnbench.errors import ConfigError
 from rnnbench.grid.identity import identity_of
 from rnnbench.grid.precision import check_precision, unmet_precision
-from rnnbench.planning.certificates import function_overrides
+from rnnbench.records.certificate_match import certificate_key
 from rnnbench.running.verdict import judge
 from rnnworker import precision
 from tests.planning.test_planning_certificates import point
@@ -42,9 +42,8 @@ def test_the_default_precision_is_not_part_of_the_identity() -> None:
 
 
 def test_each_precision_has_separate_certificates() -> None:
-    half = point(precision="mixed_float16")
-    object.__setattr__(half, "overrides", {"precision": "mixed_float16"})
-    assert function_overrides(half) == {"precision": "mixed_float16"}
+    points = point(), point(precision="mixed_float16"), point(precision="tf32")
+    assert len({certificate_key(each.choices, each.config) for each in points}) == 3
 
 
 @pytest.mark.parametrize(

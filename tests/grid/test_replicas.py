@@ -70,7 +70,8 @@ def test_other_devices_have_no_new_key_and_no_new_code() -> None:
 def test_one_certificate_checks_the_steps_of_replicas_and_no_probe_is_made() -> None:
     both = points("device.threads=1", device="cpu_1,cpu_2_replicas")
     (certificate,) = certificates_of(both, lambda config: None, lambda build: None).values()
-    assert certificate.device.startswith("cpu_1")
-    assert [each["device"]["replicas"] for each in certificate.devices] == [2]
+    first, second = certificate.devices
+    assert first["name"].startswith("cpu_1")
+    assert second["device"]["replicas"] == 2
     (probe,) = probes_of(both, lambda build: None).values()
     assert probe.choices["device"] == "cpu_1"

@@ -7,6 +7,8 @@ from typing import Any
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.planning.certificates import certificates_of
 from rnnbench.planning.plan import Certificate
+from rnnbench.records.certificate_match import certificate_key, function_overrides
+from rnnworker.certificate_jobs import jobs_of
 
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]
 
@@ -47,11 +49,12 @@ def certificates(*points: GridPoint, md5: str = "m", lock: str = "l") -> dict[st
 
 
 def test_one_for_each_model_cell_and_build() -> None:
-    by_key = certificates(
+    gru, lstm = certificates(
         point(), point("block"), point("cell", seed=3), point(device="cpu_2"), point(cell="gru")
-    )
-    assert sorted(by_key) == ["m-gru-current", "m-lstm-current"]
-    names = [entry["name"] for entry in by_key["m-lstm-current"].implementations]
+    ).items()
+    for (key, _), prefix in ((gru, "m-gru-current-"), (lstm, "m-lstm-current-")):
+        assert key.startswith(prefix) and len(key.removeprefix(prefix)) == 12
+    names = [entry["name"] for entry in lstm[1].implementations]
     assert names == ["block", "cell", "keras"]
 
 
@@ -78,16 +81,56 @@ def test_the_fake_framework_and_skipped_points_need_no_certificate() -> None:
 
 
 def test_overrides_that_change_the_function_need_another_certificate() -> None:
-    by_key = certificates(
-        point(),
-        point(overrides={"model.units": 16}),
-        point(overrides={"model.epochs": 2, "model.batch": 64}),
-        point(overrides={"measure.warmup_steps": 1}),
+    plain, wide = sorted(
+        certificates(
+            point(),
+            point(overrides={"model.units": 16}),
+            point(overrides={"model.epochs": 2, "model.batch": 64}),
+            point(overrides={"measure.warmup_steps": 1}),
+        ).values(),
+        key=lambda certificate: certificate.config["model"]["units"],
     )
-    assert {key: certificate.overrides for key, certificate in by_key.items()} == {
-        "m-lstm-current": {},
-        "m-lstm-current-units16": {"model.units": 16},
+    assert (plain.overrides, wide.overrides) == ({}, {"model.units": 16})
+    assert plain.devices[0]["batches"] == [{"batch": 64}, {}]
+
+
+def test_the_key_depends_on_the_values_of_the_function_and_on_nothing_else() -> None:
+    def key(**changes: Any) -> str:
+        made = point(**changes)
+        return certificate_key(made.choices, made.config)
+
+    plain = key()
+    assert key(rnn="block", device="cpu_2", seed=3, alias="x", measure={"warmup_steps": 9}) == plain
+    assert key(precision="float32") == plain
+    for name in ("batch", "epochs", "optimizer", "train_samples", "val_samples", "data_seed"):
+        assert key(model={name: 5}) == plain, name
+        assert key(overrides={f"model.{name}": 5}) == plain, name
+    # Neither keys that only begin alike, nor the same keys of other sections.
+    changed = [key(model={name: 5}) for name in ("batchnorm", "epochs_of_cell", "batch.x", "units")]
+    changed += [key(build={"name": "current", "framework": "x"}), key(precision="tf32")]
+    changed += [key(build={"name": "current", "framework": "x", "as_published": True})]
+    changed += [key(build={"name": "current", "framework": "x", "batch": 5})]
+    changed += [key(dataset={"name": "d", "path": "data/e.npz"}), key(cell="gru")]
+    assert len({plain, *changed}) == len(changed) + 1
+    assert function_overrides(
+        {"model.batch": 1, "model.batchnorm": 2, "~model.optimizer.decay": 3, "rnn.x": 4,
+         "build.as_published": True, "precision": "tf32", "device.threads": 2}
+    ) == {"model.batchnorm": 2, "build.as_published": True, "precision": "tf32"}  # fmt: skip
+
+
+def test_each_device_has_the_batches_that_run_on_it() -> None:
+    large = {"model.batch": 128, "model.train_samples": 300}
+    unavailable = point(overrides={"model.batch": 512}, skip="no")
+    points = point(model={"batch": 16}), point(device="cpu_2", overrides=large), unavailable
+    (certificate,) = certificates(*points).values()
+    assert {place["name"]: place["batches"] for place in certificate.devices} == {
+        "cpu_1": [{"batch": 16}],
+        "cpu_2": [{"batch": 128, "train_samples": 300}],
     }
+    first, second = jobs_of(certificate.as_dict())
+    assert (first["further_device"], second["further_device"]) == (False, True)
+    assert (second["device"], second["config"]["device"]["name"]) == ("cpu_2", "cpu_2")
+    assert second["batches"] == certificate.devices[1]["batches"]
 
 
 def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
@@ -106,15 +149,16 @@ def test_other_devices_are_listed_with_the_implementations_that_run_on_them() ->
     unavailable = point("block", device="cpu_9", skip="no")
     points = point(), point("block"), point(device="cpu_2"), unavailable
     (certificate,) = certificates(*points).values()
-    assert certificate.device == "cpu_1"
-    (other,) = certificate.devices
+    first, other = certificate.devices
+    assert (first["name"], first["implementations"]) == ("cpu_1", ["block", "keras"])
     assert (other["name"], other["implementations"]) == ("cpu_2", ["keras"])
     assert other["device"]["name"] == "cpu_2"
 
 
 def test_changes_that_invalidate_a_certificate() -> None:
     def digest(*points: GridPoint, **pins: str) -> str:
-        return certificates(*points, **pins)["m-lstm-current"].digest
+        (certificate,) = certificates(*points, **pins).values()
+        return certificate.digest
 
     first = digest(point())
     assert digest(point(), point(seed=1)) == first
@@ -127,5 +171,6 @@ def test_changes_that_invalidate_a_certificate() -> None:
         digest(point(), md5="other"),
         digest(point(), lock="other"),
         digest(point(model={"units": 9})),
+        digest(point(), point(overrides={"model.batch": 64})),
     ]
-    assert len({first, *others}) == 7
+    assert len({first, *others}) == 8

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment
 from rnnbench.report.inputs import ReportInputs
@@ -28,6 +30,8 @@ DEVICES = {
 }  # fmt: skip
 SHARE = {"keras": 1.0, "unrolled": 0.82, "block": 0.9, "cudnn": 0.11, "cell": 1.04}
 BUILDS = {"tf_2_21": 1.0, "tf_1_15": 2.4}
+# Those of `make_record`: 1438 and 359 samples in batches of 32.
+SIZES = ((32, True), (30, True), (32, False), (7, False))
 SKIPPED = [
     {"name": f"mnist_rnn-lstm-cudnn-{device}-tf_2_21", "why": "cuDNN runs on NVIDIA GPUs only"}
     for device in ("cpu_16", "cpu_64")
@@ -50,18 +54,30 @@ def steps(off: int = 0, worst: float = 2e-7) -> dict:
     return {"threads": 1, "steps": 30, "off": off, "worst": worst, "why": None}
 
 
-def certificate(build: str) -> dict:
+def layers(sizes: Iterable[tuple[int, bool]] = SIZES) -> dict:
+    """The entry of a certificate on the layers of an implementation on one device."""
+    batches = [
+        {"rows": rows, "training": training, "outputs": 3e-7, "gradients": 2e-6}
+        for rows, training in sizes
+    ]
+    return {"batches": batches, "wrong": None, "why": None}
+
+
+def certificate(build: str, model: str = "mnist_rnn", **overrides: Any) -> dict:
     """The gradients of `cell` differ in tf_1_15; all others are equal."""
+    choices = {"model": model, "cell": "lstm", "build": build}
+    config = make_record(overrides=overrides).run.config
     fails = build == "tf_1_15"
     names = ["keras", "unrolled", "block", "cudnn", "cell"]
     return {
-        "schema": 2, "key": f"mnist_rnn-lstm-{build}", "model": "mnist_rnn", "cell": "lstm",
-        "build": build, "overrides": {}, "machine": "gpu-box", "precision": "float32",
+        "schema": 3, "key": certificate_key(choices, config), **choices,
+        "overrides": overrides, "machine": "gpu-box", "precision": "float32",
         "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
         "implementations": {
             name: {"status": "certified", "why": None, "kernel": ["while"], "outputs": 3e-7,
                    "gradients": 2e-6, "loss_curve": [], "round_trip": True,
                    "function": None, "function_why": None,
+                   "probed": {device: layers() for device in DEVICES},
                    "applied": {device: steps() for device in DEVICES}}
             for name in names
         },
@@ -134,6 +150,6 @@ def probes() -> Iterator[dict]:
 def inputs() -> ReportInputs:
     """Certificates of both builds, made-up prices, the actual published rows, both limits."""
     return ReportInputs(
-        Certificates(tuple(map(certificate, BUILDS))), tuple(probes()), PRICES,
+        Certificates(tuple(map(certificate, BUILDS)), tuple(six())), tuple(probes()), PRICES,
         tuple(read_published(Path(ROOT) / "reports" / "published")), deadline=60.0, budget=0.01,
     )  # fmt: skip

@@ -21,6 +21,9 @@ ENTRY = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-
 ENTRY |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
 ENTRY["applied"] = {"cpu_1": STEPS}
+BATCH = {"rows": 16, "training": True, "outputs": 1e-7, "gradients": 1e-6}
+LAYERS = {"batches": [BATCH], "wrong": None, "why": None}
+ENTRY["probed"] = {"cpu_1": LAYERS}
 REPORTED = {
     "precision": "float32",
     "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
@@ -34,8 +37,9 @@ PLANNED = {
     "choices": {"model": "digits_rnn", "cell": "lstm", "build": "current"},
     "overrides": {"model.units": 8},
     "config": {"device": {"threads": 1}, "dataset": {"path": None}, "build": {"name": "b"}},
-    "device": "cpu_1",
-    "devices": [],
+    "devices": [
+        {"name": "cpu_1", "device": {"threads": 1}, "implementations": ["keras"], "batches": []}
+    ],
     "implementations": [
         {"name": "cudnn", "rnn": {}, "skip": "cuDNN runs on NVIDIA GPUs only"},
         {"name": "keras", "rnn": {}, "skip": None},
@@ -46,7 +50,7 @@ FACTS = {"event": "facts", "t": 1.0, "certificate": REPORTED}
 
 def test_it_has_the_format_that_the_report_reads() -> None:
     made = certifying.assembled(PLANNED, Outcome(events=[FACTS]))
-    assert made["schema"] == 2
+    assert made["schema"] == 3
     assert {**made, **PLANNED["choices"]} == made
     assert made["overrides"] == {"model.units": 8}
     assert made["tolerance"] == REPORTED["tolerance"]
@@ -61,14 +65,19 @@ def test_it_has_the_format_that_the_report_reads() -> None:
 ON_TWO = {
     **PLANNED,
     "implementations": [{"name": name, "rnn": {}, "skip": None} for name in ("block", "keras")],
-    "devices": [{"name": "cpu_2", "device": {"threads": 2}, "implementations": ["keras"]}],
+    "devices": [
+        {"name": name, "device": {"threads": threads}, "implementations": names, "batches": []}
+        for name, threads, names in (("cpu_1", 1, ["block", "keras"]), ("cpu_2", 2, ["keras"]))
+    ],
 }
 
 
-def on_two_devices(applied: dict | None) -> dict:
-    """A certificate of `block` and `keras`; `applied`: the steps of `keras` on a second device."""
+def on_two_devices(applied: dict | None, probed: dict = LAYERS) -> dict:
+    """A certificate of `block` and `keras`; `applied`, `probed`: what was found for `keras` on a
+    second device."""
     first = {**REPORTED, "implementations": {"block": ENTRY, "keras": ENTRY}}
-    second = {"implementations": {"keras": {"applied": {"cpu_2": applied}}}} if applied else {}
+    second = {"keras": {"applied": {"cpu_2": applied}, "probed": {"cpu_2": probed}}}
+    second = {"implementations": second if applied else {}}
     outcome = Outcome(events=[{**FACTS, "certificate": first}])
     others = {"cpu_2": Outcome(events=[{**FACTS, "certificate": second}])}
     return certifying.assembled(ON_TWO, outcome, "", others)
@@ -90,9 +99,22 @@ def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None
     json.dumps(entries, allow_nan=False)
 
 
-def test_steps_that_were_not_reported_are_named() -> None:
+def test_layers_that_are_wrong_on_one_device_are_a_failure_there() -> None:
+    wrong = "outputs differ from the float64 reference by 3e-01 (tolerance 1e-05) at batch 16 with "
+    wrong += "training=True on cpu_2"
+    entries = on_two_devices(STEPS, {**LAYERS, "wrong": wrong})["implementations"]
+    keras = entries["keras"]
+    assert (keras["status"], keras["why"], keras["function_why"]) == ("failed", wrong, None)
+    assert (keras["probed"]["cpu_1"], keras["probed"]["cpu_2"]["wrong"]) == (LAYERS, wrong)
+    assert entries["block"]["status"] == "certified"
+    assert list(entries["block"]["probed"]) == ["cpu_1"], "the grid has it on no other device"
+
+
+def test_what_was_not_reported_is_named() -> None:
     keras = on_two_devices(None)["implementations"]["keras"]
     assert keras["status"] == "certified"
+    assert keras["probed"]["cpu_2"]["batches"] == []
+    assert "without reporting it" in keras["probed"]["cpu_2"]["why"]
     assert keras["applied"]["cpu_2"]["off"] is None
     assert "without reporting it" in keras["applied"]["cpu_2"]["why"]
 
@@ -112,7 +134,9 @@ def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
     outcome = Outcome(
         events=[FACTS], exit_code=-15, phase="certify_slow", over_limit="certify_slow"
     )
-    made = certifying.assembled({**PLANNED, "implementations": entries}, outcome)
+    devices = [{**PLANNED["devices"][0], "implementations": ["keras", "slow", "untried"]}]
+    planned = {**PLANNED, "implementations": entries, "devices": devices}
+    made = certifying.assembled(planned, outcome)
     statuses = {name: entry["status"] for name, entry in made["implementations"].items()}
     assert statuses == {"keras": "certified", "slow": "failed", "untried": "not_run"}
     assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
@@ -165,20 +189,22 @@ import json, os, sys
 job = json.load(open(sys.argv[2]))
 names = [entry["name"] for entry in job["implementations"]]
 applied = {{job["device"]: dict({steps!r}, threads=job["threads"])}}
-entries = {{name: dict({entry!r}, applied=applied) for name in names}}
-if job.get("applied_only"):
-    entries = {{name: {{"applied": applied}} for name in names}}
+probed = {{job["device"]: {layers!r}}}
+entries = {{name: dict({entry!r}, applied=applied, probed=probed) for name in names}}
+if job["further_device"]:
+    entries = {{name: {{"applied": applied, "probed": probed}} for name in names}}
 event = {{"event": "facts", "t": 1.0, "certificate": {{"implementations": entries}}}}
 os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
 """
 
 
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
-    script = PER_DEVICE.format(steps=STEPS, entry=ENTRY)
+    script = PER_DEVICE.format(steps=STEPS, entry=ENTRY, layers=LAYERS)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     entries = certifying.certify(ON_TWO, place)["implementations"]
     assert list(entries["block"]["applied"]) == ["cpu_1"]
     assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
+    assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
     assert entries["keras"]["applied"]["cpu_1"]["threads"] == 1
     assert entries["keras"]["outputs"] == ENTRY["outputs"]
 

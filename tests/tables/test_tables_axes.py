@@ -24,7 +24,7 @@ from rnnbench.tables.target import target
 from rnnbench.tables.time import NOT_EQUAL, time
 from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record, replace
-from tests.report.six import certificate, steps
+from tests.report.six import SIZES, certificate, layers, steps
 
 REFERENCE = {"rnn": "keras"}
 PRICES = PriceList("x", "X", "2026", "me", (
@@ -177,10 +177,22 @@ def config(rnn, build="tf_2_21", device="cpu_1", **options):
 
 
 KERAS = config("keras")
+PUBLISHED = {"build.as_published": True, "model.units": 8}
+
+
+def judging(*made):
+    """Certificates with records of the functions that the tests judge."""
+    records = [
+        replace(record, choices={**record.run.choices, "model": model, "build": build})
+        for record in (make_record(), make_record(overrides=PUBLISHED))
+        for model in ("mnist_rnn", "digits_rnn")
+        for build in ("tf_2_21", "tf_1_15", "current")
+    ]
+    return Certificates(made, tuple(records))
 
 
 def test_judgement_follows_the_certificates():
-    certificates = Certificates((certificate("tf_2_21"), certificate("tf_1_15")))
+    certificates = judging(certificate("tf_2_21"), certificate("tf_1_15"))
     assert certificates.judge(config("block"), KERAS)[0] == CERTIFIED
     verdict, why = certificates.judge(config("cell", "tf_1_15"), config("keras", "tf_1_15"))
     assert verdict == UNEQUAL and "gradients differ by 0.03" in why
@@ -189,7 +201,7 @@ def test_judgement_follows_the_certificates():
     assert Certificates().judge(config("block"), KERAS)[0] == UNKNOWN
     failed, why = certificate("tf_2_21"), "outputs are NaN"
     failed["implementations"]["block"] |= {"status": "failed", "why": why, "function_why": why}
-    verdict, why = Certificates((failed,)).judge(config("block"), KERAS)
+    verdict, why = judging(failed).judge(config("block"), KERAS)
     assert verdict == UNEQUAL and "outputs are NaN" in why
 
 
@@ -205,7 +217,7 @@ def with_options():
 
 
 def test_an_implementation_is_judged_with_its_options():
-    certificates, relu = Certificates((with_options(),)), {"activation": "relu"}
+    certificates, relu = judging(with_options()), {"activation": "relu"}
     keras_relu = config("keras", **relu)
     assert certificates.judge(config("unrolled", **relu), keras_relu)[0] == CERTIFIED
     verdict, why = certificates.judge(keras_relu, KERAS)
@@ -219,7 +231,7 @@ def test_an_implementation_is_judged_with_its_options():
     entries = hard["implementations"]
     entries["keras recurrent_activation=hard_sigmoid"] = entries["keras"] | {"function": function}
     pair = (config("keras", **options), config("keras", "tf_1_15", **options))
-    assert Certificates((hard,)).judge(*pair)[0] == UNKNOWN
+    assert judging(hard).judge(*pair)[0] == UNKNOWN
     # Without a certificate the options decide, and naming the default is not a difference.
     assert Certificates().judge(keras_relu, KERAS)[0] == UNEQUAL
     other = config("keras", activation="tanh")
@@ -235,14 +247,14 @@ def test_a_failed_entry_does_not_affect_other_options():
     entries["cudnn_raw op=B"] = entries["keras"] | {
         "status": "failed", "why": why, "function_why": why,
     }  # fmt: skip
-    certificates = Certificates((failing,))
+    certificates = judging(failing)
     assert certificates.judge(config("cudnn_raw", op="A"), KERAS)[0] == CERTIFIED
     assert certificates.judge(config("cudnn_raw", op="B"), KERAS)[0] == UNEQUAL
 
 
-def wrong_gradients(build="current", device="cpu_1"):
-    """A certificate of digits_rnn whose `block` applies wrong gradients on `device`."""
-    result = certificate(build) | {"model": "digits_rnn", "machine": None}
+def wrong_gradients(build, device="cpu_1", **changes):
+    """A certificate whose `block` applies wrong gradients on `device`."""
+    result = certificate(build, **changes) | {"machine": None}
     block = result["implementations"]["block"]
     applied = block["applied"] | {device: steps(12, 0.87)}
     block |= {"status": "failed", "why": "…", "applied": applied}
@@ -250,7 +262,7 @@ def wrong_gradients(build="current", device="cpu_1"):
 
 
 def test_wrong_gradients_make_unequal_on_that_device_only():
-    certificates = Certificates((wrong_gradients("tf_2_21") | {"model": "mnist_rnn"},))
+    certificates = judging(wrong_gradients("tf_2_21"))
     text = (
         "applies wrong gradients: 12 of 30 training steps applied a gradient other than the "
         "computed one (worst 87 %)"
@@ -264,29 +276,70 @@ def test_wrong_gradients_make_unequal_on_that_device_only():
     assert certificates.why_not_learning(other) is None
     assert certificates.judge(other, config("keras", device="cpu_4"))[0] == CERTIFIED
     verdict, why = certificates.judge(config("block", device="cpu_2"), KERAS)
-    assert verdict == UNKNOWN and "on cpu_2 were not checked" in why
+    assert (verdict, why) == (UNKNOWN, "block is not certified for cpu_2: it was not tried")
 
 
 def test_a_certificate_of_a_build_as_published_names_that():
-    as_published = wrong_gradients() | {"overrides": {"build.as_published": True}}
-    block = config("block", "current") | {"model": "digits_rnn"}
-    certificates = Certificates((as_published,))
+    as_published = wrong_gradients("current", **PUBLISHED)
+    block = config("block", "current")
+    certificates = judging(as_published)
     assert certificates.why_not_learning(block) is None
-    overrides = Overrides.of({"build.as_published": True, "model.units": 8})
+    overrides = Overrides.of(PUBLISHED)
     why = certificates.why_not_learning(block | {"variant": overrides})
     assert why is not None and why.endswith("(worst 87 %), as published")
 
 
 def test_a_certificate_of_schema_1_is_read_without_steps():
-    old = certificate("tf_2_21") | {"schema": 1}
+    old = certificate("tf_2_21") | {"schema": 1, "key": "mnist_rnn-lstm-tf_2_21"}
     for entry in old["implementations"].values():
-        for name in ("applied", "function", "function_why"):
+        for name in ("probed", "applied", "function", "function_why"):
             del entry[name]
     old["pairs"][2] |= {"equal": False}
-    certificates = Certificates((checked(old, "x"),))
+    certificates = judging(checked(old, "x"))
     verdict, why = certificates.judge(config("block"), KERAS)
-    assert verdict == UNKNOWN and "were not checked" in why
+    assert verdict == UNKNOWN and why.startswith("block is not certified for cpu_1")
     assert certificates.judge(config("cudnn"), KERAS)[0] == UNEQUAL
+
+
+def test_a_certificate_of_schema_2_is_not_inherited_but_its_failures_count():
+    old = wrong_gradients("tf_2_21") | {"schema": 2, "key": "mnist_rnn-lstm-tf_2_21"}
+    for entry in old["implementations"].values():
+        del entry["probed"]
+    old["implementations"]["cell"] |= {"status": "failed", "function_why": "outputs differ"}
+    certificates = judging(checked(old, "x"))
+    assert certificates.judge(config("unrolled"), KERAS) == (
+        UNKNOWN, "unrolled is not certified for cpu_1: its certificate states no batches",
+    )  # fmt: skip
+    assert certificates.judge(config("cell"), KERAS) == (UNEQUAL, "cell failed: outputs differ")
+    verdict, why = certificates.judge(config("block"), KERAS)
+    assert verdict == UNEQUAL and "applies wrong gradients" in why
+    # With an override that its function lacks, it says nothing, not even by fallback.
+    wide = Overrides.of(PUBLISHED)
+    pair = (config("cell") | {"variant": wide}, KERAS | {"variant": wide})
+    assert certificates.judge(*pair) == (UNKNOWN, "there is no certificate for them")
+
+
+def test_a_batch_or_device_that_was_not_tested_is_not_certified():
+    lacking = certificate("tf_2_21") | {"machine": None}
+    entries = lacking["implementations"]
+    for name, sizes in (("block", SIZES[1:]), ("unrolled", SIZES[:1] + SIZES[2:])):
+        entries[name]["probed"]["cpu_1"] = layers(sizes)
+    entries["cell"]["probed"]["cpu_1"] = layers(SIZES[:3])
+    wrong = "outputs differ … at batch 7 with training=False on cpu_1"
+    entries["cudnn"]["probed"]["cpu_1"] |= {"wrong": wrong}
+    certificates = judging(lacking)
+    expected = {
+        "block": (UNKNOWN, "block is not certified for batch 32 with training=True on cpu_1"),
+        "unrolled": (UNKNOWN, "unrolled is not certified for batch 30 with training=True on cpu_1"),
+        "cell": (UNKNOWN, "cell is not certified for batch 7 with training=False on cpu_1"),
+        "cudnn": (UNEQUAL, f"cudnn failed: {wrong}"),
+    }
+    for name, verdict in expected.items():
+        assert certificates.judge(config(name), KERAS) == verdict
+        on_4 = config(name, device="cpu_4"), config("keras", device="cpu_4")
+        assert certificates.judge(*on_4)[0] == CERTIFIED
+    alone = config("cudnn"), config("cudnn", device="cpu_4")
+    assert certificates.judge(*alone) == expected["cudnn"], "the device differs"
 
 
 def test_runs_with_wrong_gradients_are_not_clean():
@@ -295,7 +348,7 @@ def test_runs_with_wrong_gradients_are_not_clean():
         for rnn in ("keras", "block")
         for verdict in ("clean", "suspect", "void")
     ]
-    marked = Certificates((wrong_gradients(),)).mark_wrong_gradients(records)
+    marked = judging(wrong_gradients("current", model="digits_rnn")).mark_wrong_gradients(records)
     assert [record.verdict.status for record in marked] == [
         "clean", "suspect", "void", "suspect", "suspect", "void",
     ]  # fmt: skip
@@ -307,11 +360,11 @@ def test_runs_with_wrong_gradients_are_not_clean():
 
 
 def test_an_unequal_configuration_has_no_speedup_and_is_not_a_contestant():
-    unequal = certificate("current") | {"model": "digits_rnn"}
+    unequal = certificate("current", "digits_rnn")
     unequal["pairs"] = [{"a": "cell", "b": "keras", "gradients": 0.5, "equal": False}]
     levels = {"keras": 0.5, "block": 0.45, "cell": 0.01}
     frame = tidy([make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()])
-    table = time(frame, REFERENCE, Certificates((unequal,)))
+    table = time(frame, REFERENCE, judging(unequal))
     row = table[table["rnn"] == "cell"].iloc[0]
     assert row["words"] == NOT_EQUAL and math.isnan(row["speedup"])
     assert str(row["unequal"]) == "≠50.0000" and "gradients differ by 0.5" in row["difference"]

@@ -99,12 +99,13 @@ import json, os, sys
 request = json.loads(sys.argv[1])
 sys.path.insert(0, request["source"])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-from rnnworker import applied_steps, canonical_weights, frameworks
+from rnnworker import canonical_weights, certify, frameworks
 from rnnworker.events import Events
 from rnnworker.turns import Turns
 config = request["config"]
 job = {"config": config, "device": "cpu_1", "threads": 1, "dataset": request["data"]}
-applied = applied_steps.AppliedSteps(job, config["rnn"]).measure(1e-4)
+arrays, _ = certify.samples_of(job)
+applied = certify.applied(None, job, config["rnn"], arrays, {"gradients": 1e-4})
 session = frameworks.open_session(config, 1)
 session.load_data(request["data"])
 session.build()

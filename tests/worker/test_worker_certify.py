@@ -207,7 +207,7 @@ def certificate(cell, names, both, only=False):
     if set(names) & set(FAULTS):
         certify.evaluate_portability = lambda trials: []
     job = {"config": config, "implementations": entries, "threads": 1, "dataset": None}
-    job.update(device="cpu_1", applied_only=only)
+    job.update(device="cpu_1", further_device=only)
     events = Events()
     certify.certify(job, events, Phases(events, Turns(events)))
     return events.certificate
@@ -243,7 +243,7 @@ def certificates() -> dict:
     requests += [("lstm", ["none"], False), ("lstm", WITH_OPTIONS, False)]
     requests += [("gru", ["keras"], False, True)]
     made = answer(sys.executable, SCRIPT, json.dumps(requests), timeout=600)
-    names = [*GOOD, "both", "faults", "none", "options", "applied"]
+    names = [*GOOD, "both", "faults", "none", "options", "further"]
     return dict(zip(names, made, strict=True))
 
 
@@ -271,11 +271,23 @@ def test_every_step_applies_its_gradient(certificates: dict, cell: str) -> None:
             assert steps == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
 
 
-def test_applied_only_checks_nothing_else(certificates: dict) -> None:
-    certificate = certificates["applied"]
-    assert list(certificate["implementations"]["keras"]) == ["applied"]
-    assert certificate["implementations"]["keras"]["applied"]["cpu_1"]["off"] == 0
+def test_a_further_device_compares_no_implementations(certificates: dict) -> None:
+    certificate = certificates["further"]
+    entry = certificate["implementations"]["keras"]
+    assert set(entry) == {"outputs", "gradients", "function", "probed", "applied"}
+    assert entry["applied"]["cpu_1"]["off"] == 0
+    assert entry["probed"]["cpu_1"]["wrong"] is None
     assert "pairs" not in certificate
+
+
+def test_every_size_of_a_batch_is_tested_in_training_and_evaluation(certificates: dict) -> None:
+    layers = certificates["lstm"]["implementations"]["keras"]["probed"]["cpu_1"]
+    assert [(each["rows"], each["training"]) for each in layers["batches"]] == [
+        (16, True), (16, False),
+    ]  # fmt: skip
+    assert all(each["outputs"] <= 1e-5 for each in layers["batches"])
+    assert layers["batches"][0]["gradients"] <= 1e-4
+    assert layers["batches"][1]["gradients"] is None
 
 
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
@@ -326,8 +338,9 @@ def test_trained_weights_give_the_same_outputs_in_every_implementation(certifica
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_detected_and_named(certificates: dict, fault: str) -> None:
     result = certificates["faults"]["implementations"][fault]
-    assert result["status"] == "failed"
-    assert FAULTS[fault] in result["why"]
+    wrong = result.get("probed", {}).get("cpu_1", {}).get("wrong")
+    assert FAULTS[fault] in f"{result['why']}; {wrong}"
+    assert (result["status"] == "failed") is (result["why"] is not None)
     for pair in certificates["faults"]["pairs"]:
         if fault in (pair["a"], pair["b"]):
             assert pair["equal"] is False

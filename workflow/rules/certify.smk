@@ -1,5 +1,5 @@
 # Requires: the plan, the model's dataset, the build's environment.
-# Makes: certificates/MODEL-CELL-BUILD.json.
+# Makes: certificates/MODEL-CELL-BUILD-DIGEST12.json.
 
 
 rule certify:

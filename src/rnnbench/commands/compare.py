@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
-    certificates = Certificates(read_certificates(folders))
+    certificates = Certificates(read_certificates(folders), tuple(records))
     frame = tidy(certificates.mark_wrong_gradients(records))
     a, b = options.a.split(","), options.b.split(",")
     table = versus(frame, a, b, certificates)

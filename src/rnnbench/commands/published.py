@@ -54,7 +54,7 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     if not local:
         return {}
     folders = sorted(results.glob("*/*/certificates"))
-    certificates = Certificates(read_certificates(folders))
+    certificates = Certificates(read_certificates(folders), tuple(local.values()))
     return measured_claims(
         claims, tidy(certificates.mark_wrong_gradients(local.values())), certificates
     )

@@ -140,7 +140,9 @@ def report_inputs(
 
     devices = {record.run.choices.get("device", "") for record in records}
     return ReportInputs(
-        certificates=Certificates(read_certificates(folder / "certificates" for folder in folders)),
+        certificates=Certificates(
+            read_certificates(folder / "certificates" for folder in folders), tuple(records)
+        ),
         probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rnnbench.axes import DOCUMENTATION
 from rnnworker.precision import DEFAULT
 
 NOT_IN_CONFIG = ("limits",)
-DOCUMENTATION = ("about", "source", "requires", "cells", "title", "url", "replaces")
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )

@@ -1,5 +1,6 @@
-"""Determines the certificates that an experiment needs: one per model × cell × build, which covers
-all implementations and devices of its grids. No side effects."""
+"""Determines the certificates that an experiment needs: one per function, i.e. model × cell × build
+with the values that change it, for all implementations, devices and sizes of batches of its grids.
+No side effects."""
 
 from __future__ import annotations
 
@@ -7,25 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES
-from rnnbench.grid.identity import digest_of, identity_of
-from rnnbench.grid.point import GridPoint, name_of
+from rnnbench.grid.identity import canonical, digest_of, identity_of
+from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.code_digest import certifier_digest
 from rnnbench.planning.plan import Certificate
+from rnnbench.records.certificate_match import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.labels import label
 from rnnworker.cards import replicas_of
 
-SECTIONS = (*CERTIFIED_AXES, "dataset", "precision")
-# Keys that change how long and on which data a model is trained, but not the function it computes.
-SAME_FUNCTION = (
-    "model.epochs",
-    "model.batch",
-    "model.optimizer",
-    "model.train_samples",
-    "model.val_samples",
-    "model.data_seed",
-    "dataset.path",
-)
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 
 
@@ -40,7 +31,8 @@ def certificates_of(
     groups: dict[str, list[GridPoint]] = {}
     for point in points:
         if certifiable(point):
-            groups.setdefault(certificate_key(point), []).append(point)
+            key = certificate_key(point.choices, point.config)
+            groups.setdefault(key, []).append(point)
     certificates = {}
     for key, group in sorted(groups.items()):
         runnable = [point for point in group if point.skip is None]
@@ -48,16 +40,6 @@ def certificates_of(
             chosen = min(runnable, key=_preference)
             certificates[key] = _certificate(key, group, chosen, dataset_md5, build_lock)
     return certificates
-
-
-def function_overrides(point: GridPoint) -> dict[str, Any]:
-    """The overrides of `point` that change the function that its model computes."""
-    return {
-        key: value
-        for key, value in point.overrides.items()
-        if key.removeprefix("~").partition(".")[0] in SECTIONS
-        and not key.removeprefix("~").startswith(SAME_FUNCTION)
-    }
 
 
 def certifiable(point: GridPoint) -> bool:
@@ -75,14 +57,6 @@ def device_of(point: GridPoint) -> str:
     return label(point.choices["device"], point.overrides, "device")
 
 
-def certificate_key(point: GridPoint) -> str:
-    """The key of the certificate that covers `point`."""
-    axes = {
-        axis: point.choices[axis] for axis in (*CERTIFIED_AXES, "dataset") if axis in point.choices
-    }
-    return name_of(axes, function_overrides(point), 0, 0, None).removesuffix("-s0-r0")
-
-
 def _preference(point: GridPoint) -> tuple[Any, ...]:
     """Sort key: the first grid point provides the certificate's config. GPUs come first, because
     every implementation runs on a GPU; a single device comes before replicas."""
@@ -98,54 +72,66 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
     sections: dict[str, Mapping[str, Any]] = {}
     for point in sorted(group, key=_preference):
         sections.setdefault(implementation_of(point), point.config["rnn"])
+    skips = {name: unmet({**chosen.config, "rnn": rnn}) for name, rnn in sections.items()}
     implementations = tuple(
-        {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
+        {"name": name, "rnn": dict(rnn), "skip": skips[name]}
         for name, rnn in sorted(sections.items())
     )
-    configs = [{**config, "rnn": entry["rnn"]} for entry in implementations if not entry["skip"]]
-    others = _other_devices(group, chosen)
-    replicated = [
-        {**configs[0], "device": other["device"]}
-        for other in others
-        if configs and replicas_of(other["device"]) > 1
-    ]
+    runnable = [name for name in sorted(sections) if not skips[name]]
+    devices = _devices(group, chosen, runnable)
     identity = identity_of(
         {
             **config,
             **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
-            **{f"device_{other['name']}": other["device"] for other in others},
-            "devices": {
-                device_of(chosen): None,
-                **{other["name"]: list(other["implementations"]) for other in others},
-            },
+            **{f"device_{place['name']}": place["device"] for place in devices},
+            "devices": [{**place, "device": None} for place in devices],
         },
         dataset_md5(config),
         build_lock(config["build"]),
-        certifier_digest([*configs, *replicated]),
+        certifier_digest(
+            [
+                {**config, "device": place["device"], "rnn": sections[name]}
+                for place in devices
+                for name in place["implementations"]
+            ]
+        ),
     )
     return Certificate(
         key=key,
         digest=digest_of(identity),
         identity=identity,
         choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
-        overrides=function_overrides(chosen),
+        overrides=function_overrides(chosen.overrides),
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,
-        device=device_of(chosen),
-        devices=others,
+        devices=devices,
     )
 
 
-def _other_devices(group: list[GridPoint], chosen: GridPoint) -> tuple[Mapping[str, Any], ...]:
-    """The devices of the runnable points of `group`, except the device of `chosen`."""
-    sections: dict[str, Mapping[str, Any]] = {}
-    names: dict[str, set[str]] = {}
-    for point in sorted(group, key=_preference):
-        device = device_of(point)
-        if point.skip is None and device != device_of(chosen):
-            sections.setdefault(device, point.config["device"])
-            names.setdefault(device, set()).add(implementation_of(point))
+def _devices(
+    group: list[GridPoint], chosen: GridPoint, runnable: list[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """The devices of the runnable points of `group`. The first is that of `chosen`, which tests all
+    `runnable` implementations; each other one tests those that the grids have on it."""
+    points: dict[str, list[GridPoint]] = {device_of(chosen): []}
+    for point in sorted(group, key=lambda point: (device_of(point), _preference(point))):
+        if point.skip is None:
+            points.setdefault(device_of(point), []).append(point)
     return tuple(
-        {"name": name, "device": dict(sections[name]), "implementations": sorted(names[name])}
-        for name in sorted(sections)
+        {
+            "name": name,
+            "device": dict(alike[0].config["device"]),
+            "implementations": sorted({implementation_of(point) for point in alike})
+            if number
+            else runnable,
+            "batches": _batches(alike),
+        }
+        for number, (name, alike) in enumerate(points.items())
     )
+
+
+def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
+    """The different settings of `points` on which the sizes of their batches depend."""
+    models = [point.config["model"] for point in points]
+    settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
+    return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]

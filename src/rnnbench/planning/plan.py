@@ -42,19 +42,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Certificate(Preflight):
-    """A certificate to make, on the device of its `config`.
+    """A certificate to make.
 
     - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
-      choice and the overrides of ``rnn``), its section, and why it cannot run on that device, or
-      None.
-    - `device`: the name of the device of `config`.
-    - `devices`: list of ``{"name", "device", "implementations"}``: the other devices with their
-      sections and the names of the implementations that the grids have on them. On these devices,
-      the certificate checks the training steps that the implementations apply.
+      choice and the overrides of ``rnn``), its section, and why it cannot run on the device of
+      `config`, or None.
+    - `devices`: list of ``{"name", "device", "implementations", "batches"}``, the device of
+      `config` first: the devices with their sections, the names of the implementations that are
+      tested on them, and the settings of the model that decide the sizes of its batches there.
     """
 
     implementations: tuple[Mapping[str, Any], ...]
-    device: str
     devices: tuple[Mapping[str, Any], ...]
 
 

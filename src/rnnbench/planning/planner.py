@@ -26,14 +26,11 @@ from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import machine_name, unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import round_of
-from rnnbench.planning.certificates import (
-    certifiable,
-    certificate_key,
-    certificates_of,
-)
+from rnnbench.planning.certificates import certifiable, certificates_of
 from rnnbench.planning.code_digest import worker_digest
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.probes import probes_of
+from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.run import Run
 
 
@@ -93,7 +90,9 @@ def make_plan(
             repeat=point.repeat,
             alias=point.alias,
             config=point.config,
-            certificate=certificate_key(point) if certifiable(point) else None,
+            certificate=certificate_key(point.choices, point.config)
+            if certifiable(point)
+            else None,
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))

@@ -46,8 +46,9 @@ def equivalence_section(views: Sequence[TableView], certificates: Certificates) 
         words.append(
             "Certified: from the same weights and batch, outputs and gradients agree with a "
             "float64 NumPy reference within the tolerance, and training steps apply the gradients "
-            "that they compute, with the thread count of each device. A pair that is not equal has "
-            "no speed-up on this page: the ratio of its times is marked ≠, is shown with the "
+            "that they compute, on each device and for each size of a batch in the table, last "
+            "batches and evaluation included; any other is not certified. A pair that is not equal "
+            "has no speed-up on this page: the ratio of its times is marked ≠, is shown with the "
             "difference, and is not part of the answer. If an implementation does not learn what "
             "it computes, none of its runs is clean."
         )
@@ -109,7 +110,7 @@ def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
     ]
 
 
-ERROR, DIFFERENCE = "relative error against float64", "largest difference"
+ERROR, DIFFERENCE = "largest relative error against float64", "largest difference"
 CERTIFIED_COLUMNS = (
     Column("status", lambda r: ": ".join(filter(None, (r["status"].replace("_", " "), r["why"]))),
            number=False),
@@ -117,6 +118,8 @@ CERTIFIED_COLUMNS = (
     Column("gradients (allowed)", lambda r: _against(r, "gradients"), ERROR),
     Column("weights unchanged by round trip",
            lambda r: {True: "yes", False: "no"}.get(r["round_trip"], n.NOTHING), number=False),
+    Column("rows of the tested batches", lambda r: r["batches"] or n.NOTHING,
+           "by device: training; evaluation", number=False),
     Column("steps that apply another gradient", lambda r: r["steps"] or n.NOTHING,
            "by device (worst)", number=False),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Makes a certificate from its plan: the worker compares the implementations on one device, and
-checks on each other device which training steps they apply."""
+"""Makes a certificate from its plan: a worker per device checks each implementation's layers and
+training steps there; the first also compares the implementations with each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from rnnbench.running.preflight import preflight
 from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import job_of
-from rnnbench.tables.certificates import not_learning
+from rnnbench.tables.certificates import NOT_TRIED, not_learning
 from rnnworker import machine
 from rnnworker.certificate_jobs import jobs_of
 
-SCHEMA = 2
+SCHEMA = 3
 LIMITS = {"default": 3600.0}
 NOT_REPORTED = "the worker ended without reporting it"
+# What could not be checked on a device, without the reason.
+NOT_CHECKED: dict[str, dict[str, Any]] = {
+    "probed": {"batches": [], "wrong": None},
+    "applied": {"threads": None, "steps": 0, "off": None, "worst": None},
+}
 MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
 
 
@@ -61,7 +66,7 @@ def assembled(
     """
     reported = assemble.facts_of(outcome.events, "certificate")
     failure = verdict.failure_reason(outcome, log_tail)
-    entries = dict(reported.get("implementations") or {})
+    entries = _reported_by(outcome)
     names = [entry["name"] for entry in planned["implementations"]]
     for entry in planned["implementations"]:
         name = entry["name"]
@@ -71,17 +76,22 @@ def assembled(
             why = failure.text if failure else NOT_REPORTED
             was_current = outcome.phase == f"certify_{name}"
             entries[name] = {**_not_measured("failed" if was_current else "not_run"), "why": why}
-    for device in planned["devices"]:
-        steps = _applied_on(device["name"], others.get(device["name"]))
-        why = NOT_REPORTED if device["name"] in others else "it was not tried"
-        for name in device["implementations"]:
-            applied = steps.get(name) or not_applied(why)
-            entries[name] = {
-                **entries[name],
-                "applied": {**(entries[name].get("applied") or {}), device["name"]: applied},
-            }
+    outcomes = {**{place["name"]: outcome for place in planned["devices"][:1]}, **others}
+    for place in planned["devices"]:
+        device = place["name"]
+        found = _reported_by(outcomes.get(device))
+        for name in place["implementations"]:
+            here, entry = found.get(name) or {}, entries[name]
+            why = here.get("why") or (NOT_REPORTED if device in outcomes else NOT_TRIED)
+            for part, missing in NOT_CHECKED.items():
+                result = (here.get(part) or {}).get(device)
+                if result or entry["status"] == "certified":
+                    result = result or {**missing, "why": why}
+                    entry = {**entry, part: {**(entry.get(part) or {}), device: result}}
+            entries[name] = entry
     return {
-        "schema": SCHEMA,
+        # A bundle of an older rnnbench planned no batches, and named its first device separately.
+        "schema": 2 if "device" in planned else SCHEMA,
         "key": planned["key"],
         **planned["choices"],
         "overrides": planned["overrides"],
@@ -95,16 +105,14 @@ def assembled(
     }
 
 
-def not_applied(why: str) -> dict[str, Any]:
-    """The entry of training steps that could not be checked."""
-    return {"threads": None, "steps": 0, "off": None, "worst": None, "why": why}
-
-
 def _with_status(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """`entry` with wrong steps included in its status and ``why``; ``function_why`` keeps what is
-    wrong apart from them."""
-    applied = dict(sorted((entry.get("applied") or {}).items()))
-    wrong = [
+    """`entry` with wrong layers and steps included in its status and ``why``; ``function_why``
+    keeps what is wrong apart from them."""
+    probed, applied = (
+        dict(sorted((entry.get(part) or {}).items())) for part in ("probed", "applied")
+    )
+    wrong = [layers["wrong"] for layers in probed.values() if layers["wrong"]]
+    wrong += [
         f"on {device} it {why}" for device, steps in applied.items() if (why := not_learning(steps))
     ]
     failed = entry["status"] == "failed"
@@ -113,17 +121,15 @@ def _with_status(entry: Mapping[str, Any]) -> dict[str, Any]:
         "status": "failed" if wrong else entry["status"],
         "why": "; ".join(filter(None, [entry["why"], *wrong])) or None,
         "function_why": entry["why"] if failed else None,
+        "probed": probed,
         "applied": applied,
     }
 
 
-def _applied_on(device: str, outcome: Outcome | None) -> dict[str, Any]:
-    """Implementation → its steps on `device`, from the outcome of that device's worker."""
+def _reported_by(outcome: Outcome | None) -> dict[str, Any]:
+    """Implementation → the entry that a device's worker reported."""
     reported = assemble.facts_of(outcome.events, "certificate") if outcome else {}
-    return {
-        name: (entry.get("applied") or {}).get(device)
-        for name, entry in (reported.get("implementations") or {}).items()
-    }
+    return dict(reported.get("implementations") or {})
 
 
 def _not_measured(status: str) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from rnnbench.records.store import read_json
 
 class Implementation(msgspec.Struct):
     status: str
+    function: Any
+    function_why: str | None
+    probed: dict[str, Any]
     applied: dict[str, Any]
 
 
@@ -26,7 +29,7 @@ class Pair(msgspec.Struct):
 class Certificate(msgspec.Struct):
     """The keys that the tables rely on."""
 
-    schema: Literal[1, 2]
+    schema: Literal[1, 2, 3]
     implementations: dict[str, Implementation]
     pairs: list[Pair] = []
     portability: list[Any] = []
@@ -42,8 +45,9 @@ def read_certificates(folders: Iterable[Path]) -> tuple[dict[str, Any], ...]:
 
 def checked(data: Any, where: str) -> dict[str, Any]:
     """`data` with every list of the schema filled in. A certificate of schema 1 contains nothing
-    about the applied training steps. Raises a `RecordError` that names the fault."""
-    if isinstance(data, dict) and data.get("schema") == 1:
+    about the applied training steps, and one of schema 2 does not say which batches it tested.
+    Raises a `RecordError` that names the fault."""
+    if isinstance(data, dict) and data.get("schema") in (1, 2):
         entries = data.get("implementations")
         if isinstance(entries, dict):
             data["implementations"] = {name: _upgraded(entry) for name, entry in entries.items()}
@@ -51,7 +55,7 @@ def checked(data: Any, where: str) -> dict[str, Any]:
         msgspec.convert(data, Certificate)
     except msgspec.ValidationError as error:
         raise RecordError(
-            f"is not a complete certificate of schema 1 or 2: {error}.",
+            f"is not a complete certificate of schema 1, 2 or 3: {error}.",
             where=where,
             remedy="delete it and run snakemake again, which makes a new certificate.",
         ) from error
@@ -59,8 +63,10 @@ def checked(data: Any, where: str) -> dict[str, Any]:
 
 
 def _upgraded(entry: Any) -> Any:
-    """An entry of schema 1 with the keys that schema 2 added."""
+    """An entry of schema 1 or 2 with the keys that schemas 2 and 3 added."""
     if not isinstance(entry, dict):
         return entry
     why = entry.get("why") if entry.get("status") == "failed" else None
-    return {"applied": {}, "function": None, "function_why": why, **entry}
+    entry = {"applied": {}, "function": None, "function_why": why, **entry}
+    layers = {"batches": (), "wrong": None, "why": "its certificate states no batches"}
+    return {**entry, "probed": dict.fromkeys(entry["applied"], layers)}

@@ -23,7 +23,8 @@ def _certificate_columns(certificate: Mapping[str, Any]) -> dict[str, Any]:
 def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
     `status`, `why`, `outputs` and `gradients` (largest relative errors against the float64
-    reference), `round_trip` (bool: the weights survive the canonical file), `steps` (for each
+    reference), `batches` (rows of the tested batches: ``cpu_1: 16, 13; 16, 8``, in training and in
+    evaluation), `round_trip` (bool: the weights survive the canonical file), `steps` (for each
     device, how many of the tested training steps applied a gradient other than the computed one,
     and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`,
     `tolerance_gradients`. Source: the certificates."""
@@ -31,8 +32,10 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         {
             **_certificate_columns(certificate),
             "rnn": name,
-            **{name: entry.get(name) for name in ("status", "outputs", "gradients", "round_trip")},
+            **{name: entry.get(name) for name in ("status", "round_trip")},
             "why": entry.get("why") or "",
+            **{part: _largest(entry, part) for part in ("outputs", "gradients")},
+            "batches": _batches(entry.get("probed") or {}),
             "steps": _steps(entry.get("applied") or {}),
             "tolerance_outputs": (certificate.get("tolerance") or {}).get("outputs"),
             "tolerance_gradients": (certificate.get("tolerance") or {}).get("gradients"),
@@ -42,9 +45,31 @@ def certified(certificates: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     ]
     columns = [
         *CERTIFICATE_COLUMNS, "rnn", "status", "why", "outputs", "gradients", "round_trip",
-        "steps", "tolerance_outputs", "tolerance_gradients",
+        "batches", "steps", "tolerance_outputs", "tolerance_gradients",
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
+
+
+def _largest(entry: Mapping[str, Any], part: str) -> float | None:
+    """The largest error on all devices; that of an older certificate, which has no batches."""
+    every = [
+        batch for layers in (entry.get("probed") or {}).values() for batch in layers["batches"]
+    ]
+    errors = [batch[part] for batch in every if batch[part] is not None]
+    return max(errors, default=entry.get(part))
+
+
+def _batches(probed: Mapping[str, Any]) -> str:
+    texts = []
+    for device, layers in probed.items():
+        rows = [
+            ", ".join(
+                str(each["rows"]) for each in layers["batches"] if each["training"] is training
+            )
+            for training in (True, False)
+        ]
+        texts.append(f"{device}: {'; '.join(rows) if any(rows) else layers['why']}")
+    return " | ".join(texts)
 
 
 def _steps(applied: Mapping[str, Any]) -> str:

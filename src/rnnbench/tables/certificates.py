@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from msgspec.structs import replace
 
-from rnnbench.axes import CERTIFIED_AXES, NAMES
+from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
+from rnnbench.records.certificate_match import certificate_key, function_overrides
 from rnnbench.records.labels import label, labelled
 from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnworker.certificate_jobs import batch_sizes
 from rnnworker.options import OF_THE_FUNCTION
 
+Certificate = Mapping[str, Any]
+Configuration = Mapping[str, Any]
+Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
+SAME_PLACE = ("build", "device", "machine", "variant")
+NOT_TRIED = "it was not tried"
 ANOTHER_FUNCTION = "not the same function: "
 DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
 NOT_LEARNING = "applies wrong gradients"
@@ -29,54 +36,51 @@ NOT_LEARNING_REMEDY = (
 
 @dataclass(frozen=True)
 class Certificates:
-    """The certificates of an experiment (``docs/formats.md``, "Certificate")."""
+    """The certificates of an experiment (``docs/formats.md``, "Certificate"), and the records whose
+    configurations are judged by them."""
 
-    every: tuple[Mapping[str, Any], ...] = ()
+    every: tuple[Certificate, ...] = ()
+    records: tuple[Record, ...] = ()
 
-    def for_configuration(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The certificate with the same precision, model, RNN cell and build, and no overrides that
-        the configuration lacks, or None. Of several, the one with the most overrides, preferably
-        made on the configuration's machine."""
-        overrides: Overrides = configuration.get("variant", NONE)
+    @cached_property
+    def _functions(self) -> dict[Any, dict[Any, Sizes]]:
+        """Task and build → the names of each function that their runs computed → the sizes of the
+        batches. There are several functions only if a choice was edited between the runs."""
+        found: dict[Any, dict[Any, Sizes]] = {}
+        for record in self.records:
+            functions = found.setdefault(_task(dict(_configuration_of(record))), {})
+            functions.setdefault(_names(record), set()).update(_sizes(record))
+        return found
 
-        def required(certificate: Mapping[str, Any]) -> Overrides:
-            return Overrides.of(certificate.get("overrides") or {})
+    def _required(self, configuration: Configuration) -> list[tuple[list[Certificate], Sizes]]:
+        """For each function of a configuration: its certificates, those of the configuration's
+        machine first, and the sizes of the batches."""
+        functions = self._functions.get(_task(configuration)) or {(): set()}
+        every = sorted(self.every, key=lambda each: not _same_machine(each, configuration))
+        return [
+            ([each for each in every if _name(each) in names], sizes)
+            for names, sizes in functions.items()
+        ]
 
-        candidates = (
-            certificate
-            for certificate in self.every
-            if _precision(certificate) == _precision(configuration)
-            and all(str(certificate.get(a, "")) == str(configuration[a]) for a in CERTIFIED_AXES)
-            and overrides.contains(required(certificate))
-        )
-        return max(
-            candidates,
-            key=lambda found: (len(required(found).items), _same_machine(found, configuration)),
-            default=None,
-        )
+    def _entries(
+        self, configuration: Configuration
+    ) -> Iterator[tuple[Certificate, Mapping[str, Any]]]:
+        """The certificates of a configuration with the entry of its implementation, including
+        overrides of ``rnn``."""
+        for certificates, _ in self._required(configuration):
+            for each in certificates:
+                if entry := each["implementations"].get(_label(configuration)):
+                    yield each, entry
 
-    def entry(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The entry of the configuration's implementation, including overrides of ``rnn``, in its
-        certificate; None if there is none."""
-        certificate = self.for_configuration(configuration)
-        return certificate["implementations"].get(_label(configuration)) if certificate else None
-
-    def applied(self, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The result of testing the configuration's training steps on its device, or None."""
-        overrides: Overrides = configuration.get("variant", NONE)
-        device = label(configuration.get("device", ""), dict(overrides.items), "device")
-        return ((self.entry(configuration) or {}).get("applied") or {}).get(device)
-
-    def why_not_learning(self, configuration: Mapping[str, Any]) -> str | None:
+    def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
         `options`, `machine`) apply a gradient other than the computed one, else None."""
-        applied = self.applied(configuration)
-        text = not_learning(applied) if applied else None
-        if text and (self.for_configuration(configuration) or {}).get("overrides", {}).get(
-            AS_PUBLISHED
-        ):
-            return f"{text}, as published"
-        return text
+        for certificate, entry in self._entries(configuration):
+            applied = entry["applied"].get(_device(configuration))
+            if applied and (text := not_learning(applied)):
+                published = (certificate.get("overrides") or {}).get(AS_PUBLISHED)
+                return f"{text}, as published" if published else text
+        return None
 
     def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
         """`records`; those that apply wrong gradients get that as a reason and are at most suspect.
@@ -85,53 +89,135 @@ class Certificates:
         why = cache(lambda items: self.why_not_learning(dict(items)))
         return [_marked(record, why(_configuration_of(record))) for record in records]
 
-    def judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
+    def judge(self, a: Configuration, b: Configuration) -> tuple[str, str]:
         """(``certified`` | ``not equal`` | ``not certified``, reason): whether two configurations
         compute the same function. Within a build, the certified pair decides; across builds, both
         must agree with the float64 reference. A failure counts on every machine, a success only on
-        the machine of the certificate."""
-        verdict, why = self._judge(a, b)
-        for side in (a, b):
-            certificate = self.for_configuration(side)
-            if verdict == CERTIFIED and certificate and not _same_machine(certificate, side):
-                return UNKNOWN, f"they were certified on another machine, {certificate['machine']}"
-        return verdict, why
-
-    def _judge(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-        """As `judge`, regardless of the machine."""
+        the machine of the certificate, and for the device and the sizes of batches that it
+        tested."""
         if _precision(a) != _precision(b):
             return UNKNOWN, f"one computes in {_precision(a)}, the other in {_precision(b)}"
         for side in (a, b):
-            if why := self.why_not_learning(side):
-                return UNEQUAL, f"{_label(side)} {why}"
-        certificate, other = self.for_configuration(a), self.for_configuration(b)
-        entry_a, entry_b = self.entry(a), self.entry(b)
-        if differences := _differences(*_functions(a, b, entry_a, entry_b)):
+            if failure := self._failure(side):
+                return UNEQUAL, failure
+        if differences := _differences(*self._options(a, b)):
             return UNEQUAL, f"{ANOTHER_FUNCTION}{differences}"
-        if _label(a) == _label(b) and a["build"] == b["build"]:
-            return CERTIFIED, "the same implementation in the same build"
-        if certificate is None or other is None:
-            return UNKNOWN, "there is no certificate for them"
-        for entry, side in ((entry_a, a), (entry_b, b)):
-            name = _label(side)
-            if entry is None or entry["status"] == "not_run":
-                why = entry.get("why") if entry else None
-                return UNKNOWN, f"{name} was not certified: {why or 'it was not tried'}"
-            if failure := _failure(entry):
-                return UNEQUAL, f"{name} failed: {failure}"
-        pair = _pair(certificate, a, b) if certificate is other else None
-        if pair and not pair["equal"]:
-            return UNEQUAL, _excess(pair, certificate.get("tolerance") or {})
+        if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
+            return CERTIFIED, "the same implementation in the same build on the same device"
+        pairs = self._pairs(a, b)
+        for pair, tolerance in pairs:
+            if not pair["equal"]:
+                return UNEQUAL, _excess(pair, tolerance)
         for side in (a, b):
-            applied = self.applied(side)
-            if applied is None or applied["off"] is None:
-                device = side.get("device") or "its device"
-                why = (applied or {}).get("why") or "it was not tried"
-                steps = f"the training steps of {_label(side)} on {device}"
-                return UNKNOWN, f"{steps} were not checked: {why}"
-        if pair:
-            return CERTIFIED, "the same function within tolerance"
-        return CERTIFIED, "both agree with the float64 reference"
+            if gap := self._gap(side):
+                return UNKNOWN, gap
+        within = "the same function within tolerance"
+        return CERTIFIED, within if pairs else "both agree with the float64 reference"
+
+    def _failure(self, configuration: Configuration) -> str | None:
+        """How a configuration fails, or None."""
+        name = _label(configuration)
+        if why := self.why_not_learning(configuration):
+            return f"{name} {why}"
+        for _, entry in self._entries(configuration):
+            layers = entry["probed"].get(_device(configuration)) or {}
+            if failure := entry["function_why"] or layers.get("wrong"):
+                return f"{name} failed: {failure}"
+        return None
+
+    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Any, Mapping[str, Any]]]:
+        """The comparisons of two configurations with their tolerances."""
+        labels = {_label(a), _label(b)}
+        of_b = [id(certificate) for certificate, _ in self._entries(b)]
+        return [
+            (pair, certificate.get("tolerance") or {})
+            for certificate, _ in self._entries(a)
+            for pair in certificate["pairs"]
+            if id(certificate) in of_b and {pair["a"], pair["b"]} == labels
+        ]
+
+    def _gap(self, configuration: Configuration) -> str | None:
+        """What the certificates of a configuration do not cover, or None."""
+        for certificates, sizes in self._required(configuration):
+            gaps = [_gap(each, configuration, sizes) for each in certificates]
+            if None not in gaps:
+                return gaps[0] if gaps else "there is no certificate for them"
+        return None
+
+    def _options(self, a: Configuration, b: Configuration) -> list[dict[str, str]]:
+        """The options that define the functions of two configurations: as requested, updated by
+        what the worker read if it read them for both."""
+        options = [_requested_function(side) for side in (a, b)]
+        read = [
+            next((entry["function"] for _, entry in self._entries(side) if entry["function"]), None)
+            for side in (a, b)
+        ]
+        if all(read):
+            for requested, found in zip(options, read, strict=True):
+                requested.update({name: str(value) for name, value in (found or {}).items()})
+        return options
+
+
+def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -> str | None:
+    """What a certificate does not cover: the implementation, its device, a batch, or the machine;
+    None if it covers all of them."""
+    name, device = _label(configuration), _device(configuration)
+    entry = certificate["implementations"].get(name)
+    if entry is None or entry["status"] == "not_run":
+        return f"{name} was not certified: {(entry or {}).get('why') or NOT_TRIED}"
+    layers, steps = (entry[part].get(device) or {} for part in ("probed", "applied"))
+    if not layers.get("batches"):
+        return f"{name} is not certified for {device}: {layers.get('why') or NOT_TRIED}"
+    if steps.get("off") is None:
+        why = steps.get("why") or NOT_TRIED
+        return f"the training steps of {name} on {device} were not checked: {why}"
+    tested = {(batch["rows"], batch["training"]) for batch in layers["batches"]}
+    for rows, training in sorted(sizes - tested, reverse=True):
+        return f"{name} is not certified for batch {rows} with training={training} on {device}"
+    if not _same_machine(certificate, configuration):
+        return f"they were certified on another machine, {certificate['machine']}"
+    return None
+
+
+def _task(configuration: Configuration) -> Any:
+    """What the function and the sizes of batches of a configuration follow from."""
+    overrides: Overrides = configuration.get("variant", NONE)
+    others = overrides.those(lambda key: not is_of_section(key, "rnn"))
+    return (*(configuration.get(name, "") for name in GROUP if name != "variant"), others)
+
+
+def _names(record: Record) -> tuple[Any, ...]:
+    """What `_name` returns for the certificates of a record's function."""
+    choices, overrides = record.run.choices, Overrides.of(function_overrides(record.run.overrides))
+    older = (*(choices.get(axis, "") for axis in CERTIFIED_AXES), overrides)
+    return certificate_key(choices, record.run.config), older
+
+
+def _name(certificate: Certificate) -> Any:
+    """The function of a certificate: its key, or for schemas 1 and 2, whose keys do not identify
+    it, the choices and overrides."""
+    if certificate["schema"] > 2:
+        return certificate["key"]
+    overrides = Overrides.of(certificate.get("overrides") or {})
+    return (*(str(certificate.get(axis, "")) for axis in CERTIFIED_AXES), overrides)
+
+
+def _sizes(record: Record) -> Sizes:
+    """The sizes of the batches of a run."""
+    batch = (record.run.config.get("model") or {}).get("batch")
+    trained = {(epoch.samples, True) for epoch in record.epochs}
+    called = {(phase.details.get("samples"), False) for phase in record.phases}
+    return {
+        (rows, training)
+        for samples, training in trained | called
+        if samples and batch
+        for rows in batch_sizes(samples, batch)
+    }
+
+
+def _device(configuration: Configuration) -> str:
+    overrides: Overrides = configuration.get("variant", NONE)
+    return label(configuration.get("device", ""), dict(overrides.items), "device")
 
 
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
@@ -154,12 +240,6 @@ def _marked(record: Record, why: str | None) -> Record:
     return replace(record, verdict=verdict)
 
 
-def _pair(certificate: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
-    """The certificate's comparison of two configurations, or None."""
-    labels = {_label(a), _label(b)}
-    return next((pair for pair in certificate["pairs"] if {pair["a"], pair["b"]} == labels), None)
-
-
 def not_learning(applied: Mapping[str, Any]) -> str | None:
     """``applies wrong gradients: …`` if steps of an entry's `applied` on one device are wrong, else
     None."""
@@ -175,28 +255,8 @@ def not_learning(applied: Mapping[str, Any]) -> str | None:
     )
 
 
-def _failure(entry: Mapping[str, Any]) -> str | None:
-    """Why an entry's implementation does not compute the function, apart from its steps."""
-    if entry["status"] == "failed" and "function_why" not in entry:
-        return str(entry.get("why") or "no reason is given")
-    return entry.get("function_why")
-
-
-def _label(configuration: Mapping[str, Any]) -> str:
+def _label(configuration: Configuration) -> str:
     return labelled(str(configuration["rnn"]), configuration.get("options", NONE))
-
-
-def _functions(
-    a: Mapping[str, Any], b: Mapping[str, Any], entry_a: Any, entry_b: Any
-) -> list[dict[str, str]]:
-    """The options that define the functions of two configurations: as requested, updated by what
-    the worker read if it read them for both entries."""
-    functions = [_requested_function(side) for side in (a, b)]
-    read = [entry.get("function") for entry in (entry_a, entry_b) if entry]
-    if len(read) == 2 and all(read):
-        for function, options in zip(functions, read, strict=True):
-            function.update({name: str(value) for name, value in options.items()})
-    return functions
 
 
 def _requested_function(configuration: Mapping[str, Any]) -> dict[str, str]:
@@ -216,11 +276,8 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     )
 
 
-def _precision(item: Mapping[str, Any]) -> str:
-    """The precision of a certificate or configuration; float32 unless it or its variant names
-    another one."""
-    named = item.get("variant", NONE).get("precision")
-    return str(item.get("precision") or named or "float32")
+def _precision(configuration: Configuration) -> str:
+    return configuration.get("variant", NONE).get("precision") or "float32"
 
 
 def _same_machine(certificate: Mapping[str, Any], configuration: Mapping[str, Any]) -> bool:

@@ -122,14 +122,19 @@ class ArraysSession(KerasSession):
         self.model.predict(self.arrays["x_val"], batch_size=batch, verbose=0)
 
     def layer_gradients(self, layer, x, upstream):
-        tensorflow, phase = self.tensorflow, self.keras.backend.learning_phase()
-        loss = tensorflow.reduce_sum(layer.output * upstream)
-        tensors = tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
-        feed = {layer.input: x}
-        if isinstance(phase, tensorflow.Tensor):
-            feed[phase] = 1
-        outputs, x_gradient, *gradients = self.session.run([layer.output] + tensors, feed_dict=feed)
+        loss = self.tensorflow.reduce_sum(layer.output * upstream)
+        tensors = self.tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
+        outputs, x_gradient, *gradients = self._run(layer, x, [layer.output] + tensors, 1)
         return outputs, dict(self.recurrent.gradients_to_canonical(layer, gradients), x=x_gradient)
+
+    def layer_outputs(self, layer, x):
+        return self._run(layer, x, layer.output, 0)
+
+    def _run(self, layer, x, tensors, training):
+        feed, phase = {layer.input: x}, self.keras.backend.learning_phase()
+        if isinstance(phase, self.tensorflow.Tensor):
+            feed[phase] = training
+        return self.session.run(tensors, feed_dict=feed)
 
     def step_feed(self, x, y):
         """The ``feed_dict`` of one training step on the batch `x`, `y`."""

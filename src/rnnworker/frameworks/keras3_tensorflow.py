@@ -29,6 +29,7 @@ class Session(KerasSession):
             devices = tensorflow.config.list_logical_devices()
         self._messages = tensorflow_facts.import_messages() + captured[0]
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
+        self._probes = {}
 
     def import_keras(self, tensorflow):
         import keras
@@ -145,24 +146,39 @@ class Session(KerasSession):
         return tensorflow_profile.executed_ops(self.tensorflow, run)
 
     def layer_gradients(self, layer, x, upstream):
+        outputs, gradients = self._probe(layer, True, (x, upstream))
+        gradients = [self.tensorflow.convert_to_tensor(each).numpy() for each in gradients]
+        canonical = self.recurrent.gradients_to_canonical(layer, gradients[1:])
+        return outputs.numpy(), dict(canonical, x=gradients[0])
+
+    def layer_outputs(self, layer, x):
+        return self._probe(layer, False, (x,)).numpy()
+
+    def _probe(self, layer, training, arrays):
+        """Calls `layer` in a graph whose batch has any size, as ``fit`` and ``evaluate`` do."""
         tensorflow = self.tensorflow
-        upstream = tensorflow.constant(upstream)
         # Keras 3's variables wrap TensorFlow's; Keras 2 uses TensorFlow's.
         variables = [getattr(each, "_value", each) for each in layer.trainable_variables]
 
-        @tensorflow.function
-        def probe(inputs):
+        def called(inputs):
+            return tensorflow.cast(layer(inputs, training=training), "float32")
+
+        def with_gradients(inputs, upstream):
             with tensorflow.GradientTape() as tape:
                 tape.watch(inputs)
-                outputs = layer(inputs, training=True)
-                outputs = tensorflow.cast(outputs, upstream.dtype)
+                outputs = called(inputs)
                 loss = tensorflow.reduce_sum(outputs * upstream)
             return outputs, tape.gradient(loss, [inputs] + variables)
 
-        outputs, gradients = probe(tensorflow.constant(x))
-        gradients = [tensorflow.convert_to_tensor(gradient).numpy() for gradient in gradients]
-        canonical = self.recurrent.gradients_to_canonical(layer, gradients[1:])
-        return outputs.numpy(), dict(canonical, x=gradients[0])
+        if (layer.name, training) not in self._probes:
+            self._probes[layer.name, training] = tensorflow.function(
+                with_gradients if training else called,
+                input_signature=[
+                    tensorflow.TensorSpec((None,) + array.shape[1:], array.dtype)
+                    for array in arrays
+                ],
+            )
+        return self._probes[layer.name, training](*map(tensorflow.constant, arrays))
 
 
 def preload(config):

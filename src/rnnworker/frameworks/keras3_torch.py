@@ -92,6 +92,13 @@ class Session(KerasSession):
         canonical = self.recurrent.gradients_to_canonical(layer, gradients)
         return outputs.detach().cpu().numpy(), dict(canonical, x=x_gradient)
 
+    def layer_outputs(self, layer, x):
+        self.model.eval()  # as Keras's ``evaluate`` and ``predict`` do
+        with self.torch.no_grad():
+            outputs = super().layer_outputs(layer, x)
+        self.model.train()
+        return outputs
+
     def kernels(self, steps):
         """The kernels of one training step, from torch's profiler."""
         profiler = self.torch.profiler

@@ -26,8 +26,14 @@ class KerasProbe:
 
     def layer_gradients(self, layer, x, upstream):
         """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
-        arrays)."""
+        arrays), with ``training=True``."""
         raise NotImplementedError
+
+    def layer_outputs(self, layer, x):
+        """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
+        ops = self.keras.ops
+        outputs = layer(ops.convert_to_tensor(x), training=False)
+        return ops.convert_to_numpy(ops.cast(outputs, "float32"))
 
     def executed_ops(self, run):
         """[(path, op type, count)] of the ops that `run` executes; None if the framework does not

@@ -1,0 +1,133 @@
+"""What ran is what was certified: an implementation that goes wrong only in a certain batch, in
+evaluation or on one device is refused there, with that reason."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from rnnbench.grid.point import GridPoint
+from rnnbench.planning.certificates import certificates_of
+from rnnbench.records.overrides import Overrides
+from rnnbench.running.certify import assembled
+from rnnbench.running.supervise import Outcome
+from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnworker.certificate_jobs import jobs_of
+from tests.conftest import ROOT
+from tests.factory import SAMPLES, TEST_SAMPLES, make_record
+
+KERNEL = """
+from rnnworker.recurrent import keras as generic
+
+to_canonical, from_canonical = generic.to_canonical, generic.from_canonical
+
+
+def make(keras, cell, units, options):
+    import tensorflow as tf
+
+    class Mine(keras.layers.LSTM):
+        def call(self, sequences, initial_state=None, mask=None, training=False):
+            outputs = super().call(sequences, initial_state, mask, training)
+            rows, threads = tf.shape(outputs)[0], tf.config.threading
+            numbers = tf.range(rows)[:, None]
+            wrong = {condition}
+            return tf.where(wrong, tf.zeros_like(outputs), outputs)
+
+    return Mine(units, use_cudnn=False, **options)
+"""
+# Implementation → the samples that it gets wrong, and how that is told; batches of 32 and 128 run.
+CONDITIONS = {
+    "right": ("numbers < 0", None),
+    "row_65": ("numbers >= 64", "at batch 128 with training="),
+    "batch_128": ("(numbers >= 0) & (rows == 128)", "at batch 128 with training="),
+    "last_batch": ("(numbers >= 0) & (rows == 30)", "at batch 30 with training=True"),
+    "evaluation": ("(numbers >= 0) & (not training)", "with training=False"),
+    "last_evaluation": ("(numbers >= 0) & (rows == 103)", "at batch 103 with training=False"),
+    "two_threads": ("(numbers >= 0) & (threads.get_intra_op_parallelism_threads() == 2)",
+                    "on cpu_2"),
+}  # fmt: skip
+SMALL = {"model.units": 8}
+LARGE_BATCH = {**SMALL, "model.batch": 128}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("certified_for")
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part, samples in (("train", SAMPLES), ("val", TEST_SAMPLES)):
+        arrays["x_" + part] = stream.uniform(size=(samples, 8, 8)).astype("float32")
+        arrays["y_" + part] = stream.randint(0, 10, samples)
+    numpy.savez(folder / "digits.npz", **arrays)
+    runs = [make_record(overrides=overrides).run for overrides in (SMALL, LARGE_BATCH)]
+    points = []
+    for name, (condition, _) in CONDITIONS.items():
+        (folder / f"{name}.py").write_text(KERNEL.format(condition=condition))
+        rnn = {"name": name, "implementation": str(folder / f"{name}.py"), "options": {}}
+        for run, number in itertools.product(runs, (1, 2)):
+            device = {"name": f"cpu_{number}", "kind": "cpu", "threads": number}
+            config = {**run.config, "rnn": rnn, "device": device}
+            choices = {**run.choices, "rnn": name, "device": device["name"]}
+            points.append(GridPoint(name, choices, run.overrides, 0, 0, None, config))
+    (planned,) = certificates_of(points, lambda config: None, lambda build: None).values()
+    outcomes = {}
+    for job in jobs_of(planned.as_dict()):
+        threads = job["config"]["device"]["threads"]
+        job.update(threads=threads, dataset=str(folder / "digits.npz"))
+        (folder / "job.json").write_text(json.dumps(job))
+        done = subprocess.run(
+            [sys.executable, ROOT / "src" / "rnnworker", folder / "job.json"],
+            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""}, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        lines = (line for line in done.stdout.splitlines() if line.startswith("{"))
+        outcomes[job["device"]] = Outcome(events=[json.loads(line) for line in lines])
+    first = outcomes.pop("cpu_1")
+    made = assembled(planned.as_dict(), first, "", outcomes)
+    return certificates_for({**made, "machine": None}, SMALL, LARGE_BATCH)
+
+
+def certificates_for(made: dict, *overrides: dict) -> Certificates:
+    return Certificates((made,), tuple(make_record(overrides=each) for each in overrides))
+
+
+def judged(certificates: Certificates, rnn: str, device: str, overrides: dict) -> tuple[str, str]:
+    common = {"model": "digits_rnn", "cell": "lstm", "build": "current", "device": device}
+    configuration = {**common, "variant": Overrides.of(overrides), "rnn": rnn}
+    return certificates.judge(configuration, {**configuration, "rnn": "right"})
+
+
+@pytest.mark.parametrize("name", [name for name in CONDITIONS if name != "right"])
+def test_what_goes_wrong_only_there_is_refused_with_that_reason(
+    certificates: Certificates, name: str
+) -> None:
+    where = CONDITIONS[name][1]
+    devices = ["cpu_2"] if name == "two_threads" else ["cpu_1", "cpu_2"]
+    for device in devices:
+        for overrides in (SMALL, LARGE_BATCH):
+            verdict, why = judged(certificates, name, device, overrides)
+            assert verdict == UNEQUAL
+            assert why.startswith(f"{name} failed: outputs differ from the float64 reference by ")
+            assert where in why and f" on {device}" in why, why
+
+
+def test_what_was_right_on_a_device_is_certified_there(certificates: Certificates) -> None:
+    for overrides in (SMALL, LARGE_BATCH):
+        verdict, why = judged(certificates, "two_threads", "cpu_1", overrides)
+        assert (verdict, why) == (CERTIFIED, "the same function within tolerance")
+
+
+def test_another_batch_and_another_device_are_not_certified(certificates: Certificates) -> None:
+    assert judged(certificates, "two_threads", "cpu_4", SMALL) == (
+        UNKNOWN, "two_threads is not certified for cpu_4: it was not tried",
+    )  # fmt: skip
+    larger = {**SMALL, "model.batch": 256}
+    more = certificates_for(dict(certificates.every[0]), larger)
+    assert judged(more, "two_threads", "cpu_1", larger) == (
+        UNKNOWN, "two_threads is not certified for batch 256 with training=True on cpu_1",
+    )  # fmt: skip
