@@ -136,7 +136,7 @@ def speed_table(random: np.random.Generator, tries: int) -> Iterator[str]:
     for name, machine in MACHINES.items():
         truth_of = (lambda s: s.long_run) if "long run" in name else j.conditions
         tallies = judged_experiments(random, machine, tries, truth_of=truth_of)
-        for kind in (*j.SENTENCE_KINDS, *j.ROW_KINDS):
+        for kind in (*j.SENTENCE_KINDS, *j.ROW_KINDS, j.HEADLINE):
             yield f"{name} | {kind} | {tally_cells(tallies[kind])}"
 
 
@@ -144,7 +144,8 @@ def equal_table(random: np.random.Generator, tries: int) -> Iterator[str]:
     """All members are equal, so that every sentence which claims a difference is wrong."""
     yield "members | sentence | " + KINDS
     for members in (2, 3, 8, 14):
-        tallies = judged_experiments(random, Machine(), tries, [members], truths=[0.0])
+        count = max(tries, tries * 8 // members)
+        tallies = judged_experiments(random, Machine(), count, [members], truths=[0.0])
         for kind in j.SENTENCE_KINDS:
             yield f"{members} | {kind} | {tally_cells(tallies[kind])}"
 
@@ -293,14 +294,14 @@ def same_number_table(random: np.random.Generator, tries: int) -> Iterator[str]:
 
 SECTIONS = {
     "Intervals of the time table: coverage, and by how much ratios are shrunk": (
-        coverage_table, 600),
-    "Intervals by number of rounds": (rounds_table, 90),
-    "Sentences about speed, by machine": (speed_table, 240),
-    "Sentences about speed, all members equal": (equal_table, 240),
-    "Sentences about accuracy": (accuracy_table, 120),
-    "Time and money": (money_table, 160),
-    "Regressions": (builds_table, 80),
-    "Rounds needed": (repeats_table, 160),
+        coverage_table, 300),
+    "Intervals by number of rounds": (rounds_table, 60),
+    "Sentences about speed, by machine": (speed_table, 120),
+    "Sentences about speed, all members equal": (equal_table, 120),
+    "Sentences about accuracy": (accuracy_table, 60),
+    "Time and money": (money_table, 80),
+    "Regressions": (builds_table, 40),
+    "Rounds needed": (repeats_table, 80),
     "Cycles left out": (alarm_table, 200),
     "The same number everywhere": (same_number_table, 200),
 }  # fmt: skip

@@ -26,6 +26,7 @@ from rnnbench.report.answer import answers  # noqa: E402
 from rnnbench.report.axis_sections import builds_section  # noqa: E402
 from rnnbench.report.cost_section import recommendations  # noqa: E402
 from rnnbench.report.inputs import ReportInputs  # noqa: E402
+from rnnbench.report.summary_table import headline  # noqa: E402
 from rnnbench.tables.accuracy_outliers import find_accuracy_outliers  # noqa: E402
 from rnnbench.tables.builds import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
@@ -39,7 +40,7 @@ REFERENCE = {"rnn": "keras"}
 FASTER, FASTEST, NO_DIFFERENCE = "faster than the reference", "fastest", "no difference shown"
 ROW_KINDS = ("row: faster", "row: slower", f"row: {NO_DIFFERENCE}")
 SENTENCE_KINDS = (FASTER, FASTEST, NO_DIFFERENCE)
-ALL_ROWS = "all rows"
+ALL_ROWS, HEADLINE = "all rows", "headline of 40 models"
 MORE_ACCURATE, OUTLIER = "more or less accurate", "differs by more than the seeds"
 CHEAPEST, FASTEST_UNDER = "cheapest within a deadline", "fastest within a budget"
 COST, BREAK_EVEN, REGRESSION = "relative cost", "break-even price", "regression"
@@ -168,6 +169,10 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = 
     winners, nothing = fastest(frame, speed, REFERENCE), frame.iloc[:0]
     texts = answers(winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing),
                     REFERENCE)  # fmt: skip
+    many = headline(
+        winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing), REFERENCE
+    )
+    _judge_headline(many.speed_sentence, winners, speed, tallies)
     sentences = dict(zip(winners["model"].unique(), texts, strict=True))
     rows = dict(iter(speed.groupby("model", sort=False)))
     contests = winners.set_index("model").to_dict("index")
@@ -176,6 +181,30 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = 
         if contest["contestants"] > 1:
             sentence = sentences[each.model].speed_sentence
             _judge_sentence(sentence, contest, rows[each.model], truth, tallies)
+
+
+HEADLINE_FORM = r"`([^`]+)` in (\d+)(?: \(([\d.]+)×(?: to ([\d.]+)×)? as fast as)?"
+
+
+def _judge_headline(
+    sentence: str, winners: pd.DataFrame, speed: pd.DataFrame, tallies: Tallies
+) -> None:
+    """Counts the headline of a page with many models as wrong if it has other counts or speed-ups
+    than follow from the time table."""
+    contests = winners[winners["contestants"] > 1]
+    shown = speed[speed["model"].isin(contests["model"])].dropna(subset=["speedup"])
+    best = shown.loc[shown.groupby("model")["speedup"].idxmax()].set_index("model")
+    faster = contests.loc[contests["words"] == "faster", "model"]
+    unlike = False
+    for name, count, low, high in re.findall(HEADLINE_FORM, sentence):
+        won = best[best["rnn"] == name]
+        ratios = won.loc[won.index.isin(faster), "speedup"]
+        unlike |= int(count) != len(won)
+        unlike |= bool(low) and not (reads(low, ratios.min()) and reads(high or low, ratios.max()))
+    tallies[HEADLINE].cases += 1
+    tallies[HEADLINE].made += sentence.startswith("Shortest epochs")
+    tallies[HEADLINE].unlike += unlike
+    tallies[HEADLINE].wrong += unlike
 
 
 def _by_name(truth: Mapping[Member, float]) -> dict[str, float]:
@@ -257,7 +286,9 @@ def judge_accuracy(
             tallies[MORE_ACCURATE].wrong += not is_true
         if outlier:
             tallies[OUTLIER].made += 1
-            tallies[OUTLIER].wrong += not shift[outlier["a"]]
+            tallies[OUTLIER].wrong += not shift[
+                outlier["a"].partition(", ")[0]
+            ]  # without its build
         for kind in (MORE_ACCURATE, OUTLIER):
             tallies[kind].cases += 1
     for row in differences[~differences["is_reference"].astype(bool)].to_dict("records"):
