@@ -14,9 +14,9 @@ import math
 import sys
 
 import numpy as np
+import pandas as pd
 
-from rnnbench.tables.pooling import POOLED_BELOW, spread_of
-from rnnbench.tables.time import compare
+from rnnbench.tables.estimates import Estimates
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}
@@ -34,33 +34,37 @@ def contests(tries, count, repeats, low, high, gain=0.0, noisy=1.0, seed=0):
     return logs
 
 
+AXES = ["model", "device", "machine", "rnn"]
+
+
+def estimates_of(logs, in_turns=True):
+    """The `Estimates` from log seconds (tries × configurations × repeats, NaN for missing runs).
+    Each try is a machine, and configuration n is the key ``("m", "d", try, n)``."""
+    tries, configurations, repeats = np.nonzero(~np.isnan(logs))
+    values = pd.DataFrame({"model": "m", "device": "d", "machine": tries, "rnn": configurations})
+    values["seconds"] = np.exp(logs[tries, configurations, repeats])
+    values["pairing"] = tries * logs.shape[2] + repeats
+    values["effect"] = 0.0 if in_turns else np.nan
+    values["companion"], values["started"] = False, "20261121T075000_123456Z"
+    return Estimates(values, AXES)
+
+
 def claims(logs, together=True):
-    """Whether the headline of `logs` (configurations × blocks) names a difference: between the
-    fastest and the reference or, if the reference is fastest, between it and the runner-up."""
-    order = np.argsort(logs.mean(axis=1))
-    first, other = int(order[0]), int(order[1]) if order[0] == 0 else 0
-    blocks = np.arange(logs.shape[1])
-    own, base = (not_in_turns(np.exp(logs[index]), blocks) for index in (first, other))
-    pool = len(logs) > 2 and (together or logs.shape[1] < POOLED_BELOW)
-    among = len(logs) - 1 if together else 1
-    return compare(own, base, spread_of(logs) if pool else None, among).shown_different
-
-
-def not_in_turns(seconds, blocks):
-    """The input of `compare` for runs that did not take turns."""
-    count = len(seconds)
-    return {
-        "seconds": seconds,
-        "pairing": blocks,
-        "effect": np.full(count, np.nan),
-        "companion": np.zeros(count, bool),
-    }
+    """Of each contest in `logs` (tries × configurations × blocks), whether the headline names a
+    difference: between the fastest and the reference or, if the reference is fastest, between it
+    and the runner-up."""
+    estimates = estimates_of(logs, in_turns=False)
+    comparisons = logs.shape[1] - 1 if together else None
+    for number, order in enumerate(np.argsort(logs.mean(axis=2), axis=1)):
+        first, other = int(order[0]), int(order[1]) if order[0] == 0 else 0
+        pair = [("m", "d", number, configuration) for configuration in (first, other)]
+        yield estimates.ratio(*pair, comparisons).shown_different
 
 
 def share(tries, count, repeats, low, high, together=True, **options):
     """The fraction of contests whose headline names a difference."""
     simulated = contests(tries, count, repeats, low, high, **options)
-    return float(np.mean([claims(logs, together) for logs in simulated]))
+    return float(np.mean(list(claims(simulated, together))))
 
 
 def main():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -141,16 +142,44 @@ def make_late(**common: Any) -> tuple[Record, Record, Record]:
     later = BEGINNING + timedelta(hours=1)
     reference, companion = make_record(**common), make_record(**common, started=later)
     late = make_record(**{**common, "rnn": "block"}, started=later)
-    round_ = RoundFacts(
-        id=f"{late.machine}/a_round/{late.started}",
-        members=(companion.name, late.name),
-        companion=False,
-        effect=0.1,
-        cycles=9,
-    )
-    late = replace(late, round=round_)
-    companion = replace(companion, round=replace(round_, companion=True, effect=-0.1))
-    return reference, late, companion
+    late, companion = in_round([late, companion], [0.1, -0.1])
+    return reference, late, replace(companion, round=replace(companion.round, companion=True))
+
+
+def in_round(
+    records: Sequence[Record],
+    effects: Sequence[float],
+    cycles: int = 9,
+    disturbed: Collection[int] = (),
+    number: int = 0,
+) -> list[Record]:
+    """The records as members of one round with these effects (log seconds per step). A cycle in
+    `disturbed` was disturbed and has other ratios. `number`: distinguishes rounds that started at
+    the same time."""
+    identity = f"{records[0].machine}/round_{number}/{min(record.started for record in records)}"
+    names = tuple(record.name for record in records)
+    return [
+        replace(
+            record,
+            round=RoundFacts(id=identity, members=names, companion=False),
+            turns={
+                "turn": [len(records) * cycle + place for cycle in range(cycles)],
+                "cycle": list(range(cycles)),
+                "start": [0.1 * (len(records) * cycle + place) for cycle in range(cycles)],
+                "seconds": [
+                    0.01 * (1 + cycle % 4) * math.exp(effect) * (1 + place * (cycle in disturbed))
+                    for cycle in range(cycles)
+                ],
+                "steps": [10] * cycles,
+                "full": [True] * cycles,
+                "others": [0.05 * (cycle in disturbed) for cycle in range(cycles)],
+                "took": [0.05] * cycles,
+                "cores": [1] * cycles,
+                "major_faults": [0] * cycles,
+            },
+        )
+        for place, (record, effect) in enumerate(zip(records, effects, strict=True))
+    ]
 
 
 def make_config(

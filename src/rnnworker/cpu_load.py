@@ -30,7 +30,7 @@ def difference(before, after):
         "major_faults": after["major_faults"] - before["major_faults"],
         "switched_out": after["switched_out"] - before["switched_out"],
     }
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    usable = processors()
     busy = steal = 0.0
     for number, (busy_after, steal_after) in after["processors"].items():
         if number in usable and number in before["processors"]:
@@ -40,6 +40,11 @@ def difference(before, after):
     if after["processors"]:
         result.update(busy=busy, steal=steal, foreign=max(0.0, busy - result["own"]))
     return result
+
+
+def processors():
+    """Returns the numbers of the processors that this process may use; empty if unknown."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def total(first, second):

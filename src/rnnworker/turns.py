@@ -67,4 +67,5 @@ class Turns:
         self.load = cpu_load.total(self.load, used)
         if self._card_before is not None:
             turn["card"] = [self._card_before, self._read_card()]
+        turn["cores"] = len(cpu_load.processors()) or None
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

@@ -10,6 +10,7 @@ import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
+from rnnbench.tables.effects import effects_of
 from rnnworker.bundle_process import NEEDED
 from rnnworker.frameworks import FRAMEWORKS
 from tests.conftest import Project, make_project
@@ -37,7 +38,8 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
     assert len(by_round) == 2, "the runs of a repeat took turns"
     for members in by_round.values():
         assert {record.run.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
-        effect = {record.run.choices["rnn"]: record.round.effect for record in members}
+        effects = effects_of(members)
+        effect = {record.run.choices["rnn"]: effects[record.key] for record in members}
         assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
     again = project.rnnbench("import", str(folder))
     assert again.returncode == 0 and "0 new files" in again.stdout

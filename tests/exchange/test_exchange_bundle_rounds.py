@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import read_record
+from rnnbench.tables.effects import effects_of
 from tests.conftest import make_project
 from tests.exchange.bundles import bundle, run
 
@@ -37,8 +38,9 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path)
         for record in records.values()
         if not record.is_companion and record.round.id == records[companion].round.id
     )
-    effects = (records[companion].round.effect, late.round.effect)
-    assert effects[0] - effects[1] == pytest.approx(math.log(2), abs=0.3)
+    effects = effects_of([records[companion], late])
+    difference = effects[records[companion].key] - effects[late.key]
+    assert difference == pytest.approx(math.log(2), abs=0.3)
     files = (tmp_path / "home/results").glob("*/small/*-r1.json")
     pointers = [json.loads(path.read_text()) for path in files]
     companions = {Path(data["record"]).parent.name: data.get("companions") for data in pointers}

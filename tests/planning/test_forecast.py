@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 
@@ -13,7 +14,7 @@ from rnnbench.planning.forecast import (
     repeats_for,
     run_spread,
 )
-from rnnbench.tables.stats import ratio_interval
+from rnnbench.tables.stats import welch_halfwidth
 
 
 def finished(configuration: str, *walls: float) -> list[FinishedRun]:
@@ -63,10 +64,11 @@ def test_the_forecast_repeats_have_a_power_of_80_percent(difference: float, spre
         generator = random.Random(seed)
 
         def sample(level: float) -> list[float]:
-            return [level * math.exp(generator.gauss(0, spread)) for _ in range(repeats)][:runs]
+            return [math.log(level) + generator.gauss(0, spread) for _ in range(repeats)][:runs]
 
-        intervals = [ratio_interval(sample(1 + difference), sample(1.0)) for _ in range(400)]
-        return sum(interval.shown_different for interval in intervals) / 400
+        pairs = [(sample(1 + difference), sample(1.0)) for _ in range(400)]
+        shown = (abs(fmean(a) - fmean(b)) > welch_halfwidth(a, b, 0.95) for a, b in pairs)
+        return sum(shown) / 400
 
     assert power(repeats, 1) > 0.74
     if repeats > 5:

@@ -66,7 +66,7 @@ def test_missing_and_unknown_fields_are_named() -> None:
         {"phases": [{"name": "train"}]},
         {"epochs": [{"epoch": 1, "colour": "red"}]},
         {"round": {"id": "x"}},
-        {"round": {"id": "x", "members": [], "companion": False, "effect": "much"}},
+        {"round": {"id": "x", "members": [], "companion": "much"}},
         {"turns": {"turn": [1], "cycle": []}},
         {"turns": {"turn": 1}},
         {"verdict": {"status": "splendid", "reasons": []}},

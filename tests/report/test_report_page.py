@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from rnnbench.errors import RnnbenchError
-from rnnbench.records.record import RoundFacts
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.page import write_report
-from tests.factory import make_record, replace
+from tests.factory import in_round, make_record
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
 
@@ -36,7 +35,7 @@ def test_all_files_are_there(report):
     tables = {path.name: pd.read_csv(path) for path in paths if path.suffix == ".csv"}
     assert {name: len(table) for name, table in tables.items()} == {
         "accuracy.csv": 8, "time.csv": 8, "runs.csv": 23, "epochs.csv": 23 * 8, "cost.csv": 2,
-        "target.csv": 8, "efficiency.csv": 8, "alike.csv": 8,
+        "target.csv": 8, "efficiency.csv": 8,  # no alike.csv: two seeds
         "calls.csv": 16,
     }  # fmt: skip
     for path in paths:
@@ -130,11 +129,14 @@ def test_an_unwritable_folder_is_a_one_line_error(tmp_path):
 
 
 def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
-    records = [make_record(rnn=rnn, repeat=r) for rnn in ("keras", "block") for r in range(3)]
-    members = tuple(record.name for record in records)
-    for effect, caveats in ((0.1, 0), (None, 1)):
-        facts = RoundFacts(id="r", members=members, companion=False, effect=effect)
-        page = content([replace(record, round=facts) for record in records], EXPERIMENT)
+    for cycles, caveats in ((9, 0), (3, 1)):
+        rounds = [[make_record(rnn=rnn, repeat=r) for rnn in ("keras", "block")] for r in range(3)]
+        records = [
+            record
+            for number, members in enumerate(rounds)
+            for record in in_round(members, [0.1, -0.1], cycles, number=number)
+        ]
+        page = content(records, EXPERIMENT)
         found = [text for text in page.caveats if "too few undisturbed turns" in text]
         assert len(found) == caveats
     assert found[0].startswith("6 runs of digits_rnn shared")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records.record import Record
-from rnnbench.running.effects import effects
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
+from rnnbench.tables.effects import effects
 from tests.factory import as_run
 
 
@@ -35,7 +35,7 @@ def slept_effects(records: Iterable[Record]) -> dict[str, float]:
             slept or own for own, slept in zip(record.turns["seconds"], _slept(record), strict=True)
         ]
         members[record.run.choices["rnn"]] = {**record.turns, "seconds": seconds}
-    return {name: effect for name, (effect, _) in effects(members).items()}
+    return effects(members)
 
 
 def _slept(record: Record) -> list[float | None]:

@@ -1,8 +1,7 @@
-"""Before each repeat it is decided whether the repeat is needed, from the pointers alone."""
+"""Before each repeat it is decided whether the repeat is needed, from the finished runs."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.repeats import Repeats
-from rnnbench.records.record import Record, RoundFacts, run_value
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.running.repeats_needed import (
@@ -19,10 +18,10 @@ from rnnbench.running.repeats_needed import (
     why_not_needed,
 )
 from rnnbench.running.train import Place
-from tests.factory import BEGINNING, VOID, make_record, replace
+from tests.factory import BEGINNING, VOID, in_round, make_record, replace
 
-CONFIGURATIONS, REPEATS = 80, 5
-RULE = Repeats(least=3, most=REPEATS, until=1e-9, budget_s=1e9)
+RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)
+CHOICES = make_record().run.choices
 
 
 def run_of(units: int, repeat: int, seconds: float | None = None) -> Record:
@@ -53,43 +52,6 @@ def plan(place: Place, records: list[Record]) -> list[Run]:
 def finish(place: Place, record: Record) -> None:
     write_json(place.results / f"records/{record.key}.json", record.to_json())
     write_json(place.pointer(record.name), pointer_to(record))
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that were opened below the results folder."""
-    files: list[Path] = []
-    real = io.open
-
-    def counting(file, *arguments, **options):
-        if "results" in str(file):
-            files.append(Path(file))
-        return real(file, *arguments, **options)
-
-    monkeypatch.setattr(io, "open", counting)
-    return files
-
-
-def test_decisions_read_no_record(place: Place, opened: list[Path]) -> None:
-    records = [run_of(units, repeat) for repeat in range(4) for units in range(CONFIGURATIONS)]
-    lines = plan(place, records)
-    for record, line in zip(records, lines, strict=True):
-        if record.run.repeat >= RULE.least and record.run.overrides["model.units"] % 20 == 0:
-            assert why_not_needed([line], place, RULE) == {}
-        finish(place, record)
-    assert opened and not any("records" in path.parts for path in opened)
-
-
-def test_a_pointer_of_an_earlier_rnnbench_is_read_with_its_record(place: Place) -> None:
-    records = [run_of(units, 0) for units in range(3)]
-    plan(place, records)
-    for record in records:
-        finish(place, record)
-    runs = finished_runs(place)
-    for record in records:
-        earlier = {"record": f"records/{record.key}.json", "digest": record.run.digest}
-        write_json(place.pointer(record.name), earlier)
-    assert finished_runs(place) == runs
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
@@ -154,45 +116,42 @@ def test_changed_files_are_read_again(
         assert after[records[0].name].value == value
 
 
-def in_turns(units: int, repeat: int, effect: float) -> Record:
-    """A run in a round, with that effect; its seconds depend on the round only."""
-    record = run_of(units, repeat, 1.0 + 0.5 * repeat)
-    round_ = RoundFacts(
-        id=f"round-{repeat}", members=("a", "b"), companion=False, effect=effect, cycles=20
-    )
-    return replace(record, choices={**record.run.choices, "device": "cpu_1"}, round=round_)
+def rounds_of(effects: list[list[float]], cycles: int = 9) -> list[list[Record]]:
+    """Rounds of runs with 1, 2, … units and these effects; their seconds depend on the round."""
+    return [
+        in_round(
+            [replace(run_of(units, repeat, 1.0 + 0.5 * repeat), choices=CHOICES)
+             for units in range(1, len(own) + 1)],
+            own, cycles, number=repeat,
+        )
+        for repeat, own in enumerate(effects)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spread", "enough"), [(0.0005, True), (0.02, False)])
 def test_runs_in_turns_are_judged_by_their_ratios(
     place: Place, spread: float, enough: bool
 ) -> None:
-    """All runs of a round vary together, which does not affect their ratios."""
-    effects = [(units, r, 0.3 * r + units * (0.1 + spread * (-1) ** r))
-               for r in range(4) for units in (1, 2, 3)]  # fmt: skip
-    records = [in_turns(*arguments) for arguments in effects]
-    lines = plan(place, records)
-    for record in records[:9]:
+    effects = [[units * (0.1 + spread * (-1) ** r) for units in (1, 2, 3)] for r in range(4)]
+    rounds = rounds_of(effects)
+    lines = plan(place, [record for members in rounds for record in members])
+    for record in (record for members in rounds[:3] for record in members):
         finish(place, record)
     rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
     last = [line for line in lines if line.repeat == 3]
     reasons = why_not_needed(last, place, rule, reference=last[0].name)
     assert set(reasons) == ({line.name for line in last} if enough else set())
-    without_reference = why_not_needed(last, place, rule)
-    assert without_reference == {}, "their absolute times are imprecise"
 
 
 @pytest.mark.parametrize("has_reference", [True, False])
-def test_seconds_of_disturbed_turns_are_not_mixed_with_ratios(
+def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(
     place: Place, has_reference: bool
 ) -> None:
-    """A round that was disturbed gives its runs no effect, only seconds."""
-    records = [in_turns(units, r, 0.1 * units) for r in range(5) for units in (1, 2, 3)]
-    records[3:6] = [
-        replace(record, round=replace(record.round, effect=None)) for record in records[3:6]
-    ]
-    lines = plan(place, records)
-    for record in records[:12]:
+    same = [[0.1 * units for units in (1, 2, 3)]]
+    rounds = rounds_of(same * 5)
+    rounds[1] = rounds_of(same * 2, cycles=3)[1]
+    lines = plan(place, [record for members in rounds for record in members])
+    for record in (record for members in rounds[:4] for record in members):
         finish(place, record)
     rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
     last = [line for line in lines if line.repeat == 4]

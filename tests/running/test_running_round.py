@@ -16,6 +16,7 @@ from rnnbench.running import capacity
 from rnnbench.running import cohort as measuring
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
+from rnnbench.tables.effects import effects_of
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker.rounds import GUESS_BYTES
@@ -54,10 +55,10 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     records = measure_round(place, *lines)
     assert {record.verdict.status for record in records.values()} <= {"clean", "suspect"}
     assert len({record.round.id for record in records.values()}) == 1
-    base = records["keras"].round.effect
+    found = effects_of(records.values())
     slept = slept_effects(records.values())
     for rnn in ("cell", "same", "slow"):
-        effect = records[rnn].round.effect - base
+        effect = found[records[rnn].key] - found[records["keras"].key]
         assert effect == pytest.approx(slept[rnn] - slept["keras"], abs=0.02)
         assert not records[rnn].round.companion
     for record in records.values():
@@ -103,7 +104,8 @@ def test_a_members_failure_does_not_affect_the_others(place: Place, fault: str, 
     assert records["bad"].verdict.reasons[0].code == code
     for rnn in ("keras", "cell"):
         assert records[rnn].verdict.status != "void"
-        assert len(records[rnn].epochs) == 8 and records[rnn].round.effect is not None
+        assert len(records[rnn].epochs) == 8
+        assert records[rnn].key in effects_of(records.values())
 
 
 def test_a_member_that_runs_out_of_memory_is_retried_on_its_own(
@@ -220,7 +222,7 @@ def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:
     lines[1]["config"]["measure"]["turns"] = False
     records = measure_round(place, *lines)
     for record in records.values():
-        assert record.round.members == (record.name,) and record.round.effect is None
+        assert record.round.members == (record.name,) and effects_of([record]) == {}
         assert len(record.turns["turn"]) == 1
         for epoch in record.epochs:
             assert epoch.seconds == pytest.approx(epoch.took, rel=1e-3)

@@ -261,7 +261,6 @@ def test_a_run_with_unknown_load_of_others_is_suspect() -> None:
     verdict = judge([unknown, unknown], FALLING, {})
     assert [reason.code for reason in verdict.reasons] == ["load_unknown"]
     assert verdict.status == "suspect"
-    turns = {"good": [True, True]}
-    verdict = judge([unknown], FALLING, {}, turns=turns)
+    verdict = judge([unknown], FALLING, {}, disturbed=[False, False])
     assert [reason.code for reason in verdict.reasons] == ["load_unknown"]
     assert codes([train(10.0, timed=False, own=9.0)]) == []

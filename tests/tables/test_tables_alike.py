@@ -9,7 +9,7 @@ import pytest
 
 from rnnbench.tables.accuracy_outliers import distances, find_accuracy_outliers
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.stats import sidak_confidence, student_quantile
+from rnnbench.tables.stats import student_quantile
 from tests.factory import TEST_SAMPLES, make_record, replace
 
 TRIES = 500
@@ -43,21 +43,17 @@ def test_an_outlier_is_found():
     row = rows["tf_1_2", "cpu_1", "keras"]
     assert row["seeds"] == 3 and row["others"] == pytest.approx(np.mean([0.91, 0.92, 0.93]))
     assert row["difference"] == pytest.approx(np.mean(ONE_THREAD) - 0.92)
-    # By hand: squares about the mean of each configuration over 4 · (3 - 1) degrees of freedom.
-    squares = sum(((np.array(a) - np.mean(a)) ** 2).sum() for a in accuracies.values())
-    allowed = student_quantile(sidak_confidence(0.95, 4), 8) * math.sqrt(
-        squares / 8 * (1 + math.pi / 6) / 3
-    )
+    # By hand: three of them agree within the sampling error, so there are two configurations with
+    # 2 · (3 - 1) degrees of freedom and one comparison.
+    squares = sum(((np.array(a) - np.mean(a)) ** 2).sum() for a in (ONE_THREAD, TWO_THREADS))
+    allowed = student_quantile(0.95, 4) * math.sqrt(squares / 4 * 2 / 3)
     assert row["allowed"] == pytest.approx(allowed)
 
 
-def test_two_configurations_are_enough_with_several_seeds_and_one_seed_needs_four():
+def test_two_configurations_with_three_seeds_are_enough_and_two_seeds_show_nothing():
     two = {("tf_1_2", "cpu_1", "keras"): ONE_THREAD, ("tf_1_2", "cpu_2", "keras"): TWO_THREADS}
     assert all(row["apart"] for row in compared(two).values())
-    one = {(f"b{n}", "cpu_1", "keras"): (acc,) for n, acc in enumerate((0.66, 0.92, 0.921, 0.919))}
-    assert [row["apart"] for row in compared(one).values()] == [True, False, False, False]
-    del one["b3", "cpu_1", "keras"]
-    assert compared(one) == {}
+    assert compared({key: by_seed[:2] for key, by_seed in two.items()}) == {}
 
 
 def test_spread_is_at_least_the_sampling_error_of_the_validation_set():
@@ -76,7 +72,7 @@ def test_configurations_with_other_overrides_or_no_accuracy_are_not_compared():
     assert find_accuracy_outliers(tidy([])).empty
 
 
-@pytest.mark.parametrize(("count", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10), (4, 1), (12, 1)])
+@pytest.mark.parametrize(("count", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10)])
 @pytest.mark.parametrize("shared", [0.0, 0.9])
 def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(count, seeds, shared):
     """`shared`: the share of the variance between seeds that all configurations have in common."""
@@ -91,7 +87,7 @@ def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(coun
     assert alarms / TRIES <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / TRIES)
 
 
-@pytest.mark.parametrize(("count", "seeds", "least"), [(2, 3, 0.9), (8, 3, 0.99), (8, 1, 0.8)])
+@pytest.mark.parametrize(("count", "seeds", "least"), [(2, 3, 0.9), (8, 3, 0.99)])
 def test_an_outlier_of_six_spreads_is_found(count, seeds, least):
     generator, hits = np.random.default_rng(1), 0
     for _ in range(200):

@@ -8,16 +8,13 @@ change of the code.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.headline import not_in_turns
+from benchmarks.headline import estimates_of
 from rnnbench.records.record import run_value
-from rnnbench.tables.pooling import POOLED_BELOW, pooled, pooled_spreads, spread_of
-from rnnbench.tables.stats import block_differences, ratio_interval
-from rnnbench.tables.time import compare
+from rnnbench.tables import estimates as module
 
-TRIES = 2000
+TRIES = 1000
 
 
 def simulated(generator, count, repeats, low=0.01, high=0.03, drift=0.02):
@@ -27,31 +24,14 @@ def simulated(generator, count, repeats, low=0.01, high=0.03, drift=0.02):
     return noise + generator.normal(size=(TRIES, 1, repeats)) * drift
 
 
-def shown_ratio(logs, pool=True):
-    """The ratio that a report shows for the first two rows of `logs` (configurations ×
-    repeats)."""
-    a, b = np.exp(logs[0]).tolist(), np.exp(logs[1]).tolist()
-    blocks = list(range(len(a)))
-    ratio = ratio_interval(a, b, blocks, blocks)
-    if not pool or len(a) >= POOLED_BELOW or len(logs) < 3:
-        return ratio
-    return pooled(ratio, block_differences(a, b, blocks, blocks), spread_of(logs))
-
-
-def shown_ratio_with_missing_runs(logs):
-    """As `shown_ratio`, with NaN in `logs` for missing runs."""
-    sides = [np.flatnonzero(~np.isnan(side)) for side in logs[:2]]
-    rows = [
-        not_in_turns(np.exp(side[blocks]), blocks)
-        for side, blocks in zip(logs, sides, strict=False)
-    ]
-    repeated = logs[(~np.isnan(logs)).sum(axis=1) > 1]
-    pool = logs.shape[1] < POOLED_BELOW and len(repeated) >= 3
-    return compare(rows[1], rows[0], spread_of(repeated) if pool else None)
+def shown_ratios(logs, **how):
+    """The ratios that a report shows for configurations 0 and 1 of each try."""
+    estimates = estimates_of(logs, **how)
+    return [estimates.ratio(*(("m", "d", n, pair) for pair in (1, 0))) for n in range(len(logs))]
 
 
 def shown_different(logs, **how):
-    return np.mean([shown_ratio(sample, **how).shown_different for sample in logs])
+    return np.mean([ratio.shown_different for ratio in shown_ratios(logs, **how)])
 
 
 @pytest.mark.parametrize("repeats", [3, 5, 10])
@@ -88,7 +68,7 @@ def test_missing_runs_keep_the_coverage_and_drift_does_not_widen(count, repeats,
         for side, number in enumerate(missing):
             for sample in logs:
                 sample[side, generator.choice(repeats, number, replace=False)] = np.nan
-        ratios = [shown_ratio_with_missing_runs(sample) for sample in logs]
+        ratios = shown_ratios(logs, in_turns=False)
         assert 0.93 <= np.mean([ratio.low <= 1 <= ratio.high for ratio in ratios]) <= 0.975
         widths.append(np.median([np.log(ratio.high / ratio.low) for ratio in ratios]))
     assert widths[1] < 1.2 * widths[0]
@@ -100,38 +80,33 @@ def test_a_against_a_is_shown_different_in_3_to_7_percent(count):
     assert 0.03 <= shown_different(logs) <= 0.07
 
 
-def test_pooling_is_narrower_and_noisy_configurations_keep_their_coverage():
+def test_pooling_is_narrower_and_noisy_configurations_keep_their_coverage(monkeypatch):
     generator = np.random.default_rng(6)
     logs = simulated(generator, 6, 3)
-    widths = [
-        [np.log(r.high / r.low) for r in (shown_ratio(sample), shown_ratio(sample, pool=False))]
-        for sample in logs
-    ]
-    ratio = np.median([a / b for a, b in widths])
-    assert 0.5 < ratio < 0.95
+    pooled = shown_ratios(logs)
     noisy = logs * np.array([2.0, 2.0, 1, 1, 1, 1])[:, None]
     assert 1 - shown_different(noisy) >= 0.9
+    monkeypatch.setattr(module, "POOLED_BELOW", 0)
+    widths = [
+        [np.log(ratio.high / ratio.low) for ratio in pair]
+        for pair in zip(pooled, shown_ratios(logs), strict=True)
+    ]
+    assert 0.5 < np.median([a / b for a, b in widths]) < 0.95
 
 
 def test_pooled_spread_by_hand():
-    # Two configurations × two blocks: residuals ± 0.25, so s² = 4 · 0.0625 / 1 = 0.25.
-    spread = spread_of(np.array([[0.0, 1.0], [1.0, 1.0]]))
-    assert (spread.variance, spread.degrees_of_freedom) == (pytest.approx(0.25), 1)
+    # Three configurations × two blocks: residuals ± 1/3 and ± 1/6, s² = (2/9 + 4/36) / 2 = 1/6.
+    logs = np.array([[[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]])
+    method = estimates_of(logs, in_turns=False).ratio(("m", "d", 0, 1), ("m", "d", 0, 0)).method
+    assert method == "pooled over configurations, 2 degrees of freedom"
+    spread, repeats = estimates_of(logs)._spread_of(("m", "d", 0))
+    assert spread.variance == pytest.approx(1 / 6) and repeats == 2
 
 
-def test_pooled_spreads_match_spread_of_and_a_missing_run_costs_one_degree_of_freedom():
-    logs = np.random.default_rng(1).normal(0, 0.02, (3, 3))
-    rows = [
-        {"model": "m", "device": "d", "machine": "x", "rnn": r, "pairing": b,
-         "effect": np.nan, "seconds": float(np.exp(logs[r, b]))}
-        for r in range(3) for b in range(3)
-    ]  # fmt: skip
-    complete = pooled_spreads(pd.DataFrame(rows), ["model", "device", "machine", "rnn"])
-    assert complete[("m", "d", "x")].variance == pytest.approx(spread_of(logs).variance)
-    logs[2, 2] = np.nan
-    incomplete = pooled_spreads(pd.DataFrame(rows[:-1]), ["model", "device", "machine", "rnn"])
-    assert incomplete[("m", "d", "x")].variance == pytest.approx(spread_of(logs).variance)
-    assert incomplete[("m", "d", "x")].degrees_of_freedom == spread_of(logs).degrees_of_freedom == 3
-    assert not pooled_spreads(pd.DataFrame(rows[:-2]), ["model", "device", "machine", "rnn"])
-    duplicate = pd.DataFrame([*rows, rows[0]])
-    assert not pooled_spreads(duplicate, ["model", "device", "machine", "rnn"])
+def test_a_missing_run_costs_one_degree_of_freedom():
+    logs = np.random.default_rng(1).normal(0, 0.02, (1, 3, 3))
+    logs[0, 2, 2] = np.nan
+    spread, _ = estimates_of(logs)._spread_of(("m", "d", 0))
+    assert spread.degrees_of_freedom == 3
+    logs[0, 2, 1] = np.nan
+    assert estimates_of(logs)._spread_of(("m", "d", 0))[0] is None, "two repeated ones are too few"

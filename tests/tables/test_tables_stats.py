@@ -5,18 +5,41 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import dunnett as scipy_dunnett
 from scipy.stats import ttest_ind, ttest_rel
 
 from rnnbench.records.record import run_value
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.stats import (
     ONE_RUN,
+    Ratio,
     difference_interval,
     dunnett_quantile,
     mean_interval,
-    ratio_interval,
 )
+
+
+def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
+    """The ratio of the seconds `a` to `b`; without blocks, on different machines. `others`: name →
+    (seconds, blocks) of further configurations on the machine of `a`."""
+    sides = {"a": (a, blocks_a), "b": (b, blocks_b), **others}
+    rows = [
+        {"model": "m", "device": "d", "machine": "x" if blocks else side, "rnn": side,
+         "seconds": seconds, "pairing": f"{block}" if blocks else f"{side}{number}",
+         "effect": float("nan"), "companion": False, "started": "20261121T075000_123456Z"}
+        for side, (values, blocks) in sides.items()
+        for number, (seconds, block) in enumerate(
+            zip(values, blocks or range(len(values)), strict=True)
+        )
+    ]  # fmt: skip
+    estimates = Estimates(pd.DataFrame(rows), ["rnn", "model", "device", "machine"])
+    key_a, key_b = ((side, "m", "d", "x" if sides[side][1] else side) for side in ("a", "b"))
+    ratio = estimates.ratio(key_b, key_a)
+    quotient = estimates.seconds(key_a).estimate / estimates.seconds(key_b).estimate
+    assert ratio.estimate == pytest.approx(quotient, rel=1e-12)
+    return ratio
 
 
 def test_run_value_is_the_median_of_the_epochs_after_the_first():
@@ -64,9 +87,31 @@ def test_complete_blocks_are_paired_in_any_order():
     )
 
 
-@pytest.mark.parametrize("blocks", [([0, 1], [0, 2]), ([0, 0], [0, 0]), (None, [0, 1])])
-def test_too_few_common_blocks_are_not_paired(blocks):
-    assert ratio_interval([1.0, 1.1], [1.0, 1.2], *blocks).method == "welch"
+def test_too_few_common_blocks_are_not_paired():
+    a, b = [1.0, 1.1], [1.0, 1.2]
+    assert ratio_interval(a, b, None, [0, 1]).method == "welch"
+    assert ratio_interval(a, b, [0, 0], [0, 0]).method == "by way of others"
+    assert ratio_interval(a, b, [0, 1], [0, 2]).method == ONE_RUN, "no degree of freedom is left"
+
+
+def test_configurations_that_never_met_are_compared_by_way_of_others():
+    """a and b were measured with c, in different blocks: the variances of both differences add."""
+    noise = np.random.default_rng(2).normal(0, 0.02, (4, 40))
+    blocks = list(range(40))
+    first, second = blocks[:20], blocks[20:]
+    c, a, b = (np.exp(noise[n] + level) for n, level in enumerate((0.0, 0.3, 0.1)))
+    ratio = ratio_interval(a[:20].tolist(), b[20:].tolist(), first, second, c=(c.tolist(), blocks))
+    with_a, with_b = np.log(a[:20] / c[:20]), np.log(b[20:] / c[20:])
+    assert ratio.method == "by way of others"
+    assert math.log(ratio.estimate) == pytest.approx(with_a.mean() - with_b.mean())
+    expected = 1.96 * math.sqrt(with_a.var(ddof=1) / 20 + with_b.var(ddof=1) / 20)
+    assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(expected, rel=0.1)
+
+
+def test_a_missing_run_does_not_move_the_ratio_of_the_others():
+    a, b = [1.0, 2.0, 4.0], [3.0, 6.0]  # b has no run in the slowest block
+    ratio = ratio_interval(a, b, [0, 1, 2], [0, 1], c=([1.0, 2.0, 4.0], [0, 1, 2]))
+    assert ratio.estimate == pytest.approx(1 / 3)
 
 
 def test_runs_are_paired_by_common_blocks():
@@ -78,8 +123,6 @@ def test_runs_are_paired_by_common_blocks():
     assert (ratio.low, ratio.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
-    # Two common blocks and further runs are too few: Student's t of one degree of freedom is 12.7.
-    assert ratio_interval(a[:3], b[:2], [0, 1, 2], [1, 2]).method == "welch"
 
 
 @pytest.mark.parametrize(("comparisons", "runs"), [(3, 4), (7, 3), (11, 5)])

@@ -29,11 +29,13 @@ def main(argv: Sequence[str]) -> int:
     add_from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
+    from rnnbench.report.reliability import session_text
     from rnnbench.report.terminal import print_comparison
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.comparison import versus, void_messages
     from rnnbench.tables.frame import tidy
+    from rnnbench.tables.usable_runs import run_values
 
     records, faults = _records(options)
     folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
@@ -53,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
             remedy=remedy,
         )
     print_comparison(table, options.a, options.b, faults)
-    for line in dict.fromkeys(void):
+    held = session_text(run_values(frame)) if table["low"].notna().any() else []
+    for line in dict.fromkeys([*held, *void]):
         print(line)
     return 0
 

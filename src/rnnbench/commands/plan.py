@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running.progress import duration
+from rnnbench.tables.effects import effects_of, relative_values
 from rnnworker import machine
 
 DIFFERENCES = (0.02, 0.05, 0.10)
@@ -151,37 +152,42 @@ def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     return isinstance(data, dict) and data.get("digest") == run.digest
 
 
-def _past(plan: Plan, results: Path) -> Iterator[FinishedRun]:
+def _past(plan: Plan, results: Path) -> list[FinishedRun]:
     """This machine's newest record of each run of the plan."""
     local_machine = machine.fingerprint()["machine"]
-    for name in plan.runs:
-        for path in record_files(results, local_machine, name)[-1:]:
-            with suppress(RecordError):
-                yield _as_past(read_record(path), path)
+    newest = (record_files(results, local_machine, name)[-1:] for name in plan.runs)
+    return _as_past([path for paths in newest for path in paths])
 
 
-def _elsewhere(plan: Plan, results: Path) -> Iterator[FinishedRun]:
+def _elsewhere(plan: Plan, results: Path) -> list[FinishedRun]:
     """This machine's newest records of runs that are not in the plan."""
     files = record_files(results, machine.fingerprint()["machine"])
     others = [path for path in files if path.parent.name not in plan.runs]
-    for path in sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS]:
+    return _as_past(sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS])
+
+
+def _as_past(files: Sequence[Path]) -> list[FinishedRun]:
+    records: dict[Path, Record] = {}
+    for path in files:
         with suppress(RecordError):
-            yield _as_past(read_record(path), path)
-
-
-def _as_past(record: Record, path: Path) -> FinishedRun:
-    wall = record.measured.get("wall_seconds")
-    return FinishedRun(
-        name=record.name,
-        wall_seconds=float(wall) if isinstance(wall, int | float) else None,
-        bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
-        value=record.value,
-        company=_company(record),
-    )
+            records[path] = read_record(path)
+    everything = list(records.values())
+    values, effects = relative_values(everything), effects_of(everything)
+    return [
+        FinishedRun(
+            name=record.name,
+            wall_seconds=float(wall) if isinstance(wall, int | float) else None,
+            bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
+            value=values.get(record.key),
+            company=_company(record) if record.key in effects else (),
+        )
+        for path, record in records.items()
+        for wall in [record.measured.get("wall_seconds")]
+    ]
 
 
 def _company(record: Record) -> tuple[str, ...]:
-    members = record.round.members if record.round and record.effect is not None else ()
+    members = record.round.members if record.round else ()
     return tuple(sorted(map(configuration_of, members)))
 
 

@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from rnnbench.errors import RecordError
 from rnnbench.records.plan_file import read_runs
-from rnnbench.records.record import Record, RoundFacts
+from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import read_json
-from rnnbench.running import effects, memory
+from rnnbench.running import memory, turns
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
 from rnnbench.running.supervise import SIGKILLED, Outcome, parse
@@ -48,31 +46,34 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 _outcome(path, data),
                 data["finished"],
                 log_tail=memory.tail(path.with_name("log")),
-                round_=rounds.get(path),
+                **rounds.get(path, {}),
             )
         except (KeyError, TypeError) as error:
             raise _not_an_outcome(path, error) from error
         yield record, path.parent
 
 
-def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, RoundFacts]:
-    """Outcome → the ``round`` of its record, for runs that took turns with others."""
+def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
+    """Outcome → the arguments of `assembled` that depend on its whole round, for runs that took
+    turns with others."""
     members: dict[str, dict[str, Path]] = {}
     for path, data in outcomes.items():
         facts = data.get("round") or {}
         if len(facts.get("members", ())) > 1:
             members.setdefault(facts["id"], {})[data["name"]] = path
-    rounds: dict[Path, RoundFacts] = {}
+    rounds: dict[Path, dict[str, Any]] = {}
     for identity, paths in members.items():
         data = outcomes[next(iter(paths.values()))]
-        facts = effects.rounds_of(
+        facts = turns.rounds_of(
             f"{data['hardware']['machine']}/{identity}",
-            {name: _outcome(path, outcomes[path]) for name, path in paths.items()},
+            tuple(data["round"]["members"]),
             data["round"].get("companions", ()),
         )
+        disturbed = turns.disturbed_in(
+            {name: _outcome(path, outcomes[path]) for name, path in paths.items()}
+        )
         for name, path in paths.items():
-            planned = tuple(data["round"]["members"])
-            rounds[path] = msgspec.structs.replace(facts[name], members=planned)
+            rounds[path] = {"round_": facts[name], "disturbed": disturbed}
     return rounds
 
 

@@ -27,7 +27,7 @@ MOST_REPEATS = 10_000
 @dataclass(frozen=True)
 class FinishedRun:
     """A finished run. `wall_seconds`: its share of the wall time; `bytes`: size of its files;
-    `value`: basis of the spread (`Record.value`);
+    `value`: basis of the spread (`tables.effects.relative_values`);
     `company`: the configurations that took turns with it, including its own. Values are comparable
     only if these are the same."""
 

@@ -9,12 +9,12 @@ sequence. A new field is None or follows from the record itself; it is never a g
 field keeps its value. Files are not rewritten. A schema newer than this rnnbench's is refused.
 ``tests/records/schema_N.json`` is a record as the rnnbench of schema N wrote it; it is never edited
 and must stay readable. Schema 1 is the first; schema 2 adds `round`, `turns` and the epochs'
-`took`; schema 3 moves what was planned to `run`, which has the config once.
+`took`; schema 3 moves what was planned to `run`, which has the config once; schema 4 drops the
+effects in `round`, and its `turns` have the CPU time of other processes instead of `good`.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -44,10 +44,19 @@ def _to_schema_3(data: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "run": {**run, "identity": identity}, "schema": 3}
 
 
-SCHEMA = 3
+def _to_schema_4(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 3 → 4: effects are computed from the turns."""
+    if (round_ := data["round"]) is not None:
+        kept = {name: round_[name] for name in ("id", "members", "companion")}
+        return {**data, "round": kept, "schema": 4}
+    return {**data, "schema": 4}
+
+
+SCHEMA = 4
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _to_schema_2,
     2: _to_schema_3,
+    3: _to_schema_4,
 }
 STATUSES = ("clean", "suspect", "void")
 
@@ -127,21 +136,17 @@ class Verdict(Part, frozen=True):
             raise ValueError(f"verdict {self.status!r} must be one of {', '.join(STATUSES)}")
 
 
-class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RoundFacts(Part, frozen=True, kw_only=True):
     """The round in which a run was measured.
 
     - `id`: ``MACHINE/ROUND/STARTED``.
     - `members`: the names of the run's cohort, in starting order.
     - `companion`: whether the run was measured only so that the others can be compared with it.
-    - `effect`: log seconds of its steps relative to the others', from `cycles` cycles (see
-      ``running.effects``); None if it was measured on its own or had too few good turns.
     """
 
     id: str
     members: tuple[str, ...]
     companion: bool
-    effect: float | None = None
-    cycles: int = 0
 
     @property
     def in_turns(self) -> bool:
@@ -159,8 +164,12 @@ class Record(Part, frozen=True, kw_only=True):
     - `round`: None in records of schema 1.
     - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
       round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
-      as planned), ``good`` (no other process used its cores), ``major_faults`` (pages read from
-      disk, as happens to a process that has slept for long).
+      as planned); ``others`` (CPU seconds that other processes and the hypervisor used on the run's
+      cores during the turn; may be negative, as the kernel counts in ticks of 10 ms), ``took``
+      (length of the turn with its untimed steps) and ``cores`` (their number), None if unknown;
+      ``major_faults`` (pages read from disk, as happens to a process that has slept for long).
+      Records of schema 2 and 3 have ``good`` (no other process used its cores) instead of
+      the last three.
     """
 
     run: Run
@@ -204,22 +213,6 @@ class Record(Part, frozen=True, kw_only=True):
     @property
     def round_id(self) -> str | None:
         return self.round.id if self.round else None
-
-    @property
-    def effect(self) -> float | None:
-        """See `RoundFacts`."""
-        return self.round.effect if self.round else None
-
-    @property
-    def value(self) -> float | None:
-        """What repeats of a configuration are compared by: the duration of the run's steps relative
-        to its round's if it was measured in turns, otherwise its seconds per epoch. None if it is
-        void."""
-        if self.verdict.status == "void" or not self.epochs:
-            return None
-        if self.effect is not None:
-            return math.exp(self.effect)
-        return run_value([epoch.seconds for epoch in self.epochs])
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)

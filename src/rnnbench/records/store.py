@@ -97,16 +97,13 @@ def is_pointer(file: PurePath) -> bool:
 
 def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]:
     """The content of a pointer file: which record represents a run at a site, and the records of
-    its `companions` (paths relative to the results folder), if it has any. `value` is the record's,
-    relative to those of the same `round` if there is one."""
+    its `companions` (paths relative to the results folder), if it has any."""
     return {
         **({"companions": list(companions)} if companions else {}),
         "record": f"records/{record.key}.json",
         "digest": record.run.digest,
         "verdict": record.verdict.status,
         "wall_seconds": record.measured.get("wall_seconds"),
-        "value": record.value,
-        "round": record.round_id if record.effect is not None else None,
     }
 
 

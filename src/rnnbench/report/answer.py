@@ -18,6 +18,7 @@ from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.report.variant_labels import variant_labels
+from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
@@ -234,9 +235,9 @@ def same_sentence(learning: pd.DataFrame) -> str:
         return (
             f"A difference in accuracy is shown: `{worst['implementation']}` ends "
             f"{n.plain(abs(difference), 2)} {'below' if difference < 0 else 'above'} the reference "
-            f"in validation accuracy on {worst['device']} (95 % CI {worst['val_acc_low']:.4f} to "
-            f"{worst['val_acc_high']:.4f}); differences are shown in {len(different)} of "
-            f"{len(others)} comparisons with the reference."
+            f"in validation accuracy on {worst['device']} (simultaneous 95 % CI "
+            f"{worst['val_acc_low']:.4f} to {worst['val_acc_high']:.4f}); differences are shown in "
+            f"{len(different)} of {len(others)} comparisons with the reference."
         )
     seeds, loss = int(others["seeds"].min()), n.small(others["loss_largest"].max())
     largest = others["val_acc_difference"].abs().max()
@@ -251,8 +252,9 @@ def same_sentence(learning: pd.DataFrame) -> str:
             "no difference in accuracy shown."
         )
     gaps = f"differ by at most {n.plain(largest, 2)} in final validation accuracy"
-    if seeds < 2:
-        return f"From one seed, they {gaps}; one seed cannot show whether they learn the same."
+    if seeds < MIN_SEEDS:
+        few = f"From {n.counted(seeds, 'seed')}, they {gaps}"
+        return f"{few}; {TOO_FEW_SEEDS} cannot show whether this is more than chance."
     return f"From the same {seeds} seeds, they {gaps}: no difference in accuracy shown."
 
 
@@ -266,10 +268,9 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     name = ", ".join(filter(None, (worst["implementation"] or worst["model"], worst["build"])))
     count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     count = count if len(outliers) > 1 else ""
-    unit = "the seeds explain" if worst["seeds"] > 1 else "is usual between implementations"
     return (
-        f"Accuracy differs by more than {unit}: `{name}` on {worst['device']} ends at validation "
-        f"accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"Accuracy differs by more than the seeds explain: `{name}` on {worst['device']} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
         f"(allowed: ± {n.plain(worst['allowed'], 2)}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."

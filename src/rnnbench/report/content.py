@@ -28,8 +28,10 @@ from rnnbench.report.published_section import published_results_section
 from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_configurations
 from rnnbench.report.reliability import (
     caveats,
+    disturbed_text,
     order_text,
     ratio_text,
+    session_text,
     stopping_text,
     turns_text,
     unsteady_text,
@@ -49,6 +51,7 @@ from rnnbench.tables.cost import cost
 from rnnbench.tables.curves import curves
 from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.energy import energy
+from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
@@ -61,7 +64,7 @@ from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.steadiness import steadiness
 from rnnbench.tables.target import target
-from rnnbench.tables.time import IN_TURNS, NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.time import NOT_EQUAL, ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
 from rnnbench.tables.usable_runs import run_values
 from rnnbench.tables.warmup import warmup
@@ -222,10 +225,11 @@ def content(
     reference, every_function = experiment.reference, tidy(records)
     frame = ranked(with_named_options(every_function, reference))
     speed, accuracies = time(frame, reference, beside.certificates), accuracy(frame)
-    every, differences = runs(frame), learning(frame, reference)
     outliers = with_named_options(find_accuracy_outliers(every_function), reference)
     winners, costs = fastest(frame, speed, reference), cost(frame, speed, beside.prices, reference)
     whole, long = len(records) <= MANY, is_long(winners, reference)
+    # One sentence speaks about all comparisons of a long page.
+    every, differences = runs(frame), learning(frame, reference, together=long)
     by_build, by_threads = builds(frame, reference, beside.certificates), scaling(frame)
     regroup = regrouping(speed, reference)
     regrouped = regroup(speed)
@@ -276,7 +280,10 @@ def content(
         answer_views=lead_views
         or ([answer_view(winners, differences, accuracies, reference)] if long else []),
         answer_figures=lead_figures,
-        advice=recommendations(costs, beside),
+        advice=[
+            *(session_text(run_values(frame)) if ratios else []),
+            *recommendations(costs, beside),
+        ],
         time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
         accuracy=_filled(
             table_views.accuracy_view(regroup(accuracies)),
@@ -301,6 +308,7 @@ def content(
         warmup=warmup_text(warmup(frame)),
         caveats=[
             *turns_text(run_values(frame)),
+            *disturbed_text(records),
             *stopping_text(unneeded),
             *caveats(speed, accuracies),
         ],

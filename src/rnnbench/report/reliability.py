@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
+from rnnbench.records import timestamps
+from rnnbench.records.record import Record
+from rnnbench.records.turns import Turns, disturbed_cycles
 from rnnbench.report import numbers as n
+from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.measuring_order import in_planned_order
 
 UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
@@ -105,6 +110,45 @@ def turns_text(usable: pd.DataFrame) -> list[str]:
         "runs. Their ratios compare seconds, so the intervals are wider; more epochs or samples "
         "give more turns."
     ]
+
+
+def disturbed_text(records: Iterable[Record]) -> list[str]:
+    """How many cycles of the rounds were disturbed, and which numbers contain them; [] for none."""
+    members: dict[str, dict[str, Turns]] = {}
+    for record in records:
+        if record.round is not None and record.round.in_turns:
+            members.setdefault(record.round.id, {})[record.key] = record.turns
+    cycles = sum(
+        len({cycle for turns in own.values() for cycle in turns.get("cycle", ())})
+        for own in members.values()
+    )
+    if not (disturbed := sum(len(disturbed_cycles(own)) for own in members.values())):
+        return []
+    return [
+        f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. Ratios "
+        "leave these cycles out; the level of the seconds and the learning curves over time "
+        "contain them."
+    ]
+
+
+def session_text(usable: pd.DataFrame) -> list[str]:
+    """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
+    `usable`: from `run_values`."""
+    texts = []
+    machines = usable.assign(session=sessions(usable)).groupby("machine", sort=False)
+    for machine, runs in machines:
+        count = runs["session"].nunique()
+        if count >= LEAST_SESSIONS or len(runs) < 2:
+            continue
+        where = f"on {machine} " if len(machines) > 1 else ""
+        first, last = (timestamps.read(runs["started"].agg(end)) for end in ("min", "max"))
+        minutes = max(1, math.ceil((last - first).total_seconds() / 60))
+        when = f"within {n.counted(minutes, 'minute')}" if count == 1 else f"in {count} sessions"
+        texts.append(
+            f"Measured {where}{when}: the intervals hold for the state of the machine at that "
+            "time, and another hour can differ by more."
+        )
+    return texts
 
 
 def unsteady_text(spreads: pd.Series) -> list[str]:

@@ -16,6 +16,7 @@ from rnnbench.report.labels import short_group
 from rnnbench.report.table_view import Column, TableView, view_of
 from rnnbench.report.table_views import marked
 from rnnbench.report.variant_labels import variant_labels
+from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.grouping import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
 
@@ -189,7 +190,7 @@ def _accuracy(learning: pd.DataFrame) -> str:
     different = others[others["shown_different"].astype(bool)]
     if different.empty:
         least = int(others["seeds"].min())
-        few = "; one seed cannot show whether they learn the same" if least < 2 else ""
+        few = f"; {TOO_FEW_SEEDS} cannot show one" if least < MIN_SEEDS else ""
         many = n.counted(len(others), "comparison")
         return f"No difference in accuracy is shown in {many} with the reference{few}."
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(different["implementation"]))

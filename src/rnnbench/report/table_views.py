@@ -12,6 +12,7 @@ import pandas as pd
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group, text_of
+from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 from rnnbench.tables.unequal_ratio import Unequal
@@ -57,7 +58,10 @@ def learning_view(table: pd.DataFrame) -> TableView:
         Column("val acc, largest", lambda r: n.small(r["val_acc_largest"])),
         Column("loss, largest", lambda r: n.small(r["loss_largest"])),
     )
-    return by_device("learning", "Difference from the reference, seed by seed", table, columns)
+    title = "Difference from the reference, seed by seed"
+    note = "The 95 % hold for all comparisons of a group at once, on all devices together."
+    has_interval = table["val_acc_low"].notna().any()
+    return by_device("learning", title, table, columns, (note,) if has_interval else ())
 
 
 def by_device(
@@ -128,5 +132,5 @@ def _difference_interval(row: Any) -> str:
     if row["is_reference"]:
         return IS_REFERENCE
     if not n.is_number(row["val_acc_low"]):
-        return "one seed"
+        return TOO_FEW_SEEDS if row["seeds"] < MIN_SEEDS else n.NOTHING
     return f"{row['val_acc_low']:.4f} to {row['val_acc_high']:.4f}"

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
-from rnnbench.records.record import Record, RoundFacts
+from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, read_json, record_files, record_folder, write_json
-from rnnbench.running import attempt, effects, memory, slurm, worker
+from rnnbench.running import attempt, memory, slurm, turns, worker
 from rnnbench.running.progress import Progress, say
 from rnnbench.running.revision import revision
 from rnnbench.running.supervise import SIGKILLED, Outcome, supervise
@@ -98,12 +98,13 @@ class CohortRunner:
         for path in files.values():
             worker.remove_job_file(path)
         ran_out = killed_before is not None and memory.oom_kills() != killed_before
-        rounds = effects.rounds_of(
+        rounds = turns.rounds_of(
             f"{self.hardware['machine']}/{self.name}/{min(started.values())}",
-            {name: outcomes[name] for name in started},
+            list(started),
             set(started) - requested,
         )
-        asleep = effects.asleep(
+        disturbed = turns.disturbed_in(outcomes)
+        asleep = turns.asleep(
             {name: outcome.turns for name, outcome in outcomes.items()},
             {name: outcome.events for name, outcome in outcomes.items()},
         )
@@ -117,8 +118,21 @@ class CohortRunner:
             if killed_externally and not (ran_out and len(cohort) == 1):
                 (out_of_memory if ran_out else killed).append(run)
                 continue
-            record = self._record(run, started[name], outcome, rounds[name], asleep[name], ran_out)
+            record = assembled(
+                run,
+                self.place,
+                self.hardware,
+                started[name],
+                outcome,
+                log_tail=memory.tail(self.folder(run) / f"{started[name]}.log"),
+                ran_out=ran_out,
+                round_=rounds[name],
+                asleep=asleep[name] if rounds[name].in_turns else None,
+                disturbed=disturbed,
+            )
             measured = {**record.measured, "revision": code, "wall_seconds": share}
+            if job := slurm.job():
+                measured["job"] = {**job, "log": f"records/{record.key}.log"}
             record = replace(record, measured=measured)
             if len(cohort) > 1 and _ran_out_of_memory(record):
                 out_of_memory.append(run)
@@ -160,31 +174,6 @@ class CohortRunner:
         if self.mirror is None:
             return lambda events: None
         return self.mirror(run, f"{self.hardware['machine']}/{run.name}/{started}")
-
-    def _record(
-        self,
-        run: Run,
-        started: str,
-        outcome: Outcome,
-        round_: RoundFacts,
-        asleep: Mapping[str, float],
-        ran_out: bool,
-    ) -> Record:
-        record = assembled(
-            run,
-            self.place,
-            self.hardware,
-            started,
-            outcome,
-            log_tail=memory.tail(self.folder(run) / f"{started}.log"),
-            ran_out=ran_out,
-            round_=round_,
-            asleep=asleep if round_.in_turns else None,
-        )
-        if job_of_slurm := slurm.job():
-            job = {**job_of_slurm, "log": f"records/{record.key}.log"}
-            return replace(record, measured={**record.measured, "job": job})
-        return record
 
 
 def _epochs(run: Run) -> int:

@@ -17,12 +17,11 @@ STOP_THEM = "stop them and measure the run again: rnnbench retry NAME."
 def load_reasons(
     phases: Sequence[Phase],
     measured: Mapping[str, Any],
-    turns: Mapping[str, Sequence[Any]],
+    disturbed: Sequence[bool],
 ) -> list[Reason]:
-    """Reasons from a run's `phases` and `turns`, and from its CPU use while it waited, that make it
-    suspect."""
-    good = turns.get("good") or ()
-    in_turns = len(good) > 1
+    """Reasons from a run's `phases`, from its `disturbed` turns (one value per turn), and from its
+    CPU use while it waited, that make it suspect."""
+    in_turns = len(disturbed) > 1
     judged = [phase for phase in phases if phase.timed and not (in_turns and phase.name == "train")]
     # Other processes on the cores that feed a card matter only once those cores are scarce.
     threads = measured.get("threads") or {}
@@ -30,18 +29,18 @@ def load_reasons(
     return [
         *(reason for phase in judged for reason in _of_phase(phase, feeders or 1)),
         *_unknown_load(phases),
-        *(_disturbed_turns(good) if in_turns else ()),
+        *(_disturbed_turns(disturbed) if in_turns else ()),
         *_spins(measured.get("asleep") or {}),
     ]
 
 
-def _disturbed_turns(good: Sequence[bool]) -> list[Reason]:
-    """Most turns of a run were disturbed. A minority of disturbed turns is excluded from its times
+def _disturbed_turns(disturbed: Sequence[bool]) -> list[Reason]:
+    """Most turns of a run were disturbed. A minority of disturbed turns is excluded from its ratios
     and needs no reason."""
-    bad = len(good) - sum(good)
-    if 2 * bad <= len(good):
+    bad = sum(disturbed)
+    if 2 * bad <= len(disturbed):
         return []
-    text = f"other processes used its cores in {bad} of its {len(good)} turns"
+    text = f"other processes used the cores in {bad} of its {len(disturbed)} turns"
     return [Reason("foreign_load", text, STOP_THEM)]
 
 

@@ -12,8 +12,9 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.stopping_rule import stop_reason
 from rnnbench.records.plan_file import read_heads
+from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import not_needed, pointer_to, read_json, record_behind
+from rnnbench.records.store import not_needed, read_json, records_behind
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: its device, and the facts of its pointer (`records.store.pointer_to`)."""
+    """A finished run: its device, its share of the wall time, its value (`relative_values`), and
+    its round if the value is relative to the others in it."""
 
     device: str | None
     wall_seconds: float
@@ -32,22 +34,31 @@ class FinishedRun:
 def finished_runs(place: Place) -> dict[str, FinishedRun]:
     """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
     not needed are left out."""
-    finished: dict[str, FinishedRun] = {}
+    # Imports NumPy, which the process that measures should not hold in memory.
+    from rnnbench.tables.effects import effects_of, relative_values
+
+    devices: dict[str, str | None] = {}
+    own: dict[str, Record] = {}
+    everything: list[Record] = []
     for head in read_heads(place.folder / "plan.jsonl"):
         file = place.pointer(head.name)
         with suppress(RecordError, AttributeError, KeyError):  # to be measured again
             pointer = read_json(file)
             if not_needed(pointer) or pointer["digest"] != head.digest:
                 continue
-            if "value" not in pointer:  # written by an earlier rnnbench
-                pointer = pointer_to(record_behind(place.results, file, pointer))
-            finished[head.name] = FinishedRun(
-                head.choices.get("device"),
-                pointer["wall_seconds"] or 0.0,
-                pointer["value"],
-                pointer["round"],
-            )
-    return finished
+            records = [record for _, record in records_behind(place.results, file, pointer)]
+            devices[head.name], own[head.name] = head.choices.get("device"), records[0]
+            everything += records
+    effects, values = effects_of(everything), relative_values(everything)
+    return {
+        name: FinishedRun(
+            devices[name],
+            record.measured.get("wall_seconds") or 0.0,
+            values.get(record.key),
+            record.round_id if record.key in effects else None,
+        )
+        for name, record in own.items()
+    }
 
 
 def why_not_needed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record, RoundFacts
 from rnnbench.records.run import Run
-from rnnbench.running import assemble, effects, verdict
+from rnnbench.running import assemble, verdict
 from rnnbench.running.card_use import card_use
 from rnnbench.running.device import device_reasons
 from rnnbench.running.supervise import Event, Outcome
+from rnnbench.running.turns import turns
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def assembled(
     ran_out: bool = False,
     round_: RoundFacts | None = None,
     asleep: Mapping[str, float] | None = None,
+    disturbed: Collection[int] = (),
 ) -> Record:
     """The record of a worker that has ended, successfully or not (see `failure_reason`).
 
@@ -60,7 +62,8 @@ def assembled(
 
     - `log_tail`, `ran_out`: see `failure_reason`.
     - `round_`: the record's ``round``.
-    - `asleep`: the CPU time it used while others had their turns (`effects.asleep`).
+    - `asleep`: the CPU time it used while others had their turns (`turns.asleep`).
+    - `disturbed`: the cycles in which other processes used the cores (`turns.disturbed_in`).
     """
     events: list[Event] = outcome.events
     phases, epochs = assemble.phases_of(events), assemble.epochs_of(events)
@@ -73,7 +76,7 @@ def assembled(
     }
     measured |= card_use(events, epochs, measured.get("card"))
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
-    turns = effects.turns(events, outcome.turns)
+    taken = turns(events, outcome.turns)
     device = device_reasons(planned.config["device"], measured, machine_facts)
     failure = verdict.failure_reason(outcome, log_tail, ran_out)
     if failure is None and not any(event["event"] == "finished" for event in events):
@@ -90,9 +93,16 @@ def assembled(
         phases=phases,
         epochs=epochs,
         measured=measured,
-        verdict=verdict.judge(phases, epochs, measured, failure, device, turns),
+        verdict=verdict.judge(
+            phases,
+            epochs,
+            measured,
+            failure,
+            device,
+            [cycle in disturbed for cycle in taken["cycle"]],
+        ),
         round=round_,
-        turns=turns,
+        turns=taken,
     )
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
@@ -28,17 +27,18 @@ def judge(
     measured: Mapping[str, Any],
     failure: Reason | None = None,
     device: Sequence[Reason] = (),
-    turns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    disturbed: Sequence[bool] = (),
 ) -> Verdict:
-    """The verdict on a run from its phases, epochs, `turns` and `measured` facts. `failure` is the
-    `failure_reason`, `device` the `device_reasons`."""
+    """The verdict on a run from its phases, epochs and `measured` facts. `failure` is the
+    `failure_reason`, `device` the `device_reasons`; `disturbed`: of each of its turns, whether
+    other processes used the cores."""
     reasons = [failure] if failure else []
     reasons += device
     reasons += _kernel(measured.get("kernel"))
     reasons += _precision(measured.get("precision"))
     reasons += _start(measured)
     reasons += _loss(epochs)
-    reasons += load_reasons(phases, measured, turns)
+    reasons += load_reasons(phases, measured, disturbed)
     reasons += card_reasons(measured.get("card_use"))
     reasons += _closure(measured.get("closure"))
     if not epochs and not failure:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.usable_runs import run_values
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
+MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more
+TOO_FEW_SEEDS = "fewer than three seeds"
 
 
 def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
@@ -34,3 +38,9 @@ def accuracy(frame: pd.DataFrame) -> pd.DataFrame:
         table[measure] = by_configuration[measure].mean()
         table[f"{measure}_sd"] = by_seed[measure].mean().groupby(CONFIGURATION, sort=False).std()
     return table.reset_index()
+
+
+def validation_samples(frame: pd.DataFrame, by: list[str]) -> dict[Any, float]:
+    """The size of the validation set, by the values of `by`."""
+    sizes = frame[frame["phase"] == "evaluate"].groupby(by, sort=False)["samples"].min()
+    return dict(sizes.dropna())

@@ -10,20 +10,11 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Groups, counts, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import Ratio, mean_interval
-from rnnbench.tables.time import (
-    FASTER,
-    NOT_EQUAL,
-    RATIO_COLUMNS,
-    SLOWER,
-    compare,
-    ratio_text,
-    without_companions,
-    wrong_steps,
-)
+from rnnbench.tables.stats import Ratio
+from rnnbench.tables.time import FASTER, NOT_EQUAL, SLOWER, ratio_text, wrong_steps
 from rnnbench.tables.usable_runs import run_values
 
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
@@ -52,8 +43,8 @@ def builds(
     values = run_values(frame, companions=True)
     if values["build"].nunique() < 2:
         return pd.DataFrame(columns=BUILD_COLUMNS)
-    groups = split(values, KEY, [*RATIO_COLUMNS, "implementation"])
-    spreads = pooled_spreads(values, KEY)
+    estimates = Estimates(values)
+    groups = split(values[~values["companion"]], KEY, ["seconds", "suspect", "implementation"])
     preferred = reference.get("build") or values["build"].iloc[0]
     all_but_build = [name for name in KEY if name != "build"]
     rows: list[dict[str, Any]] = []
@@ -65,7 +56,7 @@ def builds(
         for name in names:
             own = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
             base = {**own, "build": against}
-            rows.append(_row(groups, own, base, certificates, shared_spread(spreads, own, base)))
+            rows.append(_row(groups, own, base, certificates, estimates))
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
@@ -74,11 +65,11 @@ def _row(
     configuration: Mapping[str, Any],
     base: Mapping[str, Any],
     certificates: Certificates,
-    spread: Spread | None,
+    estimates: Estimates,
 ) -> dict[str, Any]:
-    all_own, all_base = groups[key_of(configuration)], groups[key_of(base)]
-    own, other = without_companions(all_own), without_companions(all_base)
-    seconds = mean_interval(own["seconds"].tolist())
+    key, base_key = key_of(configuration), key_of(base)
+    own, other = groups[key], groups[base_key]
+    seconds = estimates.seconds(key)
     row = {
         **configuration,
         **counts(own),
@@ -95,7 +86,7 @@ def _row(
     if certificates.judge(configuration, base)[0] == UNEQUAL:
         return {**row, "words": NOT_EQUAL}
     # The speed-up of the reference build over this one.
-    ratio = compare(all_base, all_own, spread)
+    ratio = estimates.ratio(base_key, key)
     slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
     return {
         **row,

@@ -8,19 +8,11 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Rows, counts, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
-from rnnbench.tables.reference import key_of, keys_of, references
-from rnnbench.tables.stats import mean_interval
-from rnnbench.tables.time import (
-    COMPARED,
-    IS_REFERENCE,
-    NO_REFERENCE,
-    NOT_EQUAL,
-    RATIO_COLUMNS,
-    compare,
-    ratio_text,
-)
+from rnnbench.tables.reference import Key, key_of, keys_of, references
+from rnnbench.tables.stats import Interval
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, ratio_text
 from rnnbench.tables.unequal_ratio import unequal
 from rnnbench.tables.usable_runs import run_values
 
@@ -60,18 +52,16 @@ def calls(
             pairing=all_values["block"],
         )
         values = values[values["seconds"] > 0]
-        spreads = pooled_spreads(values, KEY)
-        groups = split(values, KEY, [*RATIO_COLUMNS, "implementation", "call_samples", "batch"])
+        estimates = Estimates(values)
+        groups = split(values, KEY, ["suspect", "implementation", "call_samples", "batch"])
         for key, runs in groups.items():
-            configuration, base = dict(zip(KEY, key, strict=True)), against[key]
-            spread = shared_spread(spreads, configuration, dict(zip(KEY, base, strict=True)))
-            ratio = _ratio(time_rows.get(key, {}), runs, groups.get(base), spread)
-            rows.append({**configuration, "call": call, **_row(runs), **ratio})
+            row = _row(runs, estimates.seconds(key))
+            ratio = _ratio(time_rows.get(key, {}), estimates, key, against[key])
+            rows.append({**dict(zip(KEY, key, strict=True)), "call": call, **row, **ratio})
     return pd.DataFrame(rows, columns=CALL_COLUMNS)
 
 
-def _row(runs: Rows) -> dict[str, Any]:
-    seconds = mean_interval(runs["seconds"].tolist())
+def _row(runs: Rows, seconds: Interval) -> dict[str, Any]:
     samples, batch = float(runs["call_samples"][0]), float(runs["batch"][0])
     batches = -(-samples // batch) if batch > 0 else float("nan")
     return {
@@ -87,15 +77,15 @@ def _row(runs: Rows) -> dict[str, Any]:
 
 
 def _ratio(
-    time_row: Mapping[Any, Any], runs: Rows, base: Rows | None, spread: Spread | None
+    time_row: Mapping[Any, Any], estimates: Estimates, key: Key, base: Key
 ) -> dict[str, Any]:
-    """The ratio of `runs` to their reference `base`, if their row of the time table has one."""
+    """The ratio of a configuration to its reference, if its row of the time table has one."""
     words = time_row.get("words", NO_REFERENCE)
     if words == IS_REFERENCE:
         return {"speedup": 1.0, "words": words}
-    if base is None or words not in (*COMPARED, NOT_EQUAL):
-        return {"words": words if base is not None else NO_REFERENCE}
-    ratio = compare(runs, base, spread)
+    if base not in estimates or words not in (*COMPARED, NOT_EQUAL):
+        return {"words": words if base in estimates else NO_REFERENCE}
+    ratio = estimates.ratio(key, base)
     if words == NOT_EQUAL:
         return {"words": words, "unequal": unequal(ratio), "difference": time_row["difference"]}
     return {**ratio.columns("speedup"), "words": ratio_text(ratio)}

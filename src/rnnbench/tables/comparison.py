@@ -13,9 +13,10 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.pooling import pooled_spreads, shared_spread
+from rnnbench.tables.estimates import Estimates
+from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare, ratio_text, wrong_steps
+from rnnbench.tables.time import NOT_EQUAL, ratio_text, wrong_steps
 from rnnbench.tables.unequal_ratio import difference, unequal
 from rnnbench.tables.usable_runs import run_values
 
@@ -36,11 +37,11 @@ def versus(
     configuration that matches both counts for `a`, or for `b` if nothing else matches `b`.
 
     Columns: `same` (what the pair shares), `a`, `b` (what distinguishes them), `runs_a`, `runs_b`,
-    `seconds_a`, `seconds_b` per epoch (geometric means), `ratio` = seconds of b / seconds of a (how
-    much faster a is) with the 95 % interval `low`, `high`, its `method` and the result as text
-    (`words`), `suspect` (bool: one side has suspect runs); `equal`, `equal_why`, `unequal` and
-    `difference` as in the time table. A pair that does not compute the same function according to
-    its certificate or ``rnn.options`` has `unequal` instead of `ratio`; if one side applies wrong
+    `seconds_a`, `seconds_b` per epoch, `ratio` = seconds of b / seconds of a (how much faster a is)
+    with the 95 % interval `low`, `high`, its `method` and the result as text (`words`), `suspect`
+    (bool: one side has suspect runs); `equal`, `equal_why`, `unequal` and `difference` as in the
+    time table. A pair that does not compute the same function according to its certificate or
+    ``rnn.options`` has `unequal` instead of `ratio`; if one side applies wrong
     gradients, the pair has neither.
     """
     values = run_values(frame, companions=True)
@@ -53,7 +54,7 @@ def versus(
         return pd.DataFrame(columns=VERSUS_COLUMNS)
     common = [axis for axis in KEY if axis not in differing]
     varied = [axis for axis in common if values[axis].nunique() > 1]
-    spreads = pooled_spreads(values, KEY)
+    estimates = Estimates(values)
     groups_b = dict(iter(values_b.groupby(common, sort=False)))
     rows = []
     for key, group_a in values_a.groupby(common, sort=False):
@@ -65,10 +66,8 @@ def versus(
         for (_, runs_a), (_, runs_b) in pairs:
             first, second = ({name: side[name].iat[0] for name in KEY} for side in (runs_a, runs_b))
             equal, why = certificates.judge(first, second)
-            columns_a, columns_b = (
-                {name: side[name].to_numpy() for name in RATIO_COLUMNS} for side in (runs_a, runs_b)
-            )
-            ratio = compare(columns_a, columns_b, shared_spread(spreads, first, second))
+            key_a, key_b = key_of(first), key_of(second)
+            ratio = estimates.ratio(key_a, key_b)
             rows.append(
                 {
                     "same": _text(first, varied),
@@ -76,8 +75,8 @@ def versus(
                     "b": _text(second, differing),
                     "runs_a": int((~runs_a["companion"]).sum()),
                     "runs_b": int((~runs_b["companion"]).sum()),
-                    "seconds_a": _mean(runs_a),
-                    "seconds_b": _mean(runs_b),
+                    "seconds_a": estimates.seconds(key_a).estimate,
+                    "seconds_b": estimates.seconds(key_b).estimate,
                     **_ratio(ratio, equal, why, wrong_steps(certificates, first, second)),
                     "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
                     "equal": equal,
@@ -98,11 +97,6 @@ def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
     if len(matching) == 1:
         return [f"{matching[0]['name']} is void and in no number: {why}"]
     return [f"{len(matching)} runs of {','.join(terms)!r} are void and in no number: {why}"]
-
-
-def _mean(runs: pd.DataFrame) -> float:
-    """The geometric mean of the seconds of `runs`, without companions."""
-    return float(np.exp(np.log(runs.loc[~runs["companion"], "seconds"]).mean()))
 
 
 def _text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +10,10 @@ import pandas as pd
 from rnnbench.axes import KEY, PLACE, TASK
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.certificates import NOT_LEARNING
-from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import Interval, mean_interval, ratio_interval
-from rnnbench.tables.time import NOT_EQUAL, RATIO_COLUMNS, compare
+from rnnbench.tables.stats import Interval
+from rnnbench.tables.time import NOT_EQUAL
 from rnnbench.tables.usable_runs import run_values
 
 COST_COLUMNS = [
@@ -40,8 +37,7 @@ def cost(
     Columns: the task, the place, `implementation`; `runs`, `suspect` (numbers of runs); `epochs` of
     a training; `seconds` of all its epochs, without start-up and validation, with the 95 % interval
     `seconds_low`, `seconds_high`; `relative` = seconds / seconds of the reference place, with the
-    95 % interval `relative_low`, `relative_high` (on one machine from common blocks as in the time
-    table; between machines, which share no block, from Welch's interval); `reference` (bool: the
+    95 % interval `relative_low`, `relative_high` (see `Estimates`); `reference` (bool: the
     row is the reference place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price;
     `relative_usd` with the interval of the relative time (`relative_usd_low`,
     `relative_usd_high`; a price has no interval); `break_even_usd_per_hour`: the price at which the
@@ -52,8 +48,9 @@ def cost(
     names, else the first device. If it has several machines or builds, the build that `reference`
     names is used, else the first. Source: the time table and `prices`.
     """
-    values = run_values(frame)
-    runs, spreads = split(values, KEY, [*RATIO_COLUMNS, "epochs"]), pooled_spreads(values, KEY)
+    values = run_values(frame, companions=True)
+    estimates = Estimates(values)
+    epochs = values[~values["companion"]].groupby(KEY, sort=False)["epochs"].median().to_dict()
     device = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
     usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
@@ -63,10 +60,9 @@ def cost(
         build = reference.get("build")
         base = min(places, key=lambda place: (place["device"] != device, place["build"] != build))
         place_rows = [
-            _row(place, base, runs[key_of(place)], runs[key_of(base)],
-                 shared_spread(spreads, place, base), prices)
+            _row(place, base, epochs[key_of(place)], epochs[key_of(base)], estimates, prices)
             for place in places
-        ]  # fmt: skip
+        ]
         _mark_front(place_rows)
         rows += place_rows
     return pd.DataFrame(rows, columns=COST_COLUMNS)
@@ -89,28 +85,23 @@ def fastest_under(table: pd.DataFrame, budget: float) -> dict[str, Any] | None:
 def _row(
     place: Mapping[Any, Any],
     base: Mapping[Any, Any],
-    own: Rows,
-    other: Rows,
-    spread: Spread | None,
+    epochs: float,
+    base_epochs: float,
+    estimates: Estimates,
     prices: PriceList | None,
 ) -> dict[str, Any]:
-    epochs, base_epochs = (float(statistics.median(runs["epochs"])) for runs in (own, other))
-    training, base_training = (
-        {**runs, "seconds": runs["seconds"] * count, "effect": runs["effect"] + math.log(count)}
-        for runs, count in ((own, epochs), (other, base_epochs))
-    )
-    seconds = mean_interval(training["seconds"].tolist())
+    key, base_key = key_of(place), key_of(base)
+    seconds = estimates.seconds(key).scaled(epochs)
     price, base_price = (_price(each, prices) for each in (place, base))
-    is_base = key_of(place) == key_of(base)
-    if place["machine"] == base["machine"]:
-        ratio = compare(base_training, training, spread)
-    else:
-        ratio = ratio_interval(training["seconds"].tolist(), base_training["seconds"].tolist())
-    relative = Interval(1.0, None, None) if is_base else ratio
+    is_base = key == base_key
+    relative = Interval(1.0, None, None)
+    if not is_base:  # seconds of the place / seconds of the reference
+        ratio = estimates.ratio(base_key, key)
+        relative = ratio.scaled(epochs / base_epochs)
     relative_usd = None
     if price and base_price:
         price_ratio = price.usd_per_hour / base_price.usd_per_hour
-        relative_usd = relative.map(lambda value: value * price_ratio)
+        relative_usd = relative.scaled(price_ratio)
     usd = seconds.estimate / HOUR * price.usd_per_hour if price else None
     return {
         **{name: place[name] for name in (*TASK, *PLACE, "implementation", "runs", "suspect")},

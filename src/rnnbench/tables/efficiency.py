@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Rows, counts, split
-from rnnbench.tables.stats import mean_interval
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.usable_runs import run_values
 
 PROBE_PRECISION = "float32"  # see rnnworker.probe
@@ -29,8 +30,8 @@ EFFICIENCY_COLUMNS = [
 
 def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """One row per configuration and machine, from runs that are not void and the probe of the same
-    machine, device and build. The unit is the run: values are geometric means over the median
-    epochs of the runs, each with its 95 % interval (`…_low`, `…_high`; missing for a single run).
+    machine, device and build. Values follow from the seconds of the `Estimates`, each with its 95 %
+    interval (`…_low`, `…_high`; missing for a single run).
 
     Columns:
 
@@ -53,13 +54,16 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
     """
     by_key = {(probe["machine"], probe["key"]): probe for probe in probes}
     facts = frame.drop_duplicates("record").set_index("record")[["probe", "config", "precision"]]
-    values = run_values(frame).join(facts, on="record")
-    rows = []
-    columns = ["seconds", "steps", "samples", "suspect", "implementation", *facts.columns]
-    for key, runs in split(values, KEY, columns).items():
+    values = run_values(frame, companions=True).join(facts, on="record")
+    estimates, rows = Estimates(values), []
+    columns = ["steps", "samples", "suspect", "implementation", *facts.columns]
+    for key, runs in split(values[~values["companion"]], KEY, columns).items():
         configuration = dict(zip(KEY, key, strict=True))
         probe = by_key.get((configuration["machine"], runs["probe"][0]))
-        rows.append({**configuration, **_row(runs, probe, _model_of(probe, runs["config"][0]))})
+        model = _model_of(probe, runs["config"][0])
+        steps = statistics.median(runs["steps"].tolist())
+        step = estimates.seconds(key).scaled(1 / steps)
+        rows.append({**configuration, **_row(runs, step, probe, model)})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
@@ -85,12 +89,14 @@ def _why(probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None, preci
 
 
 def _row(
-    runs: Rows, probe: Mapping[str, Any] | None, model: Mapping[str, Any] | None
+    runs: Rows,
+    step: Interval,
+    probe: Mapping[str, Any] | None,
+    model: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     why = _why(probe, model, runs["precision"][0])
     comparable = runs["precision"][0] == PROBE_PRECISION
     probe, model = probe or {}, model or {}
-    step = mean_interval((runs["seconds"] / runs["steps"]).tolist())
     timesteps, complete = model.get("timesteps"), bool(model.get("complete"))
     flops = (model.get("flops_per_step") or {}).get("training")
     transferred, peak, bandwidth = (

@@ -14,22 +14,19 @@ change).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Groups, split
-from rnnbench.tables.pooling import Spread, pooled_spreads, shared_spread
 from rnnbench.tables.reference import Key, key_of, references
 from rnnbench.tables.time import (
     COMPARED,
     IS_REFERENCE,
     NOT_EQUAL,
-    RATIO_COLUMNS,
-    compare,
     ratio_text,
 )
 from rnnbench.tables.usable_runs import run_values
@@ -65,8 +62,8 @@ def fastest(
     certified to compute the reference's function.
     """
     usable = run_values(frame, companions=True)
-    values = split(usable, KEY, RATIO_COLUMNS)
-    spreads = pooled_spreads(usable, KEY, below=math.inf)
+    estimates = Estimates(usable)
+    values = split(usable[~usable["companion"]], KEY, ["suspect"])
     void = void_configurations(frame, usable)
     against = references([*values, *map(key_of, void)], reference)
     reference_axes = {axis for axis in reference if axis in KEY} - IMPLEMENTATION_AXES
@@ -90,7 +87,7 @@ def fastest(
         )
         base = against[key_of((ranked or members)[0])]
         reasons = {key_of(row): row["why"] for row in voided}
-        winner = _winner(ranked, base, values, axes, spreads) if ranked else _none(members[0])
+        winner = _winner(ranked, base, values, axes, estimates) if ranked else _none(members[0])
         rows.append(
             {
                 **winner,
@@ -140,7 +137,7 @@ def _winner(
     base: Key,
     values: Groups,
     axes: list[str],
-    spreads: Mapping[tuple[Any, ...], Spread],
+    estimates: Estimates,
 ) -> dict[str, Any]:
     first = ranked[0]
     comparisons = len(ranked) - 1
@@ -159,12 +156,11 @@ def _winner(
     }
     if not comparisons:
         return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}
-    own, second = values[key_of(first)], ranked[1]
+    second = ranked[1]
     if first["words"] in COMPARED:
-        spread = shared_spread(spreads, first, dict(zip(KEY, base, strict=True)))
-        ratio = compare(own, values[base], spread, comparisons)
+        ratio = estimates.ratio(key_of(first), base, comparisons)
         row |= {**ratio.columns("speedup", "low", "high"), "words": ratio_text(ratio)}
-    lead = compare(own, values[key_of(second)], shared_spread(spreads, first, second), comparisons)
+    lead = estimates.ratio(key_of(first), key_of(second), comparisons)
     return {
         **row,
         "runner_up_suspect": bool(second["suspect"]),

@@ -14,6 +14,7 @@ from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
+from rnnbench.tables.effects import effects_of
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
@@ -56,9 +57,9 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); `effect`: log seconds of its steps relative to the others of the round (missing if
-      unknown); `companion`: 1 if the run only serves ratios with the others of its round, else 0.
-      A companion has epoch rows only.
+      own); `effect`: log seconds of its steps relative to the others of the round, from the turns
+      of all of its records (missing if unknown); `companion`: 1 if the run only serves ratios with
+      the others of its round, else 0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -69,12 +70,14 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       `samples` per call); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
     - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
+    records = list(records)
+    effect = effects_of(records)
     runs, rows, counts = [], [], []
     for record in records:
         record_rows = [*map(_epoch_row, record.epochs)]
         if not record.is_companion:
             record_rows = [_run_row(record), *map(_phase_row, record.phases), *record_rows]
-        runs.append(run_facts(record))
+        runs.append({**run_facts(record), "effect": effect.get(record.key)})
         rows += record_rows
         counts.append(len(record_rows))
     # Building one row per run and repeating it is faster than building all rows.
@@ -107,7 +110,7 @@ def flat_text(facts: Any) -> str:
 
 
 def run_facts(record: Record) -> dict[str, Any]:
-    """The run columns of the tidy frame (`RUN_COLUMNS`)."""
+    """The run columns of the tidy frame (`RUN_COLUMNS`), except `effect`."""
     choices, alias = record.run.choices, record.run.alias or ""
     overrides, function = Overrides.of(record.run.overrides), _function_options(record)
     options = overrides.those(lambda key: is_of_section(key, "rnn"))
@@ -150,7 +153,6 @@ def _batch(record: Record) -> Any:
 def _round(record: Record) -> dict[str, Any]:
     return {
         "round": record.round.id if record.round and record.round.in_turns else "",
-        "effect": record.effect,
         "companion": record.is_companion,
     }
 

@@ -1,19 +1,26 @@
-"""Comparison of learning: accuracy and loss against the reference, seed by seed."""
+"""Comparison of learning: accuracy and loss against the reference, seed by seed.
+
+Accuracies are multiples of 1 / n for n validation samples, so the differences of a few seeds are
+often equal, which says little about their spread: rounding alone gives a difference a standard
+deviation of 0.4 / n. It is therefore taken to be at least 1 / n (``benchmarks/accuracy.py``).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from statistics import fmean
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import CONFIGURATION, GROUP, KEY
+from rnnbench.tables.accuracy import MIN_SEEDS, validation_samples
 from rnnbench.tables.grouping import Rows, split
 from rnnbench.tables.reference import Key, keys_of, references
-from rnnbench.tables.stats import Interval, difference_interval
+from rnnbench.tables.stats import Interval, sidak_confidence, student_quantile
 from rnnbench.tables.usable_runs import usable_epochs
 
 LEARNING_COLUMNS = [
@@ -22,14 +29,17 @@ LEARNING_COLUMNS = [
 ]  # fmt: skip
 
 
-def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
+def learning(
+    frame: pd.DataFrame, reference: Mapping[str, str], together: bool = False
+) -> pd.DataFrame:
     """One row per configuration that has a seed in common with its reference.
 
     Columns: the configuration; `is_reference` (bool); `suspect` (number of suspect runs, its own
     and the reference's); `seeds` (number of common seeds); `val_acc` at the last epoch (mean over
     these seeds); `val_acc_difference` from the reference (mean over seeds, after averaging the runs
-    of a seed) with the 95 % interval `val_acc_low`, `val_acc_high` (paired by seed; missing for a
-    single seed); `val_acc_largest` and `loss_largest`: the largest absolute difference of the
+    of a seed) with the interval `val_acc_low`, `val_acc_high` (`accuracy_interval`; the 95 % hold
+    for all configurations of a group at once or, if `together`, for the whole table);
+    `val_acc_largest` and `loss_largest`: the largest absolute difference of the
     validation-accuracy curves and of the loss curves over seeds and epochs; `shown_different`
     (bool: the interval exists and excludes 0). Source: epochs of runs that are not void.
     """
@@ -45,16 +55,23 @@ def learning(frame: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
     pairs["val_acc_difference"] = pairs["val_acc"] - pairs["val_acc_base"]
     pairs["loss_difference"] = (pairs["loss"] - pairs["loss_base"]).abs()
     columns = ["seed", "val_acc", "val_acc_difference", "loss_difference"]
+    configurations = split(pairs, KEY, columns)
+    family = [KEY.index(name) for name in GROUP if name not in reference and not together]
+    families = {key: tuple(key[index] for index in family) for key in configurations}
+    ends = {key: _at_end(own, "val_acc_difference") for key, own in configurations.items()}
+    compared = [key for key in ends if against[key] != key and len(ends[key]) >= MIN_SEEDS]
+    comparisons, samples = Counter(map(families.get, compared)), validation_samples(frame, KEY)
     rows = []
-    for key, own in split(pairs, KEY, columns).items():
+    for key, own in configurations.items():
         base = against[key]
+        interval = accuracy_interval(ends[key], samples.get(key), comparisons[families[key]])
         rows.append(
             {
                 **dict(zip(KEY, key, strict=True)),
                 "implementation": names[key],
                 "is_reference": base == key,
                 "suspect": suspect.get(key, 0) + suspect.get(base, 0),
-                **_differences(own),
+                **_differences(own, interval),
             }
         )
     table = pd.DataFrame(rows, columns=LEARNING_COLUMNS)
@@ -78,21 +95,38 @@ def _with_reference(epochs: pd.DataFrame, against: Mapping[Key, Key]) -> pd.Data
     return means[base["exists"].eq(True)].copy()
 
 
-def _differences(pairs: Rows) -> dict[str, Any]:
+def accuracy_interval(
+    differences: Sequence[float], samples: float | None, comparisons: int = 1
+) -> Interval:
+    """The mean of the `differences` of one seed each, with its 95 % interval, which holds for all
+    `comparisons` at once (Student's t with Šidák's correction). There is none without the number of
+    validation `samples`, or with fewer than `MIN_SEEDS` differences."""
+    n, mean = len(differences), fmean(differences) if differences else math.nan
+    if n < MIN_SEEDS or not samples:
+        return Interval(mean, None, None)
+    quantile = student_quantile(sidak_confidence(0.95, max(comparisons, 1)), n - 1)
+    halfwidth = quantile * max(stdev(differences), 1 / samples) / math.sqrt(n)
+    return Interval(mean, mean - halfwidth, mean + halfwidth)
+
+
+def _differences(pairs: Rows, interval: Interval) -> dict[str, Any]:
     """The columns from `seeds` on, from one configuration's rows of `_with_reference`, in the order
-    of epochs."""
-    last = list({seed: index for index, seed in enumerate(pairs["seed"].tolist())}.values())
-    at_end, accuracies = (_present(pairs[name][last]) for name in ("val_acc_difference", "val_acc"))
-    interval = difference_interval(at_end) if at_end else Interval(math.nan, None, None)
-    low, high = interval.low, interval.high
+    of epochs, and the `interval` of its difference at the last epoch."""
+    accuracies, low, high = _at_end(pairs, "val_acc"), interval.low, interval.high
     return {
-        "seeds": len(last),
+        "seeds": len(set(pairs["seed"].tolist())),
         "val_acc": fmean(accuracies) if accuracies else None,
         **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
         "val_acc_largest": max(map(abs, _present(pairs["val_acc_difference"])), default=None),
         "loss_largest": max(_present(pairs["loss_difference"]), default=None),
         "shown_different": low is not None and high is not None and not low <= 0 <= high,
     }
+
+
+def _at_end(pairs: Rows, name: str) -> list[float]:
+    """The values of `name` in the last epoch of each seed, without missing ones."""
+    last = {seed: index for index, seed in enumerate(pairs["seed"].tolist())}
+    return _present(pairs[name][list(last.values())])
 
 
 def _present(values: np.ndarray) -> list[float]:

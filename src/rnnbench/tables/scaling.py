@@ -10,8 +10,9 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.sources.published import PublishedRow
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Rows, counts, split
-from rnnbench.tables.time import RATIO_COLUMNS, compare
+from rnnbench.tables.reference import Key
 from rnnbench.tables.usable_runs import run_values
 
 MIN_COUNTS = 3  # two points fit any line
@@ -42,21 +43,34 @@ def scaling(frame: pd.DataFrame) -> pd.DataFrame:
     `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
     speed-up. Source: runs that are not void on devices named ``cpu_N``.
     """
-    values = run_values(frame)
-    values["threads"] = values["device"].map(threads_of)
-    values = values.dropna(subset=["threads"])
+    values = run_values(frame, companions=True)
+    estimates = Estimates(values)
+    families: dict[Key, dict[int, tuple[Key, Rows]]] = {}
+    groups = split(values[~values["companion"]], KEY, ["suspect", "implementation", "device"])
+    for key, runs in groups.items():
+        if (threads := threads_of(runs["device"][0])) is not None:
+            family = tuple(dict(zip(KEY, key, strict=True))[name] for name in FAMILY)
+            families.setdefault(family, {})[threads] = key, runs
     rows: list[dict[str, Any]] = []
-    columns = [*RATIO_COLUMNS, "implementation", "device", "threads"]
-    families: dict[tuple[Any, ...], dict[float, Rows]] = {}
-    for key, runs in split(values, [*FAMILY, "threads"], columns).items():
-        families.setdefault(key[:-1], {})[key[-1]] = runs
     for family, by_count in families.items():
         if len(by_count) < MIN_COUNTS:
             continue
-        numbers = sorted(by_count)
-        base = by_count[numbers[0]]
-        axes = dict(zip(FAMILY, family, strict=True))
-        family_rows = [{**axes, **_row(by_count[count], base)} for count in numbers]
+        least = min(by_count)
+        family_rows: list[dict[str, Any]] = []
+        for threads in sorted(by_count):
+            key, runs = by_count[threads]
+            ratio, ideal = estimates.ratio(key, by_count[least][0]), threads / least
+            family_rows.append(
+                {
+                    **dict(zip(FAMILY, family, strict=True)),
+                    **counts(runs),
+                    "device": runs["device"][0],
+                    "threads": threads,
+                    **({"speedup": 1.0} if threads == least else ratio.columns("speedup")),
+                    "ideal": ideal,
+                    "efficiency": ratio.estimate / ideal,
+                }
+            )
         serial = serial_fraction(
             [row["ideal"] for row in family_rows], [row["speedup"] for row in family_rows]
         )
@@ -116,17 +130,3 @@ def serial_fraction(threads: list[float], speedups: list[float]) -> float:
     ]
     squares = sum(x * x for x, _ in points)
     return min(1.0, max(0.0, sum(x * y for x, y in points) / squares)) if squares else 0.0
-
-
-def _row(own: Rows, base: Rows) -> dict[str, Any]:
-    threads, least = (float(side["threads"][0]) for side in (own, base))
-    ratio = compare(own, base)
-    ideal = threads / least
-    return {
-        **counts(own),
-        "device": own["device"][0],
-        "threads": int(threads),
-        **({"speedup": ratio.estimate} if own is base else ratio.columns("speedup")),
-        "ideal": ideal,
-        "efficiency": ratio.estimate / ideal,
-    }

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 ONE_RUN = "one run: no interval"
-PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's t is 12.7
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,9 @@ class Interval:
         low, high = sorted((function(self.low), function(self.high)))
         return Interval(function(self.estimate), low, high)
 
+    def scaled(self, factor: float) -> Interval:
+        return self.map(lambda value: value * factor)
+
     def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
         """The estimate and the ends as columns: `name`, ``NAME_low`` and ``NAME_high``, or as
         given."""
@@ -47,8 +49,9 @@ class Interval:
 class Ratio(Interval):
     """A ratio a / b with its interval.
 
-    `method` is ``paired``, ``paired on … common blocks``, ``welch``, ``pooled over configurations,
-    … degrees of freedom`` or ``one run: no interval``.
+    `method` is ``paired``, ``paired on … common blocks``, ``in turns, … rounds``, ``by way of
+    others``, ``welch``, ``pooled over configurations, … degrees of freedom`` or ``one run: no
+    interval``.
     """
 
     method: str
@@ -119,7 +122,7 @@ def difference_interval(values: Sequence[float], confidence: float = 0.95) -> In
     n, mean = len(values), statistics.fmean(values)
     if n < 2:
         return Interval(mean, None, None)
-    halfwidth = _halfwidth(statistics.stdev(values) / math.sqrt(n), n - 1, confidence)
+    halfwidth = mean_halfwidth(values, confidence)
     return Interval(mean, mean - halfwidth, mean + halfwidth)
 
 
@@ -130,67 +133,19 @@ def mean_interval(values: Sequence[float]) -> Interval:
     return difference_interval([math.log(value) for value in values]).map(math.exp)
 
 
-def ratio_interval(
-    a: Sequence[float],
-    b: Sequence[float],
-    blocks_a: Sequence[Hashable] | None = None,
-    blocks_b: Sequence[Hashable] | None = None,
-    confidence: float = 0.95,
-) -> Ratio:
-    """The ratio of the geometric means of `a` and `b` (positive, one value per run).
+def mean_halfwidth(values: Sequence[float], confidence: float) -> float:
+    """The half-width of Student's interval of the mean of two or more `values`."""
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return _halfwidth(error, len(values) - 1, confidence)
 
-    The ratio is paired if both sides have at least `PAIRED_FROM` common blocks, or exactly the same
-    two or more blocks: Student's t-interval of log a - log b over the common blocks. Runs in other
-    blocks are ignored, because they were measured at another time. The choice depends only on which
-    blocks exist, never on the measured values. Otherwise it is Welch's interval (Biometrika 34,
-    1947) of all runs, on logarithms:
 
-        d ± t(ν) · √(u + v),  u = s_a² / n_a,  v = s_b² / n_b,
+def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
+    """The half-width of Welch's interval (Biometrika 34, 1947) of the difference of the means of
+    `a` and `b`, two or more values each:
+
+        t(ν) · √(u + v),  u = s_a² / n_a,  v = s_b² / n_b,
         ν = (u + v)² / (u² / (n_a - 1) + v² / (n_b - 1))
-
-    If a side has one run, the ratio has no interval.
     """
-    pairs = block_differences(a, b, blocks_a, blocks_b)
-    is_complete = len(pairs) == len(a) == len(b)
-    if len(pairs) >= (2 if is_complete else PAIRED_FROM):
-        mean = difference_interval(pairs, confidence)
-        method = "paired" if is_complete else f"paired on {len(pairs)} common blocks"
-        return _ratio(mean, method)
-    logs_a, logs_b = [math.log(x) for x in a], [math.log(x) for x in b]
-    difference = statistics.fmean(logs_a) - statistics.fmean(logs_b)
-    if min(len(a), len(b)) < 2:
-        return _ratio(Interval(difference, None, None), ONE_RUN)
-    halfwidth = _welch_halfwidth(logs_a, logs_b, confidence)
-    return _ratio(Interval(difference, difference - halfwidth, difference + halfwidth), "welch")
-
-
-def block_differences(
-    a: Sequence[float],
-    b: Sequence[float],
-    blocks_a: Sequence[Hashable] | None,
-    blocks_b: Sequence[Hashable] | None,
-) -> list[float]:
-    """log a - log b for each common block. Empty if a side has two runs in a block, whose runs were
-    then not measured at the same time."""
-    if blocks_a is None or blocks_b is None:
-        return []
-    by_block = dict(zip(blocks_b, b, strict=True))
-    if len(by_block) < len(b) or len(set(blocks_a)) < len(a):
-        return []
-    return [
-        math.log(x) - math.log(by_block[block])
-        for block, x in zip(blocks_a, a, strict=True)
-        if block in by_block
-    ]
-
-
-def _ratio(logs: Interval, method: str) -> Ratio:
-    """The ratio with the interval `logs` of its logarithm."""
-    interval = logs.map(math.exp)
-    return Ratio(interval.estimate, interval.low, interval.high, method)
-
-
-def _welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
     u, v = statistics.variance(a) / len(a), statistics.variance(b) / len(b)
     if u + v == 0:
         return 0.0

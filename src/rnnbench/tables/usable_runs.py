@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
@@ -31,7 +32,9 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     without `companions` (which only serve ratios).
 
     Columns: `record` and the run columns of the tidy frame; `seconds` (median of its `counted`
-    epochs), `epochs` (their number), `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`,
+    epochs; if it has an `effect`, the level of its round times its effect, so that the seconds of
+    the runs of a round have the ratios of their turns), `scale` (`seconds` relative to that
+    median), `epochs` (their number), `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`,
     `val_acc` of the last epoch; `evaluate`, `predict` (seconds of the median later call, missing if
     not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
     steps apply a gradient other than the computed one); `effect` (log seconds relative to the
@@ -40,14 +43,16 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     measured at different times; `pairing`: its round if it has an `effect`, else its block. Runs of
     two configurations are paired by `pairing`.
     """
-    epochs = usable_epochs(frame, companions)
+    epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     values = by_run[RUN_COLUMNS].first()
     parts = by_run[BLOCK_COLUMNS].first().astype({"block": "Int64"}).astype(str)
     values["block"] = parts[BLOCK_COLUMNS[0]].str.cat(parts[BLOCK_COLUMNS[1:]], sep="/")
     values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
     values["companion"] = values["companion"] == 1
-    values["seconds"] = counted(epochs).groupby("record", sort=False)["seconds"].median()
+    median = counted(epochs).groupby("record", sort=False)["seconds"].median()
+    values["scale"] = _scale(median, values["effect"], values["round"])
+    values["seconds"] = median * values["scale"]
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     # Not .last(), which would use an earlier epoch if the last loss is missing.
@@ -59,6 +64,16 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
         values[phase] = rows["call_seconds"].reindex(values.index)
     values["suspect"] = values["verdict"] == "suspect"
     values["not_learning"] = values["not_learning"] == 1
-    if companions:  # drop configurations that consist of companions only
-        values = values[~values.groupby(CONFIGURATION, sort=False)["companion"].transform("all")]
-    return values.reset_index()
+    if not companions:
+        return values[~values["companion"]].reset_index()
+    # Without companions that serve no ratio, and without configurations that have no other runs.
+    values = values[~values["companion"] | values["effect"].notna()]
+    alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
+    return values[~alone].reset_index()
+
+
+def _scale(seconds: pd.Series, effect: pd.Series, rounds: pd.Series) -> pd.Series:
+    """What to multiply the `seconds` of each run by, so that their ratios within a round are those
+    of its turns and their geometric mean is unchanged; 1 for a run without an `effect`."""
+    excess = (effect - np.log(seconds)).astype(float)
+    return np.exp(excess - excess.groupby(rounds, sort=False).transform("mean")).fillna(1.0)
