@@ -32,6 +32,7 @@ from rnnbench.planning.forecast import FinishedRun, repeats_for, run_spread  # n
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.inputs import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
+from rnnbench.tables.effects import relative_values  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 from tests.factory import make_record  # noqa: E402
@@ -248,7 +249,8 @@ def planned_repeats(
     experiments with so many rounds that show it."""
     machine, times = Machine(process=0.01), true_times(random, members, 0.0)
     pilot = simulate(random, machine, times, 60).records
-    spread, _ = run_spread(map(_finished, pilot))
+    values = relative_values(pilot)
+    spread, _ = run_spread(_finished(record, values.get(record.key)) for record in pilot)
     rounds = repeats_for(difference, spread)
     times[Member("m1")] += math.log1p(difference)
     shown = []
@@ -260,9 +262,9 @@ def planned_repeats(
     return rounds, float(np.mean(shown))
 
 
-def _finished(record: Record) -> FinishedRun:
+def _finished(record: Record, value: float | None) -> FinishedRun:
     company = tuple(sorted(map(configuration_of, record.round.members)))
-    return FinishedRun(record.name, None, 0, record.value, company)
+    return FinishedRun(record.name, None, 0, value, company)
 
 
 def repeats_table(random: np.random.Generator, tries: int) -> Iterator[str]:

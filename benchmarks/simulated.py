@@ -21,9 +21,11 @@ from scipy.signal import lfilter
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from rnnbench.records.record import Record, RoundFacts, Verdict  # noqa: E402
+from rnnbench.records.turns import disturbed_cycles  # noqa: E402
 from tests.factory import BEGINNING, STEPS, VOID, make_record  # noqa: E402
 
 TURN = 0.035  # seconds that the fastest member trains in a turn
+LEAD_IN = 0.01  # seconds of a turn that are not timed
 TICK = 0.01  # seconds: the kernel counts CPU time in these units
 START = 20.0  # seconds from the end of a round to the first turn of the next
 EPOCHS = 3
@@ -176,7 +178,8 @@ def _columns(
         "full": [True] * count,
         "major_faults": [0] * count,
         "others": others.tolist(),
-        "core_seconds": (cores * seconds).tolist(),
+        "took": (LEAD_IN + seconds).tolist(),
+        "cores": [cores] * count,
     }
 
 
@@ -192,7 +195,9 @@ def _records(
     disturbed ones, so that a table which compares epochs differs from one that compares turns."""
     names = {m: f"{model}-lstm-{'-'.join(m)}-s0-r{number}" for m in columns}
     started = BEGINNING + timedelta(seconds=now)
-    facts = _facts({names[m]: turns for m, turns in columns.items()}, f"{host}/{model}/{number}")
+    facts = RoundFacts(
+        id=f"{host}/{model}/{number}", members=tuple(names.values()), companion=False
+    )
     records = []
     for (member, turns), dead in zip(columns.items(), died, strict=True):
         parts = np.array_split(np.array(turns["seconds"]) / turns["steps"][0], EPOCHS)
@@ -207,54 +212,17 @@ def _records(
             started=started,
             name=names[member],
             choices=choices,
-            round=facts[names[member]][0],
-            turns=facts[names[member]][1],
+            round=facts,
+            turns=turns,
         )
         records.append(record)
     return records
 
 
-def _facts(
-    members: Mapping[str, dict[str, list[Any]]], identity: str
-) -> dict[str, tuple[RoundFacts, dict[str, list[Any]]]]:
-    """Name → `RoundFacts` and turns, in the format of the present records. Once records have no
-    stored effects, only the last lines of this function are needed."""
-    if "effect" in RoundFacts.__struct_fields__:
-        return _facts_with_effects(members, identity)
-    facts = RoundFacts(id=identity, members=tuple(members), companion=False)
-    return {name: (facts, turns) for name, turns in members.items()}
-
-
-def _facts_with_effects(
-    members: Mapping[str, dict[str, list[Any]]], identity: str
-) -> dict[str, tuple[RoundFacts, dict[str, list[Any]]]]:
-    from rnnbench.running.effects import TURNS, effects, is_disturbed
-
-    turns = {}
-    for name, columns in members.items():
-        pairs = zip(columns["others"], columns["seconds"], strict=True)
-        good = [not is_disturbed({"foreign": o, "seconds": s}) for o, s in pairs]
-        turns[name] = {key: good if key == "good" else columns[key] for key in TURNS}
-    found = effects(turns)
-    facts = {}
-    for name in members:
-        effect, cycles = found.get(name, (None, 0))
-        fields = {"id": identity, "members": tuple(members), "companion": False}
-        facts[name] = (RoundFacts(**fields, effect=effect, cycles=cycles), turns[name])
-    return facts
-
-
 def share_left_out(records: Sequence[Record]) -> float:
     """The share of the cycles that are left out because other processes used the cores."""
-    others: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    rounds: dict[str | None, dict[str, Any]] = defaultdict(dict)
     for record in records:
-        turns = record.turns
-        if "good" in turns:  # the present format
-            pairs = ((not good, 0.0) for good in turns["good"])
-        else:
-            pairs = zip(turns["others"], turns["core_seconds"], strict=True)
-        for cycle, (used, seconds) in zip(turns["cycle"], pairs, strict=True):
-            total = others[record.round_id, cycle]
-            total[0] += used
-            total[1] += seconds
-    return sum(used > 0.1 * seconds for used, seconds in others.values()) / len(others)
+        rounds[record.round_id][record.name] = record.turns
+    cycles = sum(max(len(t["cycle"]) for t in members.values()) for members in rounds.values())
+    return sum(len(disturbed_cycles(members)) for members in rounds.values()) / cycles
