@@ -1,0 +1,362 @@
+"""Judges the sentences of a page about simulated machines (`simulated.py`) by their text.
+
+A sentence is wrong if what it claims is not true, if its numbers are not those of its table, or if
+it ranks by another number than the time table shows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from benchmarks.simulated import EPOCHS, Member, Simulated  # noqa: E402
+from rnnbench.records.record import Record  # noqa: E402
+from rnnbench.report.answer import answers  # noqa: E402
+from rnnbench.report.axis_sections import builds_section  # noqa: E402
+from rnnbench.report.cost_section import recommendations  # noqa: E402
+from rnnbench.report.inputs import ReportInputs  # noqa: E402
+from rnnbench.report.summary_table import headline  # noqa: E402
+from rnnbench.tables.accuracy_outliers import find_accuracy_outliers  # noqa: E402
+from rnnbench.tables.builds import builds  # noqa: E402
+from rnnbench.tables.cost import cost  # noqa: E402
+from rnnbench.tables.fastest import fastest  # noqa: E402
+from rnnbench.tables.frame import tidy  # noqa: E402
+from rnnbench.tables.learning import learning  # noqa: E402
+from rnnbench.tables.time import time as time_table  # noqa: E402
+from tests.factory import STEPS  # noqa: E402
+
+REFERENCE = {"rnn": "keras"}
+FASTER, FASTEST, NO_DIFFERENCE = "faster than the reference", "fastest", "no difference shown"
+ROW_KINDS = ("row: faster", "row: slower", f"row: {NO_DIFFERENCE}")
+SENTENCE_KINDS = (FASTER, FASTEST, NO_DIFFERENCE)
+ALL_ROWS, HEADLINE = "all rows", "headline of 40 models"
+MORE_ACCURATE, OUTLIER = "more or less accurate", "differs by more than the seeds"
+CHEAPEST, FASTEST_UNDER = "cheapest within a deadline", "fastest within a budget"
+COST, BREAK_EVEN, REGRESSION = "relative cost", "break-even price", "regression"
+
+
+@dataclass
+class Tally:
+    """`cases`: pages that could have made the sentence; `made`: those that did; `wrong` ones;
+    `unlike`: those that differ from their table, which are also wrong; `intervals` and how many
+    `covered` the truth; `errors`: pairs of log truth and log estimate."""
+
+    cases: int = 0
+    made: int = 0
+    wrong: int = 0
+    unlike: int = 0
+    intervals: int = 0
+    covered: int = 0
+    errors: list[tuple[float, float]] = field(default_factory=list)
+
+    def interval(self, low: Any, high: Any, truth: float) -> bool:
+        """Counts an interval; whether it contains the truth. A missing one is not counted."""
+        if not (pd.notna(low) and pd.notna(high)):
+            return True
+        contains = bool(low <= truth <= high)
+        self.intervals += 1
+        self.covered += contains
+        return contains
+
+    @property
+    def shrinkage(self) -> float:
+        """By which share true log ratios are estimated too small (least squares)."""
+        true, found = np.array(self.errors).T
+        return float(1 - (true * found).sum() / (true**2).sum())
+
+    @property
+    def wrong_share(self) -> float:
+        return self.wrong / max(1, self.cases)
+
+    @property
+    def coverage(self) -> float:
+        return self.covered / self.intervals if self.intervals else math.nan
+
+
+Tallies = dict[Any, Tally]
+
+
+def new_tallies() -> Tallies:
+    return defaultdict(Tally)
+
+
+class Claim(NamedTuple):
+    """`a` is `ratio` times as fast as `b`, with an interval, as text; `kind` of sentence."""
+
+    kind: str
+    a: str
+    b: str
+    ratio: str = ""
+    low: str = ""
+    high: str = ""
+
+
+RATIO, SPAN = r"(?P<ratio{0}>\d[\d.]*)×", r"95 % CI (?P<low{0}>[\d.]+)–(?P<high{0}>[\d.]+)"
+FIRST, SECOND = ((RATIO.format(i), SPAN.format(i)) for i in ("", "2"))
+FORMS = (
+    (FASTEST, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*: the runner-up, `(?P<b>[^`]+)`, "
+     rf"takes {FIRST[0]} as long \({FIRST[1]}\)"),
+    (NO_DIFFERENCE, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*, with no difference shown "
+     rf"from `(?P<b>[^`]+)` \({FIRST[0]}, {FIRST[1]}\)"),
+    (NO_DIFFERENCE, r"[Nn]o difference shown between the fastest, `(?P<a>[^`]+)`, and "
+     rf"`(?P<b>[^`]+)`.*: {FIRST[0]} \({FIRST[1]}\)"),
+    (FASTER, rf"`(?P<a>[^`]+)` trains .*?{FIRST[0]} as fast as `(?P<b>[^`]+)`.*? \({FIRST[1]}"
+     rf"(?:; runner-up `(?P<b2>[^`]+)`: {SECOND[0]}, {SECOND[1]}, no difference shown)?\)"),
+)  # fmt: skip
+WITHOUT_CLAIM = ("nothing to compare", "one run, no confidence interval", "shortest epochs",
+                 "no run for")  # fmt: skip
+
+
+def claims(sentence: str) -> list[Claim]:
+    """What a sentence about speed claims. Raises a `ValueError` for a sentence of unknown form."""
+    for kind, form in FORMS:
+        if match := re.search(form, sentence):
+            part = match.groupdict()
+            first = Claim(kind, *(part[name] for name in ("a", "b", "ratio", "low", "high")))
+            if kind != FASTER:
+                return [first]
+            if part["b2"]:
+                second = (part[name] for name in ("b2", "ratio2", "low2", "high2"))
+                return [first, Claim(NO_DIFFERENCE, part["a"], *second)]
+            return [first, Claim(FASTEST, part["a"], part["b"])]
+    if any(text in sentence for text in WITHOUT_CLAIM):
+        return []
+    raise ValueError(f"a sentence of unknown form: {sentence}")
+
+
+def reads(text: str, value: Any) -> bool:
+    """Whether `value`, rounded to the digits of `text`, is `text`."""
+    if not text:
+        return True
+    unit = 10.0 ** -len(text.partition(".")[2])
+    return bool(pd.notna(value)) and abs(float(text) - value) <= 0.501 * unit
+
+
+Truth = Callable[[Simulated], Mapping[Member, float]]
+
+
+def conditions(simulated: Simulated) -> Mapping[Member, float]:
+    return simulated.truth
+
+
+def judge_rows(
+    batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = conditions
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Judges the rows of the time table for each experiment in `batch`, which are different models.
+    Returns the tidy frame and the time table."""
+    frame = tidy([record for each in batch for record in each.records])
+    speed = time_table(frame, REFERENCE)
+    rows = dict(iter(speed.groupby("model", sort=False)))
+    for each in batch:
+        _judge_rows(rows[each.model], _by_name(truth_of(each)), tallies)
+    return frame, speed
+
+
+def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = conditions) -> None:
+    """Judges the rows of the time table and the sentences of the answers."""
+    frame, speed = judge_rows(batch, tallies, truth_of)
+    winners, nothing = fastest(frame, speed, REFERENCE), frame.iloc[:0]
+    texts = answers(winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing),
+                    REFERENCE)  # fmt: skip
+    many = headline(
+        winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing), REFERENCE
+    )
+    _judge_headline(many.speed_sentence, winners, speed, tallies)
+    sentences = dict(zip(winners["model"].unique(), texts, strict=True))
+    rows = dict(iter(speed.groupby("model", sort=False)))
+    contests = winners.set_index("model").to_dict("index")
+    for each in batch:
+        contest, truth = contests[each.model], _by_name(truth_of(each))
+        if contest["contestants"] > 1:
+            sentence = sentences[each.model].speed_sentence
+            _judge_sentence(sentence, contest, rows[each.model], truth, tallies)
+
+
+HEADLINE_FORM = r"`([^`]+)` in (\d+)(?: \(([\d.]+)×(?: to ([\d.]+)×)? as fast as)?"
+
+
+def _judge_headline(
+    sentence: str, winners: pd.DataFrame, speed: pd.DataFrame, tallies: Tallies
+) -> None:
+    """Counts the headline of a page with many models as wrong if it has other counts or speed-ups
+    than follow from the time table."""
+    contests = winners[winners["contestants"] > 1]
+    shown = speed[speed["model"].isin(contests["model"])].dropna(subset=["speedup"])
+    best = shown.loc[shown.groupby("model")["speedup"].idxmax()].set_index("model")
+    faster = contests.loc[contests["words"] == "faster", "model"]
+    unlike = False
+    for name, count, low, high in re.findall(HEADLINE_FORM, sentence):
+        won = best[best["rnn"] == name]
+        ratios = won.loc[won.index.isin(faster), "speedup"]
+        unlike |= int(count) != len(won)
+        unlike |= bool(low) and not (reads(low, ratios.min()) and reads(high or low, ratios.max()))
+    tallies[HEADLINE].cases += 1
+    tallies[HEADLINE].made += sentence.startswith("Shortest epochs")
+    tallies[HEADLINE].unlike += unlike
+    tallies[HEADLINE].wrong += unlike
+
+
+def _by_name(truth: Mapping[Member, float]) -> dict[str, float]:
+    return {member.rnn: value for member, value in truth.items()}
+
+
+def _judge_rows(rows: pd.DataFrame, truth: Mapping[str, float], tallies: Tallies) -> None:
+    for row in rows[rows["rnn"] != REFERENCE["rnn"]].to_dict("records"):
+        log_ratio = truth[REFERENCE["rnn"]] - truth[row["rnn"]]
+        kind, interval = f"row: {row['words']}", (row["speedup_low"], row["speedup_high"])
+        if kind not in ROW_KINDS:  # no reference, or one run
+            continue
+        for possible in ROW_KINDS:
+            tallies[possible].cases += 1
+        contains = tallies[kind].interval(*interval, math.exp(log_ratio))
+        is_true = dict(zip(ROW_KINDS, (log_ratio > 0, log_ratio < 0, contains), strict=True))
+        tallies[kind].made += 1
+        tallies[kind].wrong += not is_true[kind]
+        tallies[ALL_ROWS].interval(*interval, math.exp(log_ratio))
+        tallies[ALL_ROWS].errors.append((log_ratio, math.log(row["speedup"])))
+
+
+def _judge_sentence(
+    sentence: str,
+    contest: Mapping[str, Any],
+    rows: pd.DataFrame,
+    truth: Mapping[str, float],
+    tallies: Tallies,
+) -> None:
+    shown = dict(zip(rows["rnn"], rows["speedup"], strict=True))
+    facts = {contest["runner_up"]: [contest[name] for name in ("lead", "lead_low", "lead_high")]}
+    if contest["rnn"] != REFERENCE["rnn"]:
+        facts[REFERENCE["rnn"]] = [contest[name] for name in ("speedup", "low", "high")]
+    for possible in SENTENCE_KINDS:
+        tallies[possible].cases += 1
+    for claim in claims(sentence):
+        tally, (ratio, low, high) = tallies[claim.kind], facts[claim.b]
+        unlike = claim.a != max(shown, key=lambda name: shown[name])
+        unlike |= not all(map(reads, (claim.ratio, claim.low, claim.high), (ratio, low, high)))
+        if REFERENCE["rnn"] in (claim.a, claim.b):
+            unlike |= not reads(claim.ratio, shown[claim.a] / shown[claim.b])
+        log_ratio = truth[claim.b] - truth[claim.a]
+        contains = not claim.low or tally.interval(low, high, math.exp(log_ratio))
+        others = [value for name, value in truth.items() if name in shown and name != claim.a]
+        is_true = {
+            FASTER: log_ratio > 0,
+            FASTEST: min(others) > truth[claim.a],
+            NO_DIFFERENCE: contains,
+        }
+        tally.made += 1
+        tally.unlike += unlike
+        tally.wrong += unlike or not is_true[claim.kind]
+
+
+ACCURACY_FORM = (
+    r"A difference in accuracy is shown: `(?P<a>[^`]+)` ends [\d.]+ (?P<side>below|above)"
+)
+OUTLIER_FORM = r"Accuracy differs by more than [^:]*: `(?P<a>[^`]+)`"
+NO_ACCURACY_CLAIM = ("no difference in accuracy shown", "cannot show whether", "loss curves")
+
+
+def judge_accuracy(
+    records: Sequence[Record], shifts: Mapping[str, Mapping[str, float]], tallies: Tallies
+) -> None:
+    """Judges what the answer says about accuracy. `shifts`: model → implementation → its true
+    difference of accuracy from the reference."""
+    frame = tidy(records)
+    differences, alike = learning(frame, REFERENCE), find_accuracy_outliers(frame)
+    winners = fastest(frame, time_table(frame, REFERENCE), REFERENCE)
+    texts = answers(winners, differences, alike, REFERENCE)
+    for model, answer in zip(winners["model"].unique(), texts, strict=True):
+        shift, sentence = shifts[model], answer.accuracy_sentence
+        named, outlier = re.search(ACCURACY_FORM, sentence), re.search(OUTLIER_FORM, sentence)
+        if not named and not any(text in sentence for text in NO_ACCURACY_CLAIM):
+            raise ValueError(f"a sentence of unknown form: {sentence}")
+        if named:
+            tallies[MORE_ACCURATE].made += 1
+            is_true = shift[named["a"]] * (1 if named["side"] == "above" else -1) > 0
+            tallies[MORE_ACCURATE].wrong += not is_true
+        if outlier:
+            tallies[OUTLIER].made += 1
+            tallies[OUTLIER].wrong += not shift[
+                outlier["a"].partition(", ")[0]
+            ]  # without its build
+        for kind in (MORE_ACCURATE, OUTLIER):
+            tallies[kind].cases += 1
+    for row in differences[~differences["is_reference"].astype(bool)].to_dict("records"):
+        true = shifts[row["model"]][row["implementation"]]
+        tallies[MORE_ACCURATE].interval(row["val_acc_low"], row["val_acc_high"], true)
+
+
+COST_FORM = (
+    r"(?P<what>Cheapest|Fastest) way to train (?P<model>\S+) .*: `[^`]+` on (?P<device>\w+), "
+)
+
+
+def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Tallies) -> None:
+    """Judges relative costs, break-even prices and recommendations. The members of an experiment
+    are devices with a price; the reference is the first."""
+    base = next(iter(batch[0].truth))
+    reference = {"device": base.device}
+    frame = tidy([record for each in batch for record in each.records])
+    table = cost(frame, time_table(frame, reference), inputs.prices, reference)
+    price = {member.device: inputs.prices.price_of(member.device).usd_per_hour
+             for member in batch[0].truth}  # fmt: skip
+    seconds, usd = {}, {}
+    for each in batch:
+        own = {m.device: STEPS * EPOCHS * math.exp(value) for m, value in each.truth.items()}
+        seconds[each.model] = own
+        usd[each.model] = {name: own[name] / 3600 * price[name] for name in own}
+    for row in table[~table["reference"]].to_dict("records"):
+        true = usd[row["model"]][row["device"]] / usd[row["model"]][base.device]
+        tallies[COST].interval(row["relative_usd_low"], row["relative_usd_high"], true)
+        relative = seconds[row["model"]][row["device"]] / seconds[row["model"]][base.device]
+        low, high = (price[base.device] / row[f"relative_{end}"] for end in ("high", "low"))
+        tallies[BREAK_EVEN].interval(low, high, price[base.device] / relative)
+    for sentence in recommendations(table, inputs):
+        kind = CHEAPEST if sentence.startswith("Cheapest") else FASTEST_UNDER
+        tallies[kind].cases += 1
+        if match := re.search(COST_FORM, sentence):
+            measure, limited = seconds[match["model"]], usd[match["model"]]
+            limit = inputs.budget
+            if kind == CHEAPEST:
+                measure, limited, limit = limited, measure, inputs.deadline
+            allowed = [measure[name] for name in measure if limited[name] <= limit]
+            chosen = match["device"]
+            tallies[kind].made += 1
+            tallies[kind].wrong += limited[chosen] > limit or measure[chosen] > min(allowed)
+
+
+REGRESSION_FORM = r"Regression: .* takes {0} as long in `(?P<a>[^`]+)` as in `(?P<b>[^`]+)` \({1}"
+
+
+def judge_builds(each: Simulated, tallies: Tallies) -> None:
+    """Judges the sentences on regressions. The members are builds; the reference is the first."""
+    truth = {member.build: value for member, value in each.truth.items()}
+    frame = tidy(each.records)
+    table = builds(frame, {"build": next(iter(truth))})
+    rows = table.set_index("build").to_dict("index")
+    tallies[REGRESSION].cases += len(rows) - 1
+    for sentence in builds_section(table).paragraphs:
+        if match := re.search(REGRESSION_FORM.format(*FIRST), sentence):
+            row = rows[match["a"]]
+            tallies[REGRESSION].made += 1
+            given = (match["ratio"], match["low"], match["high"])
+            unlike = not all(map(reads, given, (row[name] for name in CHANGE)))
+            tallies[REGRESSION].unlike += unlike
+            tallies[REGRESSION].wrong += unlike or truth[match["a"]] <= truth[match["b"]]
+    for name, row in rows.items():
+        if name != row["against"]:
+            true = math.exp(truth[name] - truth[row["against"]])
+            tallies[REGRESSION].interval(row["change_low"], row["change_high"], true)
+
+
+CHANGE = ("change", "change_low", "change_high")

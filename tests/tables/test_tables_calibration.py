@@ -1,0 +1,109 @@
+"""Small versions of `benchmarks/calibration.py`: on simulated machines, ratios are unbiased,
+intervals have their nominal coverage, and sentences are seldom wrong and agree with their tables.
+
+The simulations are seeded, so they only fail after a change of the code. Each fails if the
+estimator is biased (as Tukey's median polish with three members is), if intervals are 30 % too
+narrow, or if a sentence ranks by another number than its table shows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import judging as j
+from benchmarks.calibration import judged_accuracies, judged_experiments
+from benchmarks.same_number import differing_numbers, random_grids
+from benchmarks.simulated import Machine
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[int, j.Tally]:
+    """Number of members → the rows of time tables, for equal members and members far apart."""
+    return {
+        members: judged_experiments(
+            np.random.default_rng(members),
+            Machine(noise=0.1),
+            tries,
+            members=[members],
+            rounds=[8],
+            truths=[0.0, 0.2],
+            judge=j.judge_rows,
+        )[j.ALL_ROWS]
+        for members, tries in ((2, 120), (3, 80), (5, 40))
+    }
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+def test_ratios_are_not_shrunk(rows, members):
+    assert abs(rows[members].shrinkage) < 0.01
+
+
+def test_intervals_cover_the_truth(rows):
+    intervals = sum(tally.intervals for tally in rows.values())
+    assert 0.93 <= sum(tally.covered for tally in rows.values()) / intervals <= 0.97
+
+
+def test_sentences_about_equal_members_are_wrong_in_at_most_5_percent_of_the_pages():
+    tallies = judged_experiments(
+        np.random.default_rng(0), Machine(), 80, members=[3, 5], rounds=[3, 5], truths=[0.0]
+    )
+    made = {kind: tallies[kind].made for kind in j.SENTENCE_KINDS}
+    assert made[j.NO_DIFFERENCE] >= 72
+    assert all(tallies[kind].wrong_share <= 0.05 for kind in j.SENTENCE_KINDS), tallies
+
+
+def test_sentences_agree_with_their_tables_although_bursts_change_the_seconds():
+    tallies = judged_experiments(
+        np.random.default_rng(1), Machine(bursts=0.05), 60, members=[2, 3, 4], rounds=[3, 5]
+    )
+    assert all(tallies[kind].made for kind in j.SENTENCE_KINDS)
+    assert [tallies[kind].unlike for kind in j.SENTENCE_KINDS] == [0, 0, 0]
+    assert all(tallies[kind].wrong_share <= 0.05 for kind in j.SENTENCE_KINDS), tallies
+
+
+@pytest.mark.parametrize(("seeds", "tries"), [(2, 20), (5, 120)])
+def test_equal_accuracies_are_shown_different_on_at_most_5_percent_of_the_pages(seeds, tries):
+    tallies = judged_accuracies(np.random.default_rng(seeds), tries, seeds, 5, flips=1.0, shift=0)
+    assert tallies[j.MORE_ACCURATE].wrong_share <= 0.05
+    assert tallies[j.OUTLIER].wrong_share <= 0.05
+
+
+def test_a_ratio_is_the_same_number_everywhere():
+    found, places = differing_numbers(*random_grids(np.random.default_rng(0), 3))
+    assert len(places) > 10
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        (
+            "`keras`, the reference, trains net fastest on cpu_1: the runner-up, `block`, takes "
+            "1.20× as long (95 % CI 1.18–1.22).",
+            [(j.FASTEST, "keras", "block", "1.20", "1.18", "1.22")],
+        ),
+        (
+            "`block` trains net 1.20× as fast as `keras` on cpu_1 (95 % CI 1.18–1.22; runner-up "
+            "`lax`: 1.01×, 95 % CI 0.99–1.03, no difference shown).",
+            [
+                (j.FASTER, "block", "keras", "1.20", "1.18", "1.22"),
+                (j.NO_DIFFERENCE, "block", "lax", "1.01", "0.99", "1.03"),
+            ],
+        ),
+        (
+            "`block` trains net 1.20× as fast as `keras` on cpu_1 (95 % CI 1.18–1.22).",
+            [
+                (j.FASTER, "block", "keras", "1.20", "1.18", "1.22"),
+                (j.FASTEST, "block", "keras", "", "", ""),
+            ],
+        ),
+    ],
+)
+def test_claims_are_read_from_sentences(sentence, expected):
+    assert [tuple(claim) for claim in j.claims(sentence)] == expected
+
+
+def test_a_sentence_of_unknown_form_is_an_error():
+    with pytest.raises(ValueError, match="unknown form"):
+        j.claims("`block` wins.")
