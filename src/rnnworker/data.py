@@ -14,7 +14,7 @@ import numpy
 from rnnworker import user_functions
 from rnnworker.readers import cifar10
 
-CONVERT = "convert it once with `rnnbench convert` and name the new file"
+CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 
 
 def arrays(config, path, pinned_md5=None):

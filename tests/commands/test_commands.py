@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from rnnbench.commands import completion, doctor, plan
+from rnnbench.commands import doctor, plan
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.run import command_of
 from rnnbench.errors import ConfigError
@@ -42,23 +41,6 @@ def test_run_starts_snakemake(project: Project) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith("snakemake --cores all -n --quiet --config experiment=small")
     assert not list((project.folder / "results").glob("records/*"))
-
-
-def test_completion_of_commands_and_experiments(tmp_path: Path, capsys) -> None:
-    completion.main([])
-    script = capsys.readouterr().out
-    (tmp_path / "conf/experiment").mkdir(parents=True)
-    (tmp_path / "conf/experiment/builds.yaml").touch()
-    complete = 'COMP_WORDS=({}); COMP_CWORD={}; _rnnbench; echo "${{COMPREPLY[@]}}"'
-    for line, completed in (("rnnbench pla", "plan"), ("rnnbench plan bu", "builds")):
-        result = subprocess.run(
-            ["bash", "-c", script + complete.format(line, len(line.split()) - 1)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert result.stdout.split() == [completed]
 
 
 def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, capsys) -> None:

@@ -157,5 +157,5 @@ def test_the_error_for_pinned_pickles_that_cannot_be_read_names_the_fix(tmp_path
     numpy.savez(path, x_train=numpy.array([module.Thing()], dtype=object))
     del sys.modules["made_up_for_pickles"]
     pinned = hashlib.md5(path.read_bytes()).hexdigest()
-    with pytest.raises(ValueError, match=r"NumPy 2.* cannot read .*: .*`rnnbench convert`"):
+    with pytest.raises(ValueError, match=r"NumPy 2.* cannot read .*: .*docs/data.md"):
         data.source(str(path), pinned)

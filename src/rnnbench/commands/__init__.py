@@ -5,7 +5,6 @@ COMMANDS = {
     "grid": "list an experiment's grid points: name, choices, run or skip and why",
     "plan": "estimate runs, time, disk space and repeats of an experiment",
     "dataset": "provide or check the pinned datasets in data/",
-    "convert": "rewrite a dataset file of your own without pickles",
     "environment": "make the environment of a locked build (Snakemake calls this)",
     "lock": "resolve the builds' packages to lock files with hashes",
     "certify": "check that implementations compute the same function (Snakemake calls this)",
@@ -23,7 +22,6 @@ COMMANDS = {
     "published": "write the page of published comparisons",
     "publish": "add a published result of your own",
     "doctor": "check what this machine can measure and what would disturb it",
-    "completion": "print the completion script for bash or zsh",
     "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
     "gc": "remove unused environments and leftover files (asks first)",
 }

@@ -1,8 +1,8 @@
 """Film reviews as word ranks, in the format of Keras's ``imdb.npz`` (Maas et al. 2011).
 
 The file contains lists of different lengths, either as NumPy object arrays (pickles, which are
-read only if the file's md5 is pinned) or, after ``rnnbench convert``, as ``x_train_values`` and
-``x_train_offsets``: review i is ``values[offsets[i]:offsets[i + 1]]``.
+read only if the file's md5 is pinned) or as ``x_train_values`` and ``x_train_offsets``: review i is
+``values[offsets[i]:offsets[i + 1]]``.
 
 The functions do the same as ``imdb.load_data`` and ``pad_sequences`` of Keras 2.0.6 with their
 defaults: they shuffle training samples with seed 113 and test samples with 226, add 3 to the
