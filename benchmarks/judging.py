@@ -329,10 +329,12 @@ def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Talli
             limit = inputs.budget
             if kind == CHEAPEST:
                 measure, limited, limit = limited, measure, inputs.deadline
-            allowed = [measure[name] for name in measure if limited[name] <= limit]
+            allowed = [name for name in measure if limited[name] <= limit]
             chosen = match["device"]
             tallies[kind].made += 1
-            tallies[kind].wrong += limited[chosen] > limit or measure[chosen] > min(allowed)
+            better = {name for name in allowed if measure[name] < measure[chosen]}
+            tied = set(re.findall(r"[\w.-]+", sentence.partition(" shown from ")[2]))
+            tallies[kind].wrong += limited[chosen] > limit or not better <= tied
 
 
 REGRESSION_FORM = r"Regression: .* takes {0} as long in `(?P<a>[^`]+)` as in `(?P<b>[^`]+)` \({1}"

@@ -89,3 +89,15 @@ def test_the_spread_is_computed_among_comparable_values() -> None:
     assert freedom == 2 and 0.01 < spread < 0.02
     alone, freedom = run_spread(runs[4:])
     assert freedom == 1 and alone > 0.1
+
+
+def test_the_spread_is_that_of_a_member_not_of_its_value_relative_to_the_round() -> None:
+    """In a round of two, both values are half of the difference, whose variance is that of both."""
+    stream, pair = random.Random(1), ("a", "b")
+    differences = [stream.gauss(0, 0.02 * math.sqrt(2)) for _ in range(400)]
+    runs = [
+        FinishedRun(f"{name}-s0-r{i}", 1.0, 1000, math.exp(sign * difference / 2), pair)
+        for i, difference in enumerate(differences)
+        for name, sign in (("a", 1), ("b", -1))
+    ]
+    assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)

@@ -50,10 +50,15 @@ def test_cost_by_hand():
     assert (cpu_2["relative"], cpu_2["relative_usd"]) == (pytest.approx(0.25), pytest.approx(1.25))
     assert cpu_2["break_even_usd_per_hour"] == pytest.approx(1.44)
     assert cpu_1["reference"] and cpu_1["on_front"] and cpu_2["on_front"]
-    assert cheapest_within(table, 120)["device"] == "cpu_1"
-    assert cheapest_within(table, 30)["device"] == "cpu_2"
-    assert cheapest_within(table, 1) is None
-    assert fastest_under(table, 0.011)["device"] == "cpu_1"
+    assert cheapest_within(table, 120)[0]["device"] == "cpu_1"
+    assert cheapest_within(table, 30)[0]["device"] == "cpu_2"
+    assert cheapest_within(table, 1)[0] is None
+    assert fastest_under(table, 0.011)[0]["device"] == "cpu_1"
+    wide = table.assign(seconds_low=table["seconds"] / 9, seconds_high=table["seconds"] * 1.1)
+    best, others = cheapest_within(wide, 120)
+    assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], (
+        "its cost may be lower"
+    )
     assert PRICES.price_of("cpu_2", "preemptible").usd_per_hour == 0.1
 
 

@@ -92,18 +92,23 @@ def forecast(
 def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     """The standard deviation of log run values within a configuration, pooled over configurations,
     and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
-    do will take turns too."""
+    do will take turns too. The value of one of n members is relative to all of them, itself
+    included, so its variance is smaller by (n - 1) / n than that of the member."""
     usable = [run for run in runs if run.value]
     groups: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
     for run in [run for run in usable if run.company] or usable:
         groups[configuration_of(run.name), *run.company].append(math.log(run.value or 0))
     freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum(
-        statistics.variance(values) * (len(values) - 1)
-        for values in groups.values()
+        statistics.variance(values) * (len(values) - 1) * _enlarged(len(company))
+        for (_, *company), values in groups.items()
         if len(values) > 1
     )
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
+
+
+def _enlarged(members: int) -> float:
+    return members / (members - 1) if members > 1 else 1.0
 
 
 def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:

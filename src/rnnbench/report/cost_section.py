@@ -23,6 +23,7 @@ from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
 TASKS = 12  # drawn; the table has all
+PLACES = 4  # named as no worse than the recommended one
 
 
 def cost_section(table: pd.DataFrame, inputs: ReportInputs, palette: Mapping[str, str]) -> Section:
@@ -119,22 +120,25 @@ def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:
     for _, places in _labelled(table).groupby(TASK, sort=False):
         model = places["task"].iloc[0]
         if inputs.deadline is not None:
-            best = cheapest_within(places, inputs.deadline)
+            found = cheapest_within(places, inputs.deadline)
             limit = f"within {n.plain(inputs.deadline)} s"
-            sentences.append(_sentence(f"Cheapest way to train {model} {limit}", best, limit))
+            sentences.append(_sentence(f"Cheapest way to train {model} {limit}", *found, limit))
         if inputs.budget is not None:
-            best = fastest_under(places, inputs.budget)
+            found = fastest_under(places, inputs.budget)
             limit = f"for at most {n.plain(inputs.budget)} USD"
-            sentences.append(_sentence(f"Fastest way to train {model} {limit}", best, limit))
+            sentences.append(_sentence(f"Fastest way to train {model} {limit}", *found, limit))
     return sentences
 
 
-def _sentence(what: str, best: dict[str, Any] | None, limit: str) -> str:
+def _sentence(what: str, best: dict[str, Any] | None, others: pd.DataFrame, limit: str) -> str:
+    """`others`: the places that may be as good as the `best` one."""
     if best is None:
         return f"{what}: no priced device trains it {limit}, judged by its whole interval."
+    names = n.few(list(others["label"]), PLACES, ", ")
+    tie = f" ({NO_DIFFERENCE} from {names})" if names else ""
     return (
         f"{what}: `{best['implementation'] or 'model'}` on {best['label']}, "
-        f"{n.seconds(best['seconds'])} s and {n.plain(best['usd'])} USD."
+        f"{n.seconds(best['seconds'])} s and {n.plain(best['usd'])} USD{tie}."
     )
 
 

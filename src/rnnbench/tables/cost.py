@@ -23,6 +23,7 @@ COST_COLUMNS = [
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 HOUR = 3600.0
+Found = tuple[dict[Any, Any] | None, pd.DataFrame]
 
 
 def cost(
@@ -68,18 +69,31 @@ def cost(
     return pd.DataFrame(rows, columns=COST_COLUMNS)
 
 
-def cheapest_within(table: pd.DataFrame, deadline: float) -> dict[str, Any] | None:
-    """The cheapest place of one task that trains within `deadline` seconds, by the upper end of
-    its interval. None if no place with a price does."""
-    in_time = table["seconds_high"].fillna(table["seconds"]) <= deadline
-    return _lowest(table[in_time & table["usd"].notna()], "usd")
+def cheapest_within(table: pd.DataFrame, deadline: float) -> Found:
+    """Of one task, the cheapest place that trains within `deadline` seconds by its whole interval
+    (None if no place with a price does), and the rows of the places that may be as cheap and may
+    train in time."""
+    return _best(table[table["usd"].notna()], "usd", "seconds", deadline)
 
 
-def fastest_under(table: pd.DataFrame, budget: float) -> dict[str, Any] | None:
-    """The fastest place of one task that trains for at most `budget` USD, by the upper end of its
-    interval. None if no place does."""
-    highest_usd = table["seconds_high"].fillna(table["seconds"]) / HOUR * table["usd_per_hour"]
-    return _lowest(table[highest_usd <= budget], "seconds")
+def fastest_under(table: pd.DataFrame, budget: float) -> Found:
+    """Of one task, the fastest place that trains for at most `budget` USD by its whole interval
+    (None if no place does), and the rows of the places that may be as fast and as cheap."""
+    return _best(table[table["usd"].notna()], "seconds", "usd", budget)
+
+
+def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Found:
+    usd = table["usd"] / table["seconds"]
+    low, high = (table[f"seconds_{end}"].fillna(table["seconds"]) for end in ("low", "high"))
+    lows = {"seconds": low, "usd": low * usd}
+    highs = {"seconds": high, "usd": high * usd}
+    within = table[highs[limited] <= limit].sort_values(measure, kind="stable")
+    if within.empty:
+        return None, within
+    best = within.index[0]
+    possible = (lows[limited] <= limit) & (lows[measure] <= highs[measure][best])
+    row: dict[Any, Any] = within.iloc[0].to_dict()
+    return row, table[possible & (table.index != best)]
 
 
 def _row(
@@ -138,10 +152,3 @@ def _mark_front(rows: list[dict[str, Any]]) -> None:
             and (other["seconds"], other["usd"]) != (row["seconds"], row["usd"])
             for other in rows
         )
-
-
-def _lowest(table: pd.DataFrame, by: str) -> dict[str, Any] | None:
-    if table.empty:
-        return None
-    row: dict[Any, Any] = table.sort_values(by, kind="stable").iloc[0].to_dict()
-    return row
