@@ -32,7 +32,7 @@ from rnnbench.planning.forecast import FinishedRun, repeats_for, run_spread  # n
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.inputs import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
-from rnnbench.tables.effects import relative_values  # noqa: E402
+from rnnbench.tables.effects import effects_of, relative_values  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 from tests.factory import make_record  # noqa: E402
@@ -249,7 +249,7 @@ def planned_repeats(
     experiments with so many rounds that show it."""
     machine, times = Machine(process=0.01), true_times(random, members, 0.0)
     pilot = simulate(random, machine, times, 60).records
-    values = relative_values(pilot)
+    values = relative_values(pilot, effects_of(pilot))
     spread, _ = run_spread(_finished(record, values.get(record.key)) for record in pilot)
     rounds = repeats_for(difference, spread)
     times[Member("m1")] += math.log1p(difference)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 import sys
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 
+from rnnbench.records.timestamps import written
 from rnnbench.tables.estimates import Estimates
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
@@ -34,18 +36,23 @@ def contests(tries, count, repeats, low, high, gain=0.0, noisy=1.0, seed=0):
     return logs
 
 
+BEGINNING = datetime(2026, 11, 21, tzinfo=UTC)
 AXES = ["model", "device", "machine", "rnn"]
 
 
-def estimates_of(logs, in_turns=True):
+def estimates_of(logs, in_turns=True, minutes=1):
     """The `Estimates` from log seconds (tries × configurations × repeats, NaN for missing runs).
-    Each try is a machine, and configuration n is the key ``("m", "d", try, n)``."""
+    Each try is a machine, and configuration n is the key ``("m", "d", try, n)``. Repeats start
+    every so many `minutes`."""
     tries, configurations, repeats = np.nonzero(~np.isnan(logs))
     values = pd.DataFrame({"model": "m", "device": "d", "machine": tries, "rnn": configurations})
     values["seconds"] = np.exp(logs[tries, configurations, repeats])
     values["pairing"] = tries * logs.shape[2] + repeats
     values["effect"] = 0.0 if in_turns else np.nan
-    values["companion"], values["started"] = False, "20261121T075000_123456Z"
+    values["companion"] = False
+    values["started"] = [
+        written(BEGINNING + timedelta(minutes=minutes * repeat)) for repeat in repeats.tolist()
+    ]
     return Estimates(values, AXES)
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from datetime import timedelta
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from rnnbench.errors import RnnbenchError
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.page import write_report
-from tests.factory import in_round, make_record
+from tests.factory import BEGINNING, in_round, make_record
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
 
@@ -140,6 +141,37 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
         found = [text for text in page.caveats if "too few undisturbed turns" in text]
         assert len(found) == caveats
     assert found[0].startswith("6 runs of digits_rnn shared")
+
+
+@pytest.mark.parametrize(
+    ("cycles", "disturbed", "text"),
+    [(9, (), None), (20, (2, 5), "10 % of the cycles. Ratios leave these cycles out"),
+     (9, range(6), "67 % of the cycles. Ratios leave 0 of these 6 cycles out")],
+)  # fmt: skip
+def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
+    records = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")], [0.1, -0.1], cycles,
+                       disturbed)  # fmt: skip
+    found = [each for each in content(records, EXPERIMENT).caveats if "Other processes" in each]
+    assert len(found) == (text is not None)
+    assert text is None or text in found[0]
+
+
+@pytest.mark.parametrize(("hours", "text"), [(0.05, "within 6 minutes"), (12, "in 2 sessions"),
+                                             (1, None)])  # fmt: skip
+def test_the_answer_says_what_its_intervals_hold_for(hours, text):
+    """Three rounds: within minutes, two of them in half an hour, or in three sessions."""
+    moments = [0, hours, 2 * hours] if hours != 12 else [0, 0.1, 12]
+    records = [
+        record
+        for number, moment in enumerate(moments)
+        for record in in_round(
+            [make_record(rnn=rnn, repeat=number, started=BEGINNING + timedelta(hours=moment))
+             for rnn in ("keras", "block")],
+            [0.1, -0.1 - 0.001 * number],
+        )
+    ]  # fmt: skip
+    advice = content(records, EXPERIMENT).advice
+    assert [text in line for line in advice] == ([True] if text else [])
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])

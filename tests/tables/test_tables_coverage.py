@@ -80,6 +80,27 @@ def test_a_against_a_is_shown_different_in_3_to_7_percent(count):
     assert 0.03 <= shown_different(logs) <= 0.07
 
 
+@pytest.mark.parametrize("sessions", [3, 6])
+def test_sessions_that_differ_are_covered_if_there_are_three(monkeypatch, sessions):
+    """Four rounds in each session, ten minutes apart. Sessions differ by 3 %, rounds by 1 %."""
+    generator = np.random.default_rng(sessions)
+    logs = generator.normal(size=(TRIES, 2, 4 * sessions)) * 0.01
+    logs[:, 1] += np.repeat(generator.normal(size=(TRIES, sessions)) * 0.03, 4, axis=1)
+    # Each session fills half an hour with its four rounds, so that its first begins the next one.
+    covered = [ratio.low <= 1 <= ratio.high for ratio in shown_ratios(logs, minutes=7.5)]
+    assert 0.93 <= np.mean(covered) <= 0.97
+    monkeypatch.setattr(module, "LEAST_SESSIONS", 99)
+    alone = [ratio.low <= 1 <= ratio.high for ratio in shown_ratios(logs, minutes=7.5)]
+    assert np.mean(alone) < 0.8, "rounds of a session are not independent"
+
+
+@pytest.mark.parametrize("minutes", [1, 7.5])
+def test_equal_sessions_keep_at_least_the_nominal_coverage(minutes):
+    logs = np.random.default_rng(9).normal(size=(TRIES, 2, 16)) * 0.01
+    covered = [ratio.low <= 1 <= ratio.high for ratio in shown_ratios(logs, minutes=minutes)]
+    assert 0.93 <= np.mean(covered) <= 0.985
+
+
 def test_pooling_is_narrower_and_noisy_configurations_keep_their_coverage(monkeypatch):
     generator = np.random.default_rng(6)
     logs = simulated(generator, 6, 3)

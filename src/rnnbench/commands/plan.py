@@ -172,7 +172,8 @@ def _as_past(files: Sequence[Path]) -> list[FinishedRun]:
         with suppress(RecordError):
             records[path] = read_record(path)
     everything = list(records.values())
-    values, effects = relative_values(everything), effects_of(everything)
+    effects = effects_of(everything)
+    values = relative_values(everything, effects)
     return [
         FinishedRun(
             name=record.name,

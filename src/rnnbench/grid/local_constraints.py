@@ -39,12 +39,6 @@ def cards() -> tuple[str, ...]:
     return tuple(str(card["name"]) for card in visible)
 
 
-@cache
-def machine_name() -> str:
-    """The name of this machine: the site of its runs."""
-    return str(machine.fingerprint()["machine"])
-
-
 def cores() -> int:
     """The number of cores that this process may use, by its affinity and its CPU quota."""
     return _usable_cores(frozenset(os.sched_getaffinity(0)))

@@ -23,7 +23,7 @@ from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.grid.identity_cache import IdentityCache
-from rnnbench.grid.local_constraints import machine_name, unmet_constraints
+from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import round_of
 from rnnbench.planning.certificates import certifiable, certificates_of
@@ -32,6 +32,7 @@ from rnnbench.planning.plan import Plan
 from rnnbench.planning.probes import probes_of
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.run import Run
+from rnnworker import machine
 
 
 def make_plan(
@@ -103,7 +104,7 @@ def make_plan(
         )
     certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
-    site = site or machine_name()
+    site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
 
 

@@ -11,8 +11,9 @@ from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.record import Record
-from rnnbench.records.turns import Turns, disturbed_cycles
+from rnnbench.records.turns import disturbed_cycles
 from rnnbench.report import numbers as n
+from rnnbench.tables.effects import left_out, members_of_rounds
 from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.measuring_order import in_planned_order
 
@@ -114,20 +115,21 @@ def turns_text(usable: pd.DataFrame) -> list[str]:
 
 def disturbed_text(records: Iterable[Record]) -> list[str]:
     """How many cycles of the rounds were disturbed, and which numbers contain them; [] for none."""
-    members: dict[str, dict[str, Turns]] = {}
-    for record in records:
-        if record.round is not None and record.round.in_turns:
-            members.setdefault(record.round.id, {})[record.key] = record.turns
-    cycles = sum(
-        len({cycle for turns in own.values() for cycle in turns.get("cycle", ())})
-        for own in members.values()
+    rounds = members_of_rounds(records)
+    cycles = [
+        {cycle for turns in members.values() for cycle in turns.get("cycle", ())}
+        for members in rounds
+    ]
+    disturbed, without = (
+        sum(len(find(members)) for members in rounds) for find in (disturbed_cycles, left_out)
     )
-    if not (disturbed := sum(len(disturbed_cycles(own)) for own in members.values())):
+    if not disturbed:
         return []
+    share = n.percent(disturbed / sum(map(len, cycles)))
+    which = "these" if without == disturbed else f"{without} of these {disturbed}"
     return [
-        f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. Ratios "
-        "leave these cycles out; the level of the seconds and the learning curves over time "
-        "contain them."
+        f"Other processes used the cores in {share} of the cycles. Ratios leave {which} cycles "
+        "out; the level of the seconds and the learning curves over time contain them."
     ]
 
 

@@ -49,7 +49,8 @@ def finished_runs(place: Place) -> dict[str, FinishedRun]:
             records = [record for _, record in records_behind(place.results, file, pointer)]
             devices[head.name], own[head.name] = head.choices.get("device"), records[0]
             everything += records
-    effects, values = effects_of(everything), relative_values(everything)
+    effects = effects_of(everything)
+    values = relative_values(everything, effects)
     return {
         name: FinishedRun(
             devices[name],

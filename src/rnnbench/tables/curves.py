@@ -5,16 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
-from rnnbench.tables.usable_runs import run_values, usable_epochs
+from rnnbench.tables.usable_runs import usable_epochs
 
 
 def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
     """The timed epochs of runs that are not void, with `elapsed`: seconds of training until the end
-    of the epoch, without start-up and validation, scaled as in `run_values`."""
+    of the epoch, without start-up and validation, times the run's `scale`."""
     epochs = usable_epochs(frame).copy()
-    scale = epochs["record"].map(run_values(frame, companions=True).set_index("record")["scale"])
-    seconds = epochs.groupby("record", sort=False)["seconds"].cumsum()
-    epochs["elapsed"] = seconds * scale.astype("float64")
+    elapsed = epochs.groupby("record", sort=False)["seconds"].cumsum()
+    epochs["elapsed"] = elapsed * epochs["scale"]
     return epochs
 
 

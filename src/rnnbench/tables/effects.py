@@ -17,9 +17,12 @@ A cycle counts unless other processes used the members' cores (`disturbed_cycles
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
@@ -27,37 +30,66 @@ from rnnbench.records.turns import Turns, disturbed_cycles
 LEAST_CYCLES = 5  # that two members have in common
 
 
-def effects_of(records: Iterable[Record]) -> dict[str, float]:
-    """Record key → its effect (log seconds per step, relative to the others of its round), for
-    runs that trained in turns and have enough cycles. `records`: all records of their rounds."""
+def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
+    """For each round in turns: record key → turns of its members."""
     rounds: dict[str, dict[str, Turns]] = {}
     for record in records:
         if record.round is not None and record.round.in_turns:
             rounds.setdefault(record.round.id, {})[record.key] = record.turns
-    return {key: effect for members in rounds.values() for key, effect in effects(members).items()}
+    return list(rounds.values())
 
 
-def relative_values(records: Sequence[Record]) -> dict[str, float]:
-    """Record key → what repeats of a configuration are compared by, for runs that are not void: the
-    duration of its steps relative to its round's, or its seconds per epoch if it has no effect."""
-    found = effects_of(records)
+def effects_of(records: Iterable[Record]) -> dict[str, float]:
+    """Record key → its effect (log seconds per step, relative to the others of its round), for
+    runs that trained in turns and have enough cycles. `records`: all records of their rounds."""
+    rounds = map(effects, members_of_rounds(records))
+    return {key: effect for found in rounds for key, effect in found.items()}
+
+
+def values_of(records: Iterable[Record]) -> dict[str, float]:
+    """Record key → seconds per epoch, for runs that are not void."""
     return {
-        record.key: float(np.exp(found[record.key]))
-        if record.key in found
-        else run_value([epoch.seconds for epoch in record.epochs])
+        record.key: run_value([epoch.seconds for epoch in record.epochs])
         for record in records
         if record.verdict.status != "void" and record.epochs
     }
 
 
+def relative_values(records: Sequence[Record], found: Mapping[str, float]) -> dict[str, float]:
+    """Record key → what repeats of a configuration are compared by, for runs that are not void: the
+    duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
+    `found`: the `effects_of` the records."""
+    return {
+        key: math.exp(found[key]) if key in found else seconds
+        for key, seconds in values_of(records).items()
+    }
+
+
+def scales_of(records: Sequence[Record], found: Mapping[str, float]) -> dict[str, float]:
+    """Record key → what to multiply the seconds of its epochs by, so that the ratios within a round
+    are those of its turns and the geometric mean of the round is unchanged. Only runs that are not
+    void and have an effect (`found`: the `effects_of` the records) have an entry."""
+    seconds = values_of(records)
+    scales: dict[str, float] = {}
+    for members in members_of_rounds(records):
+        excess = {key: found[key] - math.log(seconds[key])
+                  for key in members if key in found and key in seconds}  # fmt: skip
+        scales |= {key: math.exp(own - fmean(excess.values())) for key, own in excess.items()}
+    return scales
+
+
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:
-    """Member → its effect, for members with at least `LEAST_CYCLES` undisturbed cycles in common
-    with another member. If disturbed cycles leave members out, all cycles count."""
-    everyone = _effects(members, frozenset())
-    if not (disturbed := disturbed_cycles(members)):
-        return everyone
-    undisturbed = _effects(members, disturbed)
-    return undisturbed if set(undisturbed) == set(everyone) else everyone
+    """Member → its effect, for members with at least `LEAST_CYCLES` cycles in common with another
+    member, without the cycles that are `left_out`."""
+    return _effects(members, left_out(members))
+
+
+def left_out(members: Mapping[str, Turns]) -> frozenset[int]:
+    """The disturbed cycles; none if a member could then not be compared any more."""
+    disturbed = disturbed_cycles(members)
+    if not disturbed or set(_effects(members, disturbed)) == set(_effects(members, frozenset())):
+        return disturbed
+    return frozenset()
 
 
 def _effects(members: Mapping[str, Turns], disturbed: frozenset[int]) -> dict[str, float]:
@@ -71,7 +103,7 @@ def _effects(members: Mapping[str, Turns], disturbed: frozenset[int]) -> dict[st
         medians[index, compared] = np.nanmedian(differences[compared], axis=1)
     np.fill_diagonal(common, 0)
     weights = np.where(common >= LEAST_CYCLES, common, 0)
-    compared = _largest_group(weights > 0)
+    compared = _largest_set(weights > 0)
     if len(compared) < 2:
         return {}
     weights = weights[np.ix_(compared, compared)]
@@ -94,16 +126,8 @@ def _logs(members: Mapping[str, Turns], disturbed: frozenset[int]) -> np.ndarray
     return logs
 
 
-def _largest_group(linked: np.ndarray) -> list[int]:
+def _largest_set(linked: np.ndarray) -> np.ndarray:
     """The indices of the largest set of members that are compared with each other, directly or by
     way of others. `linked`: members × members."""
-    largest: list[int] = []
-    left = set(range(len(linked)))
-    while left:
-        group, found = set(), {left.pop()}
-        while found:
-            group |= found
-            found = {int(j) for i in found for j in np.flatnonzero(linked[i])} - group
-        left -= group
-        largest = max(largest, sorted(group), key=len)
-    return largest
+    sets = connected_components(linked, directed=False)[1]
+    return np.flatnonzero(sets == np.bincount(sets, minlength=1).argmax())

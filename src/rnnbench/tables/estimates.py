@@ -130,10 +130,6 @@ class Estimates:
         interval = _interval(log, half)
         return Ratio(interval.estimate, interval.low, interval.high, method)
 
-    def sessions(self, keys: Sequence[Key]) -> int:
-        """The number of sessions in which the configurations were measured."""
-        return len({session for key in keys for session in self._runs[key]["session"].tolist()})
-
     def _spread(self, own: Key, base: Key, any_repeats: bool) -> Spread | None:
         """The pooled spread of the device of both configurations; None if they are on different
         devices, or if there are so many repeats that it is not needed."""

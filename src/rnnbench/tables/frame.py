@@ -14,7 +14,7 @@ from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
-from rnnbench.tables.effects import effects_of
+from rnnbench.tables.effects import effects_of, scales_of
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
@@ -23,7 +23,7 @@ EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_lo
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", *MEASURED, "kernel", "why_not_cudnn", "probe", "config",
-    "precision", "not_learning", "round", "effect", "companion", "batch",
+    "precision", "not_learning", "round", "effect", "scale", "companion", "batch",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -58,8 +58,9 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
       own); `effect`: log seconds of its steps relative to the others of the round, from the turns
-      of all of its records (missing if unknown); `companion`: 1 if the run only serves ratios with
-      the others of its round, else 0. A companion has epoch rows only.
+      of all of its records (missing if unknown); `scale`: what its seconds are multiplied by, so
+      that the runs of a round have the ratios of their turns (`scales_of`); `companion`: 1 if the
+      run only serves ratios with the others of its round, else 0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -71,13 +72,15 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
     records = list(records)
-    effect = effects_of(records)
+    effects = effects_of(records)
+    scales = scales_of(records, effects)
     runs, rows, counts = [], [], []
     for record in records:
         record_rows = [*map(_epoch_row, record.epochs)]
         if not record.is_companion:
             record_rows = [_run_row(record), *map(_phase_row, record.phases), *record_rows]
-        runs.append({**run_facts(record), "effect": effect.get(record.key)})
+        derived = {"effect": effects.get(record.key), "scale": scales.get(record.key, 1.0)}
+        runs.append({**run_facts(record), **derived})
         rows += record_rows
         counts.append(len(record_rows))
     # Building one row per run and repeating it is faster than building all rows.
@@ -110,7 +113,7 @@ def flat_text(facts: Any) -> str:
 
 
 def run_facts(record: Record) -> dict[str, Any]:
-    """The run columns of the tidy frame (`RUN_COLUMNS`), except `effect`."""
+    """The run columns of the tidy frame (`RUN_COLUMNS`), except `effect` and `scale`."""
     choices, alias = record.run.choices, record.run.alias or ""
     overrides, function = Overrides.of(record.run.overrides), _function_options(record)
     options = overrides.those(lambda key: is_of_section(key, "rnn"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 
 RUN_COLUMNS = [
     *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",
-    "round", "effect", "companion",
+    "round", "effect", "scale", "companion",
 ]  # fmt: skip
 BLOCK_COLUMNS = ["machine", "site", "experiment", "block"]
 
@@ -32,10 +31,9 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     without `companions` (which only serve ratios).
 
     Columns: `record` and the run columns of the tidy frame; `seconds` (median of its `counted`
-    epochs; if it has an `effect`, the level of its round times its effect, so that the seconds of
-    the runs of a round have the ratios of their turns), `scale` (`seconds` relative to that
-    median), `epochs` (their number), `steps` and `samples` (per epoch); `loss`, `acc`, `val_loss`,
-    `val_acc` of the last epoch; `evaluate`, `predict` (seconds of the median later call, missing if
+    epochs times its `scale`), `epochs` (their number), `steps` and `samples` (per epoch); `loss`,
+    `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`, `predict` (seconds of the median
+    later call, missing if
     not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
     steps apply a gradient other than the computed one); `effect` (log seconds relative to the
     others of its round, missing if unknown) and `companion` (bool); `block` (text): machine, site,
@@ -51,7 +49,6 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
     values["companion"] = values["companion"] == 1
     median = counted(epochs).groupby("record", sort=False)["seconds"].median()
-    values["scale"] = _scale(median, values["effect"], values["round"])
     values["seconds"] = median * values["scale"]
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
@@ -70,10 +67,3 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     values = values[~values["companion"] | values["effect"].notna()]
     alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
     return values[~alone].reset_index()
-
-
-def _scale(seconds: pd.Series, effect: pd.Series, rounds: pd.Series) -> pd.Series:
-    """What to multiply the `seconds` of each run by, so that their ratios within a round are those
-    of its turns and their geometric mean is unchanged; 1 for a run without an `effect`."""
-    excess = (effect - np.log(seconds)).astype(float)
-    return np.exp(excess - excess.groupby(rounds, sort=False).transform("mean")).fillna(1.0)
