@@ -26,11 +26,11 @@ run: $(MADE)
 
 # Without servers, browsers, old builds and clusters.
 test: $(MADE)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quick
+	$(BIN)/python -m pytest --numprocesses 2 --quick
 
 # Everything; CI runs this.
 test-all: $(MADE)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses 2
 
 # Every fault at every moment, some ten minutes; writes the table in tests/faults/README.md.
 faults: $(MADE)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.records.store import record_files
 from rnnbench.running.train import Place
@@ -41,7 +42,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # All tests of these folders share one Slurm cluster; other files have separate fixtures.
-SHARED_FOLDERS = ("cluster",)
+SHARED_FOLDERS = ("tests/cluster",)
 
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.
@@ -93,14 +94,26 @@ def needs(item: pytest.Item) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Selects the tier, and keeps together what must stay in one process of pytest-xdist."""
+    """Selects the tier."""
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=[item for item in items if needs(item)])
         items[:] = [item for item in items if not needs(item)]
-    for item in items:
-        folder = item.path.parent.name
-        group = folder if folder in SHARED_FOLDERS else str(item.path.relative_to(ROOT))
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+class ByFile(LoadScopeScheduling):
+    """A file's tests stay in one process, and so do the tests that share one Slurm.
+
+    xdist's own ``loadgroup`` has no effect with pytest 9.2: it writes the group into
+    ``item._nodeid``, which is no longer read.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.rpartition("/")[0]
+        return folder if folder in SHARED_FOLDERS else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Faults of a cluster: each is reported with the round's name, other rounds go on, nothing hangs,
 nothing is measured twice, and the same command completes the grid.
 
-The rounds are short, with two runs each. This process holds the attempt lock of a run in two of
-them, so that they cannot start: one until its job exceeds its time limit, one until its node is
-lost.
+The rounds are short, with two runs each. This process holds the attempt lock of a run in three of
+them, so that they cannot start: one until its job is cancelled, one until its job exceeds its time
+limit, one until its node is lost.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def test_faults_are_reported_and_the_same_command_completes_the_grid(
     devices.write_text((Path(__file__).parent / "devices.yaml").read_text())
     project = cluster_project(tmp_path / "project", slurm, devices)
     attempts = project.folder / FOLDER / "attempts"
-    with attempt.held(attempts / max(runs(LIMITED))), ExitStack() as until_lost:
+    with ExitStack() as until_ended, ExitStack() as until_lost:
+        for name in (CANCELLED, LIMITED):
+            until_ended.enter_context(attempt.held(attempts / max(runs(name))))
         until_lost.enter_context(attempt.held(attempts / max(runs(LOST))))
         node = start_with_faults(project, slurm)
         assert set(names(project)) == runs(UNHARMED)
@@ -91,7 +93,6 @@ def start_with_faults(project: ClusterProject, slurm: Slurm) -> str:
     node."""
     process = project.start(experiment="cluster_faults")
     try:
-        # First, because the round ends within seconds.
         wait_until(lambda: CANCELLED in running(slurm), 90, "the round that is cancelled")
         slurm.call("scancel", running(slurm)[CANCELLED][0])
         wait_until(lambda: LIMITED in running(slurm), 90, "the round that exceeds its limit")
