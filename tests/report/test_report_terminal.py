@@ -8,7 +8,6 @@ from rnnbench.commands.compare import main as compare
 from rnnbench.commands.show import main as show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
-from rnnbench.tracking.track import track
 from tests.factory import make_record
 from tests.report.made_up import quick
 
@@ -53,21 +52,6 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
     assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
     compare(["cell", "keras", "--results", str(results)])
     assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out
-
-
-def test_records_can_be_read_from_mlflow(results, capsys, monkeypatch):
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
-        monkeypatch.delenv(name, raising=False)
-    files = [(record, results / f"records/{record.key}.json") for record in quick()[:8]]
-    track(files, results)
-    source = ["--experiment", "quick", "--from-mlflow", "--root", str(results)]
-    pair = ["unrolled,cpu_1", "keras,cpu_1"]
-    assert compare([*pair, *source, "--results", str(results / "no")]) == 0
-    assert "unrolled" in capsys.readouterr().out
-    assert show([files[0][0].name, *source]) == 0
-    assert f"{files[0][0].key} in MLflow" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="--experiment NAME"):
-        show(["x", "--from-mlflow"])
 
 
 def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):

@@ -14,7 +14,6 @@ COMMANDS = {
     "track": "log records to MLflow (Snakemake calls this)",
     "export": "write an experiment's records to one file for another machine",
     "import": "import records from an exported file or a bundle",
-    "pull": "import records from the MLflow server",
     "bundle": "write a folder that measures an experiment with Python alone",
     "report": "write an experiment's report from its records",
     "compare": "compare any two configurations, builds, devices or machines",

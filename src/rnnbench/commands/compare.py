@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Sequence
 
 from rnnbench.commands.arguments import add_results, command_parser
-from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_files, records_of
@@ -26,7 +25,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     add_results(parser)
-    add_from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.reliability import session_text
@@ -63,10 +61,6 @@ def main(argv: Sequence[str]) -> int:
 
 def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
     """The runs to select from, and the number of unreadable pointers."""
-    if options.from_mlflow:
-        records = sorted(mlflow_records(options), key=lambda record: record.started)
-        newest = {(r.site, r.name): r for r in records}
-        return [r for r in newest.values() if options.site in ("*", r.site)], 0
     pointers = pointer_files(options.results.glob(f"{options.site}/{options.experiment}"))
     records, faults = records_of(options.results, pointers)
     if not records:

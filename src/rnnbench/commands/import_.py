@@ -13,7 +13,6 @@ from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RecordError
 from rnnbench.exchange import archive, outcomes, pack, unpack
-from rnnbench.exchange.pulled import companions_by_round, round_of
 from rnnbench.records.store import json_bytes, pointer_to, read_json
 from rnnbench.running.train import Place, timing_lock
 
@@ -68,14 +67,17 @@ def _bundle(source: Path, results: Path) -> tuple[str, dict[str, bytes]]:
     files: dict[str, bytes] = {}
     place = Place(source, source, "", experiment, timing_lock())
     records = list(outcomes.records_in(source, place))
-    companions = companions_by_round(record for record, _ in records)
+    companions: dict[str, list[str]] = {}
+    for record, _ in records:
+        if record.is_companion:
+            companions.setdefault(record.round_id or "", []).append(f"records/{record.key}.json")
     for record, folder in records:
         key = f"records/{record.key}"
         files[f"{key}.json"] = json_bytes(record.to_json())
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             files[f"{key}{suffix}"] = (folder / name).read_bytes()
         if not record.is_companion:
-            pointer = pointer_to(record, companions.get(round_of(record), ()))
+            pointer = pointer_to(record, companions.get(record.round_id or "", ()))
             files[f"{record.machine}/{experiment}/{record.name}.json"] = json_bytes(pointer)
         plan = f"{record.machine}/{experiment}/plan.jsonl"
         files[plan] = outcomes.merged_plan(source / "plan.jsonl", results / plan)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, command_parser
-from rnnbench.commands.mlflow_records import add_from_mlflow, mlflow_records
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import read_record, record_files
 
@@ -19,19 +17,10 @@ def main(argv: Sequence[str]) -> int:
         "run", help="a run's name, a pattern that matches one run, or a record's path"
     )
     add_results(parser)
-    parser.add_argument("--experiment", default="*", help="the experiment, with --from-mlflow")
-    add_from_mlflow(parser)
     options = parser.parse_args(list(argv))
 
     from rnnbench.report.terminal import print_run
 
-    if options.from_mlflow:
-        records = [r for r in mlflow_records(options) if fnmatchcase(r.name, options.run)]
-        names = {record.name for record in records}
-        _require_single(names, options.run, f"MLflow's {options.experiment}")
-        record = max(records, key=lambda record: (not record.is_companion, record.started))
-        print_run(record, f"{record.key} in MLflow")
-        return 0
     path = Path(options.run)
     if path.suffix != ".json":
         path = _newest(options.results, options.run)
@@ -43,16 +32,10 @@ def _newest(results: Path, pattern: str) -> Path:
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is not a run's name.", where="rnnbench show")
     files = record_files(results, name=pattern)
-    _require_single({path.parent.name for path in files}, pattern, f"{results}/records")
-    newest = sorted(files, key=lambda path: path.name, reverse=True)
-    return next((path for path in newest if not read_record(path).is_companion), newest[0])
-
-
-def _require_single(names: Set[str], pattern: str, place: str) -> None:
-    """Raises `ConfigError` unless there is exactly one name."""
+    names = {path.parent.name for path in files}
     if not names:
         raise ConfigError(
-            f"there is no record of {pattern!r} in {place}.",
+            f"there is no record of {pattern!r} in {results}/records.",
             where="rnnbench show",
             remedy="`rnnbench grid EXPERIMENT` prints the names.",
         )
@@ -63,3 +46,5 @@ def _require_single(names: Set[str], pattern: str, place: str) -> None:
             where="rnnbench show",
             remedy="name one of them.",
         )
+    newest = sorted(files, key=lambda path: path.name, reverse=True)
+    return next((path for path in newest if not read_record(path).is_companion), newest[0])
