@@ -47,7 +47,8 @@ def main() -> int:
         f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
-    records = measure_experiment(f"rounds_{options.members}", options.folder, text)
+    name = f"rounds_{options.members}_{options.epochs}"
+    records = measure_experiment(name, options.folder, text)
     for count in range(3, options.members + 1):
         how = "" if count == options.members else f", from the turns of the first {count}"
         print(f"\n{options.members} members{how}:")
