@@ -12,7 +12,9 @@ two turns are unbiased with any number of members. Tukey's median polish, which 
 before, is biased towards 0 with an odd number: the member in the middle then *is* the level of its
 cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were reported as 3.7 %).
 
-A cycle counts unless other processes used the members' cores (`disturbed_cycles`).
+A cycle counts unless other processes used the members' cores (`disturbed_cycles`) or the machine
+was slowed down from outside (`states`). A round that has too few undisturbed cycles is compared by
+its slowed ones and marked.
 """
 
 from __future__ import annotations
@@ -20,14 +22,50 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
+from rnnbench.tables.states import slowed_cycles
 
 LEAST_CYCLES = 5  # that two members have in common
+SECONDS = ("seconds", "steps", "full", "cycle")
+
+
+class Effect(NamedTuple):
+    """How long a member's steps took.
+
+    - `log`: natural logarithm of the seconds, relative to the others of its round.
+    - `undisturbed`: the same relative to all of its own turns, from the turns that `log` is from.
+    - `slowed`: whether its round has too few cycles in which the machine was not slowed.
+    - `slow_log`: as `log`, from the cycles in which the machine was slowed; None if they are too
+      few.
+    - `slow_cycles`, `cycles`: the number of these, and of all cycles of the round.
+    """
+
+    log: float
+    undisturbed: float = 0.0
+    slowed: bool = False
+    slow_log: float | None = None
+    slow_cycles: int = 0
+    cycles: int = 0
+
+
+class Choice(NamedTuple):
+    """The cycles of a round that are not compared: those in which other processes used the cores
+    (`disturbed`), and those in which the machine was `slowed`. `is_slowed`: the latter are compared
+    nevertheless, because too few others are left."""
+
+    disturbed: frozenset[int]
+    slowed: frozenset[int]
+    is_slowed: bool
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        return self.disturbed if self.is_slowed else self.disturbed | self.slowed
 
 
 def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
@@ -39,11 +77,71 @@ def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
     return list(rounds.values())
 
 
-def effects_of(records: Iterable[Record]) -> dict[str, float]:
-    """Record key → its effect (log seconds per step, relative to the others of its round), for
-    runs that trained in turns and have enough cycles. `records`: all records of their rounds."""
-    rounds = map(effects, members_of_rounds(records))
-    return {key: effect for found in rounds for key, effect in found.items()}
+def configurations_of(records: Iterable[Record]) -> dict[str, str]:
+    """Record key → its machine and configuration."""
+    return {record.key: f"{record.machine}/{record.run.configuration}" for record in records}
+
+
+def choices_of(
+    rounds: Sequence[Mapping[str, Turns]], configurations: Mapping[str, str]
+) -> list[Choice]:
+    """Which cycles of each of the `rounds` (`members_of_rounds`) are compared."""
+    logs = [_logs(members, frozenset()) for members in rounds]
+    names = [[configurations[key] for key in members] for members in rounds]
+    slowed = slowed_cycles(logs, names)
+    return [_choice(members, own) for members, own in zip(rounds, slowed, strict=True)]
+
+
+def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
+    """Record key → its effect, for runs that trained in turns and have enough cycles. `records`:
+    all records of their rounds, and of the same configurations in other rounds, by which slowed
+    cycles are recognized."""
+    records = list(records)
+    rounds = members_of_rounds(records)
+    choices = choices_of(rounds, configurations_of(records))
+    found: dict[str, Effect] = {}
+    for members, choice in zip(rounds, choices, strict=True):
+        cycles = {cycle for turns in members.values() for cycle in turns.get("cycle", ())}
+        slow = choice.slowed - choice.disturbed
+        slow_logs = _effects(members, frozenset(cycles - slow)) if slow else {}
+        for key, log in _effects(members, choice.left_out).items():
+            found[key] = Effect(
+                log,
+                _relative(members[key], choice.left_out),
+                choice.is_slowed,
+                slow_logs.get(key),
+                len(slow),
+                len(cycles),
+            )
+    return found
+
+
+def effects(members: Mapping[str, Turns], slowed: frozenset[int] = frozenset()) -> dict[str, float]:
+    """Member → the log of its effect, for members with at least `LEAST_CYCLES` cycles in common
+    with another member."""
+    return _effects(members, _choice(members, slowed).left_out)
+
+
+def _choice(members: Mapping[str, Turns], slowed: frozenset[int]) -> Choice:
+    """All disturbed cycles are left out unless a member could then not be compared any more, and so
+    are the slowed ones."""
+    disturbed = disturbed_cycles(members)
+    if not disturbed and not slowed:
+        return Choice(disturbed, slowed, False)
+    compared = set(_effects(members, frozenset()))
+    if disturbed and set(_effects(members, disturbed)) != compared:
+        disturbed = frozenset()
+    is_slowed = bool(slowed) and set(_effects(members, disturbed | slowed)) != compared
+    return Choice(disturbed, slowed, is_slowed)
+
+
+def _relative(turns: Turns, left_out: frozenset[int]) -> float:
+    """The log of the mean seconds per step of the turns that are not left out / of all turns."""
+    seconds, steps, full, cycle = (np.asarray(turns[name]) for name in SECONDS)
+    full = full.astype(bool)
+    kept = full & ~np.isin(cycle, list(left_out))
+    means = [float(seconds[of].sum() / steps[of].sum()) for of in (kept, full)]
+    return math.log(means[0] / means[1])
 
 
 def values_of(records: Iterable[Record]) -> dict[str, float]:
@@ -55,41 +153,30 @@ def values_of(records: Iterable[Record]) -> dict[str, float]:
     }
 
 
-def relative_values(records: Sequence[Record], found: Mapping[str, float]) -> dict[str, float]:
+def relative_values(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[str, float]:
     """Record key → what repeats of a configuration are compared by, for runs that are not void: the
     duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
     `found`: the `effects_of` the records."""
     return {
-        key: math.exp(found[key]) if key in found else seconds
+        key: math.exp(found[key].log) if key in found else seconds
         for key, seconds in values_of(records).items()
     }
 
 
-def scales_of(records: Sequence[Record], found: Mapping[str, float]) -> dict[str, float]:
+def scales_of(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[str, float]:
     """Record key → what to multiply the seconds of its epochs by, so that the ratios within a round
-    are those of its turns and the geometric mean of the round is unchanged. Only runs that are not
-    void and have an effect (`found`: the `effects_of` the records) have an entry."""
+    are those of its turns and the geometric mean of the round is that of its undisturbed cycles.
+    Only runs that are not void and have an effect (`found`: the `effects_of` the records) have an
+    entry."""
     seconds = values_of(records)
     scales: dict[str, float] = {}
     for members in members_of_rounds(records):
-        excess = {key: found[key] - math.log(seconds[key])
-                  for key in members if key in found and key in seconds}  # fmt: skip
-        scales |= {key: math.exp(own - fmean(excess.values())) for key, own in excess.items()}
+        own = [key for key in members if key in found and key in seconds]
+        excess = {key: found[key].log - math.log(seconds[key]) for key in own}
+        if own:
+            level = fmean(found[key].undisturbed for key in own) - fmean(excess.values())
+            scales |= {key: math.exp(value + level) for key, value in excess.items()}
     return scales
-
-
-def effects(members: Mapping[str, Turns]) -> dict[str, float]:
-    """Member → its effect, for members with at least `LEAST_CYCLES` cycles in common with another
-    member, without the cycles that are `left_out`."""
-    return _effects(members, left_out(members))
-
-
-def left_out(members: Mapping[str, Turns]) -> frozenset[int]:
-    """The disturbed cycles; none if a member could then not be compared any more."""
-    disturbed = disturbed_cycles(members)
-    if not disturbed or set(_effects(members, disturbed)) == set(_effects(members, frozenset())):
-        return disturbed
-    return frozenset()
 
 
 def _effects(members: Mapping[str, Turns], disturbed: frozenset[int]) -> dict[str, float]:
