@@ -20,7 +20,7 @@ its slowed ones and marked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -86,10 +86,10 @@ def choices_of(
     rounds: Sequence[Mapping[str, Turns]], configurations: Mapping[str, str]
 ) -> list[Choice]:
     """Which cycles of each of the `rounds` (`members_of_rounds`) are compared."""
-    logs = [_logs(members, frozenset()) for members in rounds]
+    logs = list(map(_logs, rounds))
     names = [[configurations[key] for key in members] for members in rounds]
     slowed = slowed_cycles(logs, names)
-    return [_choice(members, own) for members, own in zip(rounds, slowed, strict=True)]
+    return list(map(_choice, rounds, logs, slowed))
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -101,15 +101,17 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     choices = choices_of(rounds, configurations_of(records))
     found: dict[str, Effect] = {}
     for members, choice in zip(rounds, choices, strict=True):
-        cycles = {cycle for turns in members.values() for cycle in turns.get("cycle", ())}
+        logs = _logs(members)
+        cycles = np.flatnonzero(~np.isnan(logs).all(axis=0))
         slow = choice.slowed - choice.disturbed
-        slow_logs = _effects(members, frozenset(cycles - slow)) if slow else {}
-        for key, log in _effects(members, choice.left_out).items():
+        slow_logs = _fitted(_without(logs, set(cycles) - slow)) if slow else {}
+        for index, log in _fitted(_without(logs, choice.left_out)).items():
+            key = list(members)[index]
             found[key] = Effect(
                 log,
                 _relative(members[key], choice.left_out),
                 choice.is_slowed,
-                slow_logs.get(key),
+                slow_logs.get(index),
                 len(slow),
                 len(cycles),
             )
@@ -119,20 +121,19 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
 def effects(members: Mapping[str, Turns], slowed: frozenset[int] = frozenset()) -> dict[str, float]:
     """Member → the log of its effect, for members with at least `LEAST_CYCLES` cycles in common
     with another member."""
-    return _effects(members, _choice(members, slowed).left_out)
+    logs, names = _logs(members), list(members)
+    fitted = _fitted(_without(logs, _choice(members, logs, slowed).left_out))
+    return {names[index]: log for index, log in fitted.items()}
 
 
-def _choice(members: Mapping[str, Turns], slowed: frozenset[int]) -> Choice:
+def _choice(members: Mapping[str, Turns], logs: np.ndarray, slowed: frozenset[int]) -> Choice:
     """All disturbed cycles are left out unless a member could then not be compared any more, and so
-    are the slowed ones."""
-    disturbed = disturbed_cycles(members)
-    if not disturbed and not slowed:
-        return Choice(disturbed, slowed, False)
-    compared = set(_effects(members, frozenset()))
-    if disturbed and set(_effects(members, disturbed)) != compared:
+    are the slowed ones. `logs`: of the members' turns."""
+    disturbed, compared = disturbed_cycles(members), _compared(_common(logs))
+    if not np.array_equal(_compared(_common(_without(logs, disturbed))), compared):
         disturbed = frozenset()
-    is_slowed = bool(slowed) and set(_effects(members, disturbed | slowed)) != compared
-    return Choice(disturbed, slowed, is_slowed)
+    rest = _compared(_common(_without(logs, disturbed | slowed)))
+    return Choice(disturbed, slowed, not np.array_equal(rest, compared))
 
 
 def _relative(turns: Turns, left_out: frozenset[int]) -> float:
@@ -179,28 +180,7 @@ def scales_of(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[st
     return scales
 
 
-def _effects(members: Mapping[str, Turns], disturbed: frozenset[int]) -> dict[str, float]:
-    logs = _logs(members, disturbed)
-    names, count = list(members), len(members)
-    medians, common = np.zeros((count, count)), np.zeros((count, count))
-    for index, own in enumerate(logs):
-        differences = own - logs
-        common[index] = (~np.isnan(differences)).sum(axis=1)
-        compared = common[index] >= LEAST_CYCLES
-        medians[index, compared] = np.nanmedian(differences[compared], axis=1)
-    np.fill_diagonal(common, 0)
-    weights = np.where(common >= LEAST_CYCLES, common, 0)
-    compared = _largest_set(weights > 0)
-    if len(compared) < 2:
-        return {}
-    weights = weights[np.ix_(compared, compared)]
-    laplacian = np.diag(weights.sum(axis=1)) - weights
-    totals = (weights * medians[np.ix_(compared, compared)]).sum(axis=1)
-    fitted = np.linalg.pinv(laplacian, hermitian=True) @ totals
-    return {names[index]: float(effect) for index, effect in zip(compared, fitted, strict=True)}
-
-
-def _logs(members: Mapping[str, Turns], disturbed: frozenset[int]) -> np.ndarray:
+def _logs(members: Mapping[str, Turns]) -> np.ndarray:
     """Log seconds per step of the members' full turns (members × cycles), NaN for none."""
     last = max((max(turns["cycle"]) for turns in members.values() if turns.get("cycle")), default=0)
     logs = np.full((len(members), last + 1), np.nan)
@@ -209,12 +189,45 @@ def _logs(members: Mapping[str, Turns], disturbed: frozenset[int]) -> np.ndarray
             seconds, steps = (np.array(turns[name], float) for name in ("seconds", "steps"))
             full = np.array(turns["full"], bool)
             logs[index, np.array(turns["cycle"])[full]] = np.log(seconds[full] / steps[full])
-    logs[:, [cycle for cycle in disturbed if cycle <= last]] = np.nan
     return logs
 
 
-def _largest_set(linked: np.ndarray) -> np.ndarray:
+def _without(logs: np.ndarray, cycles: Collection[int]) -> np.ndarray:
+    rest = logs.copy()
+    rest[:, [cycle for cycle in cycles if cycle < logs.shape[1]]] = np.nan
+    return rest
+
+
+def _common(logs: np.ndarray) -> np.ndarray:
+    """The number of cycles that each two members have in common (members × members), 0 if they are
+    fewer than `LEAST_CYCLES`."""
+    seen = (~np.isnan(logs)).astype(float)
+    common = seen @ seen.T
+    np.fill_diagonal(common, 0)
+    return np.where(common >= LEAST_CYCLES, common, 0)
+
+
+def _compared(common: np.ndarray) -> np.ndarray:
     """The indices of the largest set of members that are compared with each other, directly or by
-    way of others. `linked`: members × members."""
-    sets = connected_components(linked, directed=False)[1]
-    return np.flatnonzero(sets == np.bincount(sets, minlength=1).argmax())
+    way of others; empty if it has one member only."""
+    sets = connected_components(common > 0, directed=False)[1]
+    largest = np.flatnonzero(sets == np.bincount(sets, minlength=1).argmax())
+    return largest if len(largest) > 1 else largest[:0]
+
+
+def _fitted(logs: np.ndarray) -> dict[int, float]:
+    """Index of a member → the log of its effect."""
+    common = _common(logs)
+    compared = _compared(common)
+    if not len(compared):
+        return {}
+    weights = common[np.ix_(compared, compared)]
+    own = logs[compared][:, ~np.isnan(logs[compared]).all(axis=0)]
+    median = np.nanmedian if np.isnan(own).any() else np.median
+    medians = np.zeros_like(weights)
+    for index, row in enumerate(own):
+        is_linked = weights[index] > 0
+        medians[index, is_linked] = median(row - own[is_linked], axis=1)
+    laplacian = np.diag(weights.sum(axis=1)) - weights
+    fitted = np.linalg.pinv(laplacian, hermitian=True) @ (weights * medians).sum(axis=1)
+    return dict(zip(compared.tolist(), fitted.tolist(), strict=True))
