@@ -108,8 +108,9 @@ class ByFile(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.rpartition("/")[0]
-        return folder if folder in SHARED_FOLDERS else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        folder = file.rpartition("/")[0]
+        return folder if folder in SHARED_FOLDERS else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
