@@ -52,7 +52,7 @@ MACHINES = {
     "drift": Machine(drift=0.03),
     "members end early or die": Machine(missing=0.2),
     "64 cores": Machine(cores=64),
-    "states, in the long run": Machine(states=0.04),
+    "states, undisturbed machine": Machine(states=0.04),
     "states, for these rounds": Machine(states=0.04),
 }
 PRICES = PriceList(
@@ -135,7 +135,7 @@ def tally_cells(tally: Tally) -> str:
 def speed_table(random: np.random.Generator, tries: int) -> Iterator[str]:
     yield f"machine | sentence | {KINDS}"
     for name, machine in MACHINES.items():
-        truth_of = (lambda s: s.long_run) if "long run" in name else j.conditions
+        truth_of = (lambda s: s.long_run) if "undisturbed machine" in name else j.conditions
         tallies = judged_experiments(random, machine, tries, truth_of=truth_of)
         for kind in (*j.SENTENCE_KINDS, *j.ROW_KINDS, j.HEADLINE):
             yield f"{name} | {kind} | {tally_cells(tallies[kind])}"

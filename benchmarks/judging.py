@@ -112,6 +112,7 @@ FORMS = (
     (NO_DIFFERENCE, r"[Nn]o difference shown between the fastest, `(?P<a>[^`]+)`, and "
      rf"`(?P<b>[^`]+)`.*: {FIRST[0]} \({FIRST[1]}\)"),
     (FASTER, rf"`(?P<a>[^`]+)` trains .*?{FIRST[0]} as fast as `(?P<b>[^`]+)`.*? \({FIRST[1]}"
+     r"(?:; about [\d.]+× while the machine was slowed down, [\d.]+ % of the time)?"
      rf"(?:; runner-up `(?P<b2>[^`]+)`: {SECOND[0]}, {SECOND[1]}, no difference shown)?\)"),
 )  # fmt: skip
 WITHOUT_CLAIM = ("nothing to compare", "one run, no confidence interval", "shortest epochs",

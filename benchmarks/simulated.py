@@ -30,6 +30,8 @@ TICK = 0.01  # seconds: the kernel counts CPU time in these units
 START = 20.0  # seconds from the end of a round to the first turn of the next
 EPOCHS = 3
 CYCLES = (35, 150)
+SLOWER = 0.25
+LEAST_CYCLES, LEAST_ROUNDS = 5, 2  # undisturbed ones, for the ratio to be the undisturbed one
 
 
 class Member(NamedTuple):
@@ -50,7 +52,8 @@ class Machine:
       autoregressive process).
     - `bursts`: share of the turns that last 10 to 70 % longer. In half of them another process uses
       the cores, which the kernel counts; in the others nothing shows.
-    - `states`: how unequally a state that lasts three minutes slows the members down.
+    - `states`: how unequally a state that lasts three minutes slows the members down, on average by
+      `SLOWER`.
     - `missing`: probability that a member's turns end early; one in four of these dies.
     - `cores`: those of a member.
     """
@@ -67,8 +70,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Simulated:
-    """`records` of one model; `truth`: member → log seconds per step under the conditions of these
-    rounds; `long_run`: the same for the machine, whose states are equally frequent."""
+    """`records` of one model; `truth`: member → log seconds per step of the undisturbed machine if
+    enough of it was seen, else under the conditions of these rounds; `long_run`: the same for the
+    undisturbed machine."""
 
     model: str
     records: list[Record]
@@ -95,8 +99,11 @@ def simulate(
 ) -> Simulated:
     """Measures `times` (member → true log seconds per step) in `rounds` rounds on `machine`."""
     members, true = list(times), np.array(list(times.values()))
-    slowed = random.normal(0, machine.states, len(members)) if machine.states else 0 * true
-    records, conditions, now, bad = [], [], 0.0, bool(random.random() < 0.5)
+    slowed = 0 * true
+    if machine.states:
+        slowed = random.normal(SLOWER, machine.states, len(members))
+    records, conditions, undisturbed = [], [], []
+    now, bad = 0.0, bool(random.random() < 0.5)
     for number in range(rounds):
         cycles = int(random.integers(*CYCLES, endpoint=True))
         steps = max(1, round(TURN / float(np.exp(true.min()))))
@@ -104,7 +111,8 @@ def simulate(
         bad_cycles = _states(random, bad, cycles, duration)
         bad = bool(bad_cycles[-1]) ^ bool(random.random() < _switch(START))
         state = slowed[:, None] * bad_cycles
-        conditions.append(true + state.mean(axis=1))
+        undisturbed.append((~bad_cycles).sum() >= LEAST_CYCLES)
+        conditions.append(true + (0 if undisturbed[-1] else state.mean(axis=1)))
         logs = true[:, None] + state + _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
         ends, died = _ends(random, machine, len(members), cycles)
@@ -114,11 +122,13 @@ def simulate(
         }
         records += _records(columns, died, number, now, model, host)
         now += START + cycles * duration
+    if sum(undisturbed) >= LEAST_ROUNDS:
+        conditions = [true]
     return Simulated(
         model,
         records,
         dict(zip(members, np.mean(conditions, axis=0).tolist(), strict=True)),
-        dict(zip(members, (true + slowed / 2).tolist(), strict=True)),
+        dict(zip(members, true.tolist(), strict=True)),
     )
 
 

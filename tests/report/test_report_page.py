@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from rnnbench.errors import RnnbenchError
+from rnnbench.records.record import Record
 from rnnbench.report.content import Experiment, content
 from rnnbench.report.page import write_report
-from tests.factory import BEGINNING, in_round, make_record
+from tests.factory import BEGINNING, in_round, make_record, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
 
@@ -145,8 +146,8 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
 
 @pytest.mark.parametrize(
     ("cycles", "disturbed", "text"),
-    [(9, (), None), (20, (2, 5), "10 % of the cycles. Ratios leave these cycles out"),
-     (9, range(6), "67 % of the cycles. Ratios leave 0 of these 6 cycles out")],
+    [(9, (), None), (20, (2, 5), "10 % of the cycles. Ratios and seconds leave these cycles out"),
+     (9, range(6), "67 % of the cycles. Ratios and seconds leave 0 of these 6 cycles out")],
 )  # fmt: skip
 def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
     records = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")], [0.1, -0.1], cycles,
@@ -154,6 +155,40 @@ def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
     found = [each for each in content(records, EXPERIMENT).caveats if "Other processes" in each]
     assert len(found) == (text is not None)
     assert text is None or text in found[0]
+
+
+def slowed_rounds(slow: int, unequal: float) -> list[Record]:
+    """Three rounds of 30 cycles, the last of which are twice as long, and in which block is faster
+    by `unequal` as well."""
+    steady = lambda cycle: 1 + 0.001 * (cycle % 4)  # noqa: E731
+    records = []
+    for number in range(3):
+        members = [make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block")]
+        for record in in_round(members, [0.0, -0.4], 30, number=number):
+            factor = math.exp(-unequal) if record.run.choices["rnn"] == "block" else 1.0
+            base = 0.01 * (math.exp(-0.4) if record.run.choices["rnn"] == "block" else 1.0)
+            seconds = [
+                base * steady(cycle) * (2 * factor if cycle >= 30 - slow else 1)
+                for cycle in range(30)
+            ]
+            records.append(replace(record, turns={**record.turns, "seconds": seconds}))
+    return records
+
+
+@pytest.mark.parametrize("slow", [0, 12])
+def test_the_answer_is_that_of_the_undisturbed_machine(slow):
+    page = content(slowed_rounds(slow, 0.2), EXPERIMENT)
+    answer = str(page.answers[0])
+    assert "1.49× as fast" in answer
+    assert ("about 1.82× while the machine was slowed down" in answer) == bool(slow)
+    assert ("40 % of the time" in answer) == bool(slow)
+    found = [text for text in page.caveats if "was slowed down in 40 % of the cycles" in text]
+    assert len(found) == bool(slow)
+
+
+def test_a_state_that_slows_all_alike_needs_no_clause():
+    answer = str(content(slowed_rounds(12, 0.0), EXPERIMENT).answers[0])
+    assert "1.49× as fast" in answer and "slowed down" not in answer
 
 
 @pytest.mark.parametrize(("hours", "text"), [(0.05, "within 6 minutes"), (12, "in 2 sessions"),

@@ -159,3 +159,29 @@ def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(
     reasons = why_not_needed(last, place, rule, reference=reference)
     assert set(reasons) == {line.name for line in last}
     assert all("after 3 runs" in why for why in reasons.values())
+
+
+@pytest.mark.parametrize(("slower", "measured"), [(1.0, 4), (1.5, 2)])
+def test_rounds_while_the_machine_was_slowed_down_do_not_count(
+    place: Place, slower: float, measured: int
+) -> None:
+    rounds = [
+        [
+            replace(
+                record,
+                turns={
+                    **record.turns,
+                    "seconds": [0.01 * 1.1**place * (slower if number < 2 else 1)] * 20,
+                },
+            )
+            for place, record in enumerate(members)
+        ]
+        for number, members in enumerate(rounds_of([[0.0, 0.1, 0.2]] * 5, cycles=20))
+    ]
+    lines = plan(place, [record for members in rounds for record in members])
+    for record in (record for members in rounds[:4] for record in members):
+        finish(place, record)
+    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
+    last = [line for line in lines if line.repeat == 4]
+    reasons = why_not_needed(last, place, rule, reference=last[0].name)
+    assert all(f"after {measured} runs" in why for why in reasons.values()) and reasons

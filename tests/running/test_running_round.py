@@ -58,7 +58,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     found = effects_of(records.values())
     slept = slept_effects(records.values())
     for rnn in ("cell", "same", "slow"):
-        effect = found[records[rnn].key] - found[records["keras"].key]
+        effect = found[records[rnn].key].log - found[records["keras"].key].log
         assert effect == pytest.approx(slept[rnn] - slept["keras"], abs=0.02)
         assert not records[rnn].round.companion
     for record in records.values():

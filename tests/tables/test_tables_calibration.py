@@ -30,7 +30,7 @@ def rows() -> dict[int, j.Tally]:
             truths=[0.0, 0.2],
             judge=j.judge_rows,
         )[j.ALL_ROWS]
-        for members, tries in ((2, 120), (3, 80), (5, 40))
+        for members, tries in ((2, 120), (3, 160), (5, 80))
     }
 
 

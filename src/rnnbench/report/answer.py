@@ -193,6 +193,11 @@ def _speedup_interval(row: Any) -> str:
     """The interval of the speed-up; if the runner-up may be as fast, its ratio too, because the
     fastest may then be fastest by chance."""
     text = interval_text(row, "low", "high", "speedup")
+    if n.is_number(row["slow_speedup"]):
+        text += (
+            f"; about {n.ratio(row['slow_speedup'])} while the machine was slowed down, "
+            f"{n.percent(row['slow_share'])} of the time"
+        )
     if row["runner_up"] and not row["lead_shown"] and n.is_number(row["lead_low"]):
         lead = f"{n.ratio(row['lead'])}, {_lead_interval(row)}"
         text += f"; runner-up {_runner_up(row)}: {lead}, {NO_DIFFERENCE}"

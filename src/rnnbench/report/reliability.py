@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ from rnnbench.records import timestamps
 from rnnbench.records.record import Record
 from rnnbench.records.turns import disturbed_cycles
 from rnnbench.report import numbers as n
-from rnnbench.tables.effects import left_out, members_of_rounds
+from rnnbench.tables.effects import choices_of, configurations_of, members_of_rounds
 from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.measuring_order import in_planned_order
 
@@ -113,24 +113,36 @@ def turns_text(usable: pd.DataFrame) -> list[str]:
     ]
 
 
-def disturbed_text(records: Iterable[Record]) -> list[str]:
-    """How many cycles of the rounds were disturbed, and which numbers contain them; [] for none."""
+def disturbed_text(records: Sequence[Record]) -> list[str]:
+    """How many cycles of the rounds were disturbed or slowed, and which numbers contain them; []
+    for none."""
     rounds = members_of_rounds(records)
-    cycles = [
-        {cycle for turns in members.values() for cycle in turns.get("cycle", ())}
+    choices = choices_of(rounds, configurations_of(records))
+    cycles = sum(
+        len({cycle for turns in members.values() for cycle in turns.get("cycle", ())})
         for members in rounds
-    ]
-    disturbed, without = (
-        sum(len(find(members)) for members in rounds) for find in (disturbed_cycles, left_out)
     )
-    if not disturbed:
-        return []
-    share = n.percent(disturbed / sum(map(len, cycles)))
-    which = "these" if without == disturbed else f"{without} of these {disturbed}"
-    return [
-        f"Other processes used the cores in {share} of the cycles. Ratios leave {which} cycles "
-        "out; the level of the seconds and the learning curves over time contain them."
-    ]
+    counts = {
+        "Other processes used the cores in {} of the cycles": (
+            sum(len(disturbed_cycles(members)) for members in rounds),
+            sum(len(choice.disturbed) for choice in choices),
+        ),
+        "The machine was slowed down in {} of the cycles, for instance by neighbours on its host, "
+        "heat or a power limit": (
+            sum(len(choice.slowed) for choice in choices),
+            sum(len(choice.slowed & choice.left_out) for choice in choices),
+        ),
+    }
+    texts = []
+    for what, (found, without) in counts.items():
+        if found:
+            which = "these" if without == found else f"{without} of these {found}"
+            share = n.percent(found / cycles)
+            texts.append(
+                f"{what.format(share)}. Ratios and seconds leave {which} cycles out; the learning "
+                "curves over time contain them."
+            )
+    return texts
 
 
 def session_text(usable: pd.DataFrame) -> list[str]:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: its device, its share of the wall time, its value (`relative_values`), and
-    its round if the value is relative to the others in it."""
+    """A finished run: its device, its share of the wall time, its value (`relative_values`;
+    None if the machine was slowed during its round), and its round if the value is relative to the
+    others in it."""
 
     device: str | None
     wall_seconds: float
@@ -55,7 +56,9 @@ def finished_runs(place: Place) -> dict[str, FinishedRun]:
         name: FinishedRun(
             devices[name],
             record.measured.get("wall_seconds") or 0.0,
-            values.get(record.key),
+            None
+            if record.key in effects and effects[record.key].slowed
+            else values.get(record.key),
             record.round_id if record.key in effects else None,
         )
         for name, record in own.items()

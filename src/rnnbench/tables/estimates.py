@@ -15,6 +15,9 @@ repeats possibly with the pooled spread (`pooling`). Two configurations that hav
 units but are linked by others get the standard error of the fit, and two that are not linked, such
 as runs on different machines, Welch's interval.
 
+A round during which the machine was slowed (`states`) is left out if each of its configurations has
+`LEAST_UNDISTURBED` others.
+
 Rounds that follow each other meet the same state of the machine and are not independent. If the
 common units extend over `LEAST_SESSIONS` or more sessions of half an hour, the interval is at least
 as wide as Student's from the means of the sessions; otherwise it holds for the time of measuring
@@ -52,8 +55,12 @@ IN_TURNS = "in turns"
 PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's t is 12.7
 SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
+LEAST_UNDISTURBED = 2
 DEVICE = ["model", "device", "machine"]
 RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session"]
+SLOW_COLUMNS = ["unit", "slow_effect", "slow_cycles", "cycles"]
+LEAST_SLOW_CYCLES = 20
+LEAST_CHANGE = 0.03  # of a ratio, to be worth a clause
 Key = tuple[Any, ...]
 
 
@@ -62,6 +69,8 @@ class Estimates:
     `axes`, the columns that identify a configuration."""
 
     def __init__(self, values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)):
+        self._slow = split(values.assign(unit=values["pairing"]), axes, SLOW_COLUMNS)
+        values = undisturbed(values, axes)
         table = values.assign(
             log=np.log(values["seconds"].to_numpy(dtype=float)),
             unit=pd.factorize(values["pairing"])[0],
@@ -129,6 +138,24 @@ class Estimates:
             half, method = welch_halfwidth(_own(a), _own(b), confidence), "welch"
         interval = _interval(log, half)
         return Ratio(interval.estimate, interval.low, interval.high, method)
+
+    def when_slowed(self, own: Key, base: Key) -> tuple[float, float] | None:
+        """The speed-up of `own` over `base` while the machine was slowed, from the common rounds in
+        turns, and the share of their cycles in which it was; None if these are too few, or if the
+        ratio hardly differs from that of the undisturbed machine."""
+        a, b = (self._slow[key] for key in (base, own))
+        other = {unit: place for place, unit in enumerate(b["unit"].tolist())}
+        pairs = [(i, other[unit]) for i, unit in enumerate(a["unit"].tolist()) if unit in other]
+        cycles = sum(a["cycles"][i] for i, _ in pairs)
+        slow = [(a["slow_effect"][i] - b["slow_effect"][j], a["slow_cycles"][i]) for i, j in pairs]
+        slow = [(log, count) for log, count in slow if not math.isnan(log)]
+        total = sum(count for _, count in slow)
+        if total < LEAST_SLOW_CYCLES:
+            return None
+        log = sum(log * count for log, count in slow) / total
+        if abs(log - math.log(self.ratio(own, base).estimate)) < LEAST_CHANGE:
+            return None
+        return math.exp(log), float(total / cycles)
 
     def _spread(self, own: Key, base: Key, any_repeats: bool) -> Spread | None:
         """The pooled spread of the device of both configurations; None if they are on different
@@ -201,6 +228,19 @@ def sessions(values: pd.DataFrame) -> list[int]:
             current[machine] = (count, moment)
         numbers[place] = current[machine][0]
     return numbers
+
+
+def undisturbed(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> pd.DataFrame:
+    """The `run_values` without those of rounds during which the machine was slowed, where each
+    configuration of the round has `LEAST_UNDISTURBED` other rounds."""
+    if not values["slowed"].any():
+        return values
+    is_good = values["effect"].notna() & ~values["slowed"]
+    good = is_good.groupby([values[axis] for axis in axes], sort=False, dropna=False).transform(
+        "sum"
+    )
+    least = good.groupby(values["pairing"], sort=False).transform("min")
+    return values[~values["slowed"] | (least < LEAST_UNDISTURBED)]
 
 
 def _pooled_spread(runs: Mapping[Key, Rows]) -> tuple[Spread | None, int]:

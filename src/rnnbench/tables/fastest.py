@@ -14,6 +14,7 @@ change).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ FASTEST_COLUMNS = [
     *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
     "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
-    "equal",
+    "equal", "slow_speedup", "slow_share",
 ]  # fmt: skip
 
 
@@ -59,7 +60,8 @@ def fastest(
     that do not compute the reference's function or apply wrong gradients, and are therefore not
     contestants; `void`: names and reasons of configurations without a usable run;
     `reference_void`: the reason if the reference is one of them; `equal`: whether the fastest is
-    certified to compute the reference's function.
+    certified to compute the reference's function; `slow_speedup`: the speed-up while the machine
+    was slowed down, for the share `slow_share` of the time (missing if it is hardly another one).
     """
     usable = run_values(frame, companions=True)
     estimates = Estimates(usable)
@@ -160,6 +162,8 @@ def _winner(
     if first["words"] in COMPARED:
         ratio = estimates.ratio(key_of(first), base, comparisons)
         row |= {**ratio.columns("speedup", "low", "high"), "words": ratio_text(ratio)}
+        slow = estimates.when_slowed(key_of(first), base)
+        row["slow_speedup"], row["slow_share"] = slow or (math.nan, math.nan)
     lead = estimates.ratio(key_of(first), key_of(second), comparisons)
     return {
         **row,

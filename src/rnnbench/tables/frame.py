@@ -23,7 +23,8 @@ EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_lo
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", *MEASURED, "kernel", "why_not_cudnn", "probe", "config",
-    "precision", "not_learning", "round", "effect", "scale", "companion", "batch",
+    "precision", "not_learning", "round", "effect", "slowed", "slow_effect", "slow_cycles",
+    "cycles", "scale", "companion", "batch",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -58,9 +59,12 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
       own); `effect`: log seconds of its steps relative to the others of the round, from the turns
-      of all of its records (missing if unknown); `scale`: what its seconds are multiplied by, so
-      that the runs of a round have the ratios of their turns (`scales_of`); `companion`: 1 if the
-      run only serves ratios with the others of its round, else 0. A companion has epoch rows only.
+      of all of its records (missing if unknown); `slowed`: 1 if the machine was slowed down in too
+      many of the round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
+      `slow_cycles`, `cycles`: the number of these, and of all cycles of the round; `scale`: what
+      its seconds are multiplied by, so that the runs of a round have the ratios of their turns
+      (`scales_of`); `companion`: 1 if the run only serves ratios with the others of its round, else
+      0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -79,7 +83,15 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
         record_rows = [*map(_epoch_row, record.epochs)]
         if not record.is_companion:
             record_rows = [_run_row(record), *map(_phase_row, record.phases), *record_rows]
-        derived = {"effect": effects.get(record.key), "scale": scales.get(record.key, 1.0)}
+        effect = effects.get(record.key)
+        derived = {
+            "effect": effect.log if effect else None,
+            "slowed": effect is not None and effect.slowed,
+            "slow_effect": effect.slow_log if effect else None,
+            "slow_cycles": effect.slow_cycles if effect else 0,
+            "cycles": effect.cycles if effect else 0,
+            "scale": scales.get(record.key, 1.0),
+        }
         runs.append({**run_facts(record), **derived})
         rows += record_rows
         counts.append(len(record_rows))
@@ -113,7 +125,8 @@ def flat_text(facts: Any) -> str:
 
 
 def run_facts(record: Record) -> dict[str, Any]:
-    """The run columns of the tidy frame (`RUN_COLUMNS`), except `effect` and `scale`."""
+    """The run columns of the tidy frame (`RUN_COLUMNS`), except those that follow from
+    other records of its round."""
     choices, alias = record.run.choices, record.run.alias or ""
     overrides, function = Overrides.of(record.run.overrides), _function_options(record)
     options = overrides.those(lambda key: is_of_section(key, "rnn"))

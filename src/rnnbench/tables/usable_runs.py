@@ -8,7 +8,7 @@ from rnnbench.axes import CONFIGURATION
 
 RUN_COLUMNS = [
     *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",
-    "round", "effect", "scale", "companion",
+    "round", "effect", "slowed", "slow_effect", "slow_cycles", "cycles", "scale", "companion",
 ]  # fmt: skip
 BLOCK_COLUMNS = ["machine", "site", "experiment", "block"]
 
@@ -36,10 +36,11 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     later call, missing if
     not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
     steps apply a gradient other than the computed one); `effect` (log seconds relative to the
-    others of its round, missing if unknown) and `companion` (bool); `block` (text): machine, site,
-    experiment and number of the block, as blocks with the same number in different experiments were
-    measured at different times; `pairing`: its round if it has an `effect`, else its block. Runs of
-    two configurations are paired by `pairing`.
+    others of its round, missing if unknown), `slowed` (bool: while the machine was slowed down),
+    `slow_effect`, `slow_cycles`, `cycles` (as in the tidy frame) and `companion` (bool); `block`
+    (text): machine, site, experiment and number of the block, as blocks with the same number in
+    different experiments were measured at different times; `pairing`: its round if it has an
+    `effect`, else its block. Runs of two configurations are paired by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
@@ -48,6 +49,7 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     values["block"] = parts[BLOCK_COLUMNS[0]].str.cat(parts[BLOCK_COLUMNS[1:]], sep="/")
     values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
     values["companion"] = values["companion"] == 1
+    values["slowed"] = values["slowed"] == 1
     median = counted(epochs).groupby("record", sort=False)["seconds"].median()
     values["seconds"] = median * values["scale"]
     values["epochs"] = by_run["epoch"].count()
