@@ -4,6 +4,7 @@ Standard library only, Python 3.6 syntax: the controller and bundles use it.
 """
 
 import array
+import hashlib
 import os
 import select
 import selectors
@@ -13,14 +14,30 @@ import time
 
 from rnnworker.members import SIGKILLED
 
+# The folder with the sockets of the importers that a workflow has started for all of its jobs.
+FOLDER = "RNNBENCH_IMPORTERS"
+# These differ between the processes of a workflow and change nothing that an import reads.
+VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
+
+
+def kind_of(start, environment):
+    """Returns the name of the socket of an importer for members with the command `start` (without
+    the job file) and `environment`."""
+    kept = sorted(
+        (name, value)
+        for name, value in environment.items()
+        if name not in VARIABLE and not name.startswith("RNNBENCH_")
+    )
+    return hashlib.sha256(repr((list(start), kept)).encode("utf-8")).hexdigest()[:16]
+
 
 class Importers:
-    """The importers of a round: one for each group of two or more members with the same command
-    and environment."""
+    """The importers of a round's members: the workflow's, or one for each group of two or more
+    members with the same command and environment."""
 
     def __init__(self, members):
         kinds = [_kind(member) for member in members if member.forks]
-        self._wanted = {kind for kind in kinds if kinds.count(kind) > 1}
+        self._wanted = {kind for kind in kinds if kinds.count(kind) > 1 or _address(kind)}
         self._started = {}
 
     def importer_for(self, member, selector):
@@ -30,7 +47,7 @@ class Importers:
         if not member.forks or kind not in self._wanted:
             return None
         if kind not in self._started:
-            self._started[kind] = Importer(member)
+            self._started[kind] = _joined(kind, member) or Importer(member)
             self._started[kind].watch(selector)
         importer = self._started[kind]
         return None if importer.gone else importer
@@ -46,25 +63,50 @@ class Importers:
 
 
 def _kind(member):
-    return (tuple(member.command[:-1]), tuple(sorted(member.environment.items())), member.inherit)
+    return kind_of(member.command[:-1], member.environment)
+
+
+def _address(kind):
+    """Returns the socket file of the workflow's importer of this `kind`; None if there is none."""
+    path = os.path.join(os.environ.get(FOLDER, ""), kind)
+    return path if os.environ.get(FOLDER) and os.path.exists(path) else None
+
+
+def _joined(kind, member):
+    """Returns the workflow's importer of this `kind`, if it has one that is alive."""
+    address = _address(kind)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(address or "")
+    except OSError:
+        connection.close()
+        return None
+    return Importer(member, connection)
 
 
 class Importer:
-    """One importer process. It logs to the file of the member for which it was started."""
+    """One importer process, started for `member` and logging to its file, or the one at the other
+    end of `connection`. With the socket `listener`, it also serves those that connect to it."""
 
-    def __init__(self, member):
+    def __init__(self, member, connection=None, listener=None):
         self.ready = self.gone = False
         self.deadline = time.monotonic() + member.limit("import")
+        self._process = None
+        if connection:
+            self._socket = connection
+            return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         start, job_file = list(member.command[:-1]), member.command[-1]
+        passed = [theirs.fileno()] + ([listener.fileno()] if listener else [])
+        arguments = ["--import", str(passed[0]), job_file] + [str(fd) for fd in passed[1:]]
         with theirs, open(str(member.log), "ab") as output:
             self._process = subprocess.Popen(
-                start + ["--import", str(theirs.fileno()), job_file],
+                start + arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=member.environment,
-                pass_fds=(theirs.fileno(),) + tuple(member.inherit),
+                pass_fds=tuple(passed) + tuple(member.inherit),
                 start_new_session=True,
             )
 
@@ -82,7 +124,8 @@ class Importer:
         if not self.ready and not self.gone and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
-            self._process.kill()
+            if self._process:
+                self._process.kill()
 
     def fork(self, member, events):
         """Forks a process that does the job of `member` and writes to the descriptor `events`.
@@ -91,7 +134,8 @@ class Importer:
         reports, status = os.pipe()
         try:
             with open(str(member.log), "ab") as output:
-                passed = array.array("i", [answers, output.fileno(), events, status])
+                passed = array.array("i", [status, answers, output.fileno(), events])
+                passed.extend(member.inherit)
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
                 self._socket.sendmsg([member.command[-1].encode("utf-8")], rights)
         except BaseException:
@@ -106,6 +150,8 @@ class Importer:
     def finish(self):
         """Ends the importer. Its children have ended by then, or are killed with it."""
         self._socket.close()
+        if not self._process:
+            return
         try:
             self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

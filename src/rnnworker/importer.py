@@ -1,10 +1,12 @@
-"""Imports a framework once and forks the workers of a round.
+"""Imports a framework once and forks workers: those of a round, or those of all jobs of a workflow.
 
-``python path/to/rnnworker --import DESCRIPTOR JOB.json`` calls the ``preload`` of the job's
-framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR. For
-each message on the socket (a job file, with the descriptors of its input, log, events and exit
-code), it forks a process that does the job as a freshly started one would. The supervisor's side
-is `rnnworker.forked_workers`.
+``python path/to/rnnworker --import DESCRIPTOR JOB.json [LISTENER]`` calls the ``preload`` of the
+job's framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR
+and on each connection to the listening socket LISTENER. For each message on one of them (a job
+file, with the descriptors of the worker's exit code, input, log and events, and those that it
+inherits), it forks a process that does the job as a freshly started one would. The workers of a
+connection are killed when it is closed; the importer ends with its owner, which holds DESCRIPTOR.
+The supervisor's side is `rnnworker.forked_workers`.
 
 Standard library only, except for the framework; Python 3.6 syntax.
 """
@@ -23,14 +25,14 @@ import warnings
 
 from rnnworker import run
 
-DESCRIPTORS = 4
+DESCRIPTORS = 16
 LONGEST = 65536
 
 
 def main(arguments):
-    """Serves until the supervisor closes the socket. Returns the exit code: 0 in the importer, that
-    of the run in a forked worker."""
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(arguments[0]))
+    """Serves until the owner closes the socket. Returns the exit code: 0 in the importer, that of
+    the run in a forked worker."""
+    owner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(arguments[0]))
     with open(arguments[1]) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
@@ -39,8 +41,12 @@ def main(arguments):
     session = importlib.import_module("rnnworker.frameworks." + config["build"]["framework"])
     session.preload(config)
     took, resident = time.monotonic() - begin, _resident()
-    control.send(b"ready")
-    job_file = _serve(control)
+    owner.send(b"ready")
+    listeners = [
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number))
+        for number in arguments[2:]
+    ]
+    job_file = _Importer(owner, listeners).serve()
     if not job_file:
         return 0
     return run.main([job_file], run.Imported(took, resident - _resident()))
@@ -52,29 +58,66 @@ def _resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _serve(control):
-    """Forks a process for each message. Returns the job file in a forked process; returns None in
-    the importer once the supervisor has closed the socket."""
-    reports, children = _child_exits(), {}
-    while True:
-        ready, _, _ = select.select([control, reports], [], [])
-        if reports in ready:
-            os.read(reports, 4096)
-            _report_exits(children)
-        if control in ready:
-            message, descriptors = _receive(control)
-            if not message:
-                return None
-            pid = _fork()
-            if pid == 0:
-                control.close()
-                for status in children.values():
-                    os.close(status)
-                _become(*descriptors)
-                return message
-            for descriptor in descriptors[:-1]:
+class _Importer:
+    """The event loop of the importer over the sockets of supervisors and the ends of workers."""
+
+    def __init__(self, owner, listeners):
+        self.owner, self.listeners = owner, listeners
+        self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
+        self.reports = _child_exits()
+
+    def serve(self):
+        """Forks a process for each message. Returns the job file in a forked process; returns None
+        in the importer once the owner has closed its socket."""
+        while True:
+            watched = [self.reports] + self.listeners + list(self.workers)
+            ready, _, _ = select.select(watched, [], [])
+            if self.reports in ready:
+                os.read(self.reports, 4096)
+                for children in self.workers.values():
+                    _report_exits(children)
+            for listener in set(self.listeners).intersection(ready):
+                self._accept(listener)
+            for connection in set(self.workers).intersection(ready):
+                message, descriptors = _receive(connection)
+                if message:
+                    if self._fork(connection, descriptors) == 0:
+                        return message
+                elif connection is self.owner:
+                    return None
+                else:
+                    self._drop(connection)
+
+    def _accept(self, listener):
+        connection, _ = listener.accept()
+        self.workers[connection] = {}
+        with contextlib.suppress(OSError):  # it may be gone already; that is read from it
+            connection.send(b"ready")
+
+    def _fork(self, connection, descriptors):
+        pid = _fork()
+        if pid:
+            for descriptor in descriptors[1:]:
                 os.close(descriptor)
-            children[pid] = descriptors[-1]
+            self.workers[connection][pid] = descriptors[0]
+            return pid
+        for other, children in self.workers.items():
+            other.close()
+            for status in children.values():
+                os.close(status)
+        for listener in self.listeners:
+            listener.close()
+        _become(*descriptors[:4])
+        return 0
+
+    def _drop(self, connection):
+        """Kills the workers of a supervisor that has ended, with their children."""
+        connection.close()
+        for pid, status in self.workers.pop(connection).items():
+            os.close(status)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def _child_exits():
@@ -98,10 +141,13 @@ def _report_exits(children):
             os.close(descriptor)
 
 
-def _receive(control):
+def _receive(connection):
     descriptors = array.array("i")
     space = socket.CMSG_LEN(DESCRIPTORS * descriptors.itemsize)
-    message, ancillary, _, _ = control.recvmsg(LONGEST, space)
+    try:
+        message, ancillary, _, _ = connection.recvmsg(LONGEST, space)
+    except ConnectionError:
+        return "", []
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
@@ -117,7 +163,7 @@ def _fork():
         return os.fork()
 
 
-def _become(answers, log, events, status):
+def _become(status, answers, log, events):
     """Gives the forked process the descriptors and settings of a freshly started worker."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -98,6 +98,43 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     assert {read_record(path).run.repeat for path in project.records()} == set(range(RUNS))
 
 
+@pytest.mark.fault(
+    f"kill -9 of the importer of a workflow, {MOMENTS} moments",
+    "its workers die with it; the other rounds start workers of their own",
+    "run the same command",
+)
+def test_importer_killed_at_random_moments(project: Project) -> None:
+    generator = random.Random("importer 7")
+    kept: dict[Path, bytes] = {}
+    for moment in range(MOMENTS):
+        name = f"importer_{moment}"
+        (project.conf / f"experiment/{name}.yaml").write_text(
+            "title: killed\ngrids: ['model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1"
+            f" model.epochs={moment + 2} repeat=range(2)']\nreference: {{rnn: fake_fast}}\n"
+        )
+        process = project.start("--until", "round", experiment=name)
+        wait_until(lambda: importer(process.pid), 60, "the importer")  # noqa: B023
+        time.sleep(generator.uniform(0, 4.0))
+        kill(importer(process.pid))
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode in (0, 1), out
+        kept = intact(project, kept)
+        done = project.snakemake("--until", "round", experiment=name)
+        assert done.returncode == 0, done.stdout + done.stderr
+        kept = intact(project, kept)
+        assert len(project.pointers(name)) == 4
+    assert not working_in(project.folder)
+
+
+def importer(snakemake: int) -> int | None:
+    """The importer of a workflow: a child of Snakemake itself."""
+    for pid in children(snakemake):
+        with suppress(OSError):
+            if b"--import" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    return None
+
+
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):  # it has ended by itself, which is fine
         os.kill(pid, signal.SIGKILL)

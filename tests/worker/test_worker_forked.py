@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from rnnbench.running import worker
+from rnnbench.running import worker, workflow_importers
 from rnnbench.running.supervise import supervise
 from rnnworker import forked_workers, members, rounds
 from rnnworker.members import Member, Outcome
+from tests.conftest import wait_until
 from tests.running.test_running_train import planned
 
 FORKED = {"before_fork"}
@@ -158,6 +160,64 @@ def test_members_end_with_their_importer(workers, importers) -> None:
     assert {outcome.exit_code for outcome in outcomes.values()} == {-signal.SIGKILL}
     for outcome in outcomes.values():
         wait_for_end(pid_of(outcome))
+
+
+@pytest.fixture
+def start_shared(workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Starts the importer of a workflow, which all supervisors use. Not in the set-up, where
+    pytest's own variable differs."""
+    monkeypatch.setenv(forked_workers.FOLDER, "")
+    started = []
+
+    def start() -> forked_workers.Importer:
+        started.append(workflow_importers.WorkflowImporters([planned()["config"]], tmp_path))
+        return next(iter(started[0]._importers.values()))
+
+    yield start
+    started[0].end()
+
+
+def test_the_importer_of_a_workflow_serves_rounds_and_single_workers(start_shared, workers) -> None:
+    shared = start_shared()
+    parents = []
+
+    def parent(event) -> None:
+        if event["event"] == "hello":
+            parents.append(parent_of(event["pid"]))
+
+    first = supervise(workers(parent, a={}, b={"fault": "crash", "fault_epoch": 1}))
+    second = supervise(workers(parent, c={}))
+    exits = [outcome.exit_code for outcome in (*first.values(), *second.values())]
+    assert exits == [0, -signal.SIGABRT, 0]
+    assert parents == [shared._process.pid] * 3
+    assert shared._process.poll() is None
+    assert os.environ[forked_workers.FOLDER] != ""
+
+
+def test_the_workers_of_a_killed_supervisor_end(start_shared, workers, tmp_path: Path) -> None:
+    shared = start_shared()
+    supervisor = os.fork()
+    if supervisor == 0:
+        supervise(workers(a={"fault": "hang", "fault_epoch": 1}, b={}))
+        os._exit(0)
+    wait_until(lambda: "gate" in read(tmp_path / "a.events.jsonl"), 30, "a waiting worker")
+    hello = json.loads(read(tmp_path / "a.events.jsonl").splitlines()[0])
+    assert Path(f"/proc/{hello['pid']}").exists()
+    os.kill(supervisor, signal.SIGKILL)
+    os.waitpid(supervisor, 0)
+    wait_for_end(hello["pid"])
+    assert supervise(workers(c={}))["c"].exit_code == 0 and shared._process.poll() is None
+
+
+def test_workers_do_without_an_importer_that_has_ended(start_shared, workers) -> None:
+    shared = start_shared()
+    shared._process.kill()
+    shared._process.wait()
+    assert supervise(workers(a={}))["a"].exit_code == 0
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def wait_for_end(pid: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from rnnbench.running import memory
 from rnnbench.running.progress import say
 from rnnbench.running.supervise import SIGKILLED, Event, Outcome
 from rnnbench.running.train import Place
-from rnnbench.running.worker import run_worker
+from rnnbench.running.worker import run_workers
 
 
 def preflight(
@@ -27,8 +27,9 @@ def preflight(
     assembled: Callable[[Outcome, str, Mapping[str, Outcome]], dict[str, Any]],
     others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Runs `job`, and then each of the `others` (by name), in workers of their own while nothing
-    else on this host is timed. Writes and returns the result as the certificate or probe `key`.
+    """Runs `job` and the `others` (by name) in workers of their own while nothing else on this host
+    is timed: side by side, or one after the other if one of them uses a GPU. Writes and returns the
+    result as the certificate or probe `key`.
 
     **Arguments:**
 
@@ -42,29 +43,42 @@ def preflight(
     files = folder / "work" / key
     holder = f"process {os.getpid()}, {kind} {key}"
 
-    def run(job: Mapping[str, Any], name: str, files: Path) -> Outcome:
-        for ending in (".log", ".events.jsonl"):
-            Path(f"{files}{ending}").unlink(missing_ok=True)
-        outcome = run_worker(
-            job, place.root, files, timing=timing, limits=limits, on_event=_say_phase(name)
+    jobs = {f"{kind} {key}": (job, files)} | {
+        f"{kind} {key} on {name}": (other, Path(f"{files}.{number}"))
+        for number, (name, other) in enumerate(others.items(), 1)
+    }
+
+    def run(names: Iterable[str]) -> dict[str, Outcome]:
+        outcomes = run_workers(
+            {name: jobs[name] for name in names},
+            place.root,
+            timing=timing,
+            limits=limits,
+            on_event=_say_phase,
         )
-        if outcome.exit_code == SIGKILLED and not outcome.over_limit:
-            raise RunError(
-                f"received an external SIGKILL in phase {outcome.phase}.",
-                where=name,
-                remedy="run the same command again; if memory ran out, use a machine with more.",
-            )
-        return outcome
+        for name, outcome in outcomes.items():
+            if outcome.exit_code == SIGKILLED and not outcome.over_limit:
+                raise RunError(
+                    f"received an external SIGKILL in phase {outcome.phase}.",
+                    where=name,
+                    remedy="run the same command again; if memory ran out, use a machine with "
+                    "more.",
+                )
+        return outcomes
 
     try:
         files.parent.mkdir(parents=True, exist_ok=True)
         with locks.locked(place.timing_lock, holder) as timing:
-            outcome = run(job, f"{kind} {key}", files)
-            other_outcomes = {
-                name: run(other, f"{kind} {key} on {name}", Path(f"{files}.{number}"))
-                for number, (name, other) in enumerate(others.items(), 1)
-            }
-        result = assembled(outcome, memory.tail(Path(f"{files}.log")), other_outcomes)
+            outcomes: dict[str, Outcome] = {}
+            if any(job["card"] for job, _ in jobs.values()):
+                for name in jobs:
+                    outcomes |= run([name])
+            else:
+                outcomes = run(jobs)
+        first, *rest = (outcomes[name] for name in jobs)
+        result = assembled(
+            first, memory.tail(Path(f"{files}.log")), dict(zip(others, rest, strict=True))
+        )
         write_json(folder / f"{key}.json", result)
     except OSError as error:
         raise RunError(

@@ -72,7 +72,7 @@ def member(
     root: Path,
     files: Path,
     *,
-    timing: int,
+    timing: int | None,
     limits: Mapping[str, float],
     on_event: Callable[[Event], None] = lambda event: None,
     on_handshake: Callable[[list[Event]], None] = lambda events: None,
@@ -83,7 +83,7 @@ def member(
 
     - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until `remove_job_file`,
       ``.job.json``.
-    - `timing`: the descriptor of the host's timing lock, which the worker inherits.
+    - `timing`: the descriptor of the host's timing lock, which the worker inherits, if any.
     - `limits`, `on_event`, `on_handshake`: as in `Member`.
     """
     job_file = _job_file(files)
@@ -99,10 +99,10 @@ def member(
         Path(f"{files}.log"),
         Path(f"{files}.events.jsonl"),
         limits,
-        (timing,),
+        () if timing is None else (timing,),
         on_event,
         on_handshake,
-        forks="mode" not in job and may_fork(job["config"]),
+        forks=may_fork(job["config"]),
     )
 
 
@@ -110,12 +110,28 @@ def remove_job_file(files: Path) -> None:
     _job_file(files).unlink(missing_ok=True)
 
 
-def run_worker(job: Mapping[str, Any], root: Path, files: Path, **options: Any) -> Outcome:
-    """Runs `job` in a new worker, not in turns, and returns its outcome. Arguments as in
-    `member`."""
-    outcome = supervise([member("worker", job, root, files, **options)])["worker"]
-    remove_job_file(files)
-    return outcome
+def run_workers(
+    jobs: Mapping[str, tuple[Mapping[str, Any], Path]],
+    root: Path,
+    *,
+    on_event: Callable[[str], Callable[[Event], None]],
+    **options: Any,
+) -> dict[str, Outcome]:
+    """Runs the `jobs` (name → job and path prefix of its files, which are made anew) in new workers
+    side by side, not in turns, and returns name → outcome. `on_event` makes the function that is
+    called with the events of a name; the other arguments are those of `member`."""
+    for _, files in jobs.values():
+        for ending in (".log", ".events.jsonl"):
+            Path(f"{files}{ending}").unlink(missing_ok=True)
+    outcomes = supervise(
+        [
+            member(name, job, root, files, on_event=on_event(name), **options)
+            for name, (job, files) in jobs.items()
+        ]
+    )
+    for _, files in jobs.values():
+        remove_job_file(files)
+    return outcomes
 
 
 def _job_file(files: Path) -> Path:

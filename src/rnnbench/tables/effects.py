@@ -104,7 +104,7 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
         logs = _logs(members)
         cycles = np.flatnonzero(~np.isnan(logs).all(axis=0))
         slow = choice.slowed - choice.disturbed
-        slow_logs = _fitted(_without(logs, set(cycles) - slow)) if slow else {}
+        slow_logs = _fitted(_without(logs, set(cycles.tolist()) - slow)) if slow else {}
         for index, log in _fitted(_without(logs, choice.left_out)).items():
             key = list(members)[index]
             found[key] = Effect(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rnnbench import locks
 from rnnbench.errors import RunError, say
 from rnnbench.planning.plan import write_plan
 from rnnbench.running import host_check
+from rnnbench.running.workflow_importers import WorkflowImporters
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job
 from rnnbench.workflow.summary import Summary, summarize
@@ -26,6 +27,7 @@ class Session:
 
     def __init__(self, job: Job):
         self.job = job
+        self._importers: WorkflowImporters | None = None
 
     def start(self, local: bool = True) -> None:
         """Locks the results folder until this process ends and writes the plan, before the first
@@ -42,7 +44,9 @@ class Session:
                     )
                 )
             write_plan(self.job.plan, folder)
-            signal_handling.install(self._progress, local)
+            signal_handling.install(self._interrupted, local)
+            if local:
+                self._importers = WorkflowImporters(self._missing(), self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except OSError as error:
@@ -54,12 +58,21 @@ class Session:
                 )
             )
 
-    def _progress(self) -> str:
+    def _missing(self) -> Iterable[Mapping[str, Any]]:
+        """The configurations of the runs that have no record and can run here."""
+        runs = zip(self.job.plan.runs.values(), self.job.pointers, strict=True)
+        return (run.config for run, pointer in runs if not (self.job.root / pointer).exists())
+
+    def _interrupted(self) -> str:
+        if self._importers:
+            self._importers.end()
         done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
         return f"{done} of {len(self.job.pointers)} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """Prints the summary: void runs, missing runs, the path of the report."""
+        if self._importers:
+            self._importers.end()
         if failed:
             with contextlib.suppress(Exception):
                 self._report_finished_runs()
