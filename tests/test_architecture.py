@@ -106,6 +106,7 @@ def test_controller_imports_few_modules_of_the_worker() -> None:
         "rnnworker.attest",
         "rnnworker.cards",
         "rnnworker.certificate_jobs",
+        "rnnworker.forked_workers",
         "rnnworker.members",
         "rnnworker.options",
         "rnnworker.precision",

@@ -22,7 +22,7 @@ PLANNED = {
     "overrides": {},
     "config": {
         "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
-        "build": {"name": "current"},
+        "build": {"name": "current", "framework": "keras3_torch"},
         "limits": {"memory_bytes": 2**30},
     },
     "models": [],
