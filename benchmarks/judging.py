@@ -178,7 +178,9 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = 
     rows = dict(iter(speed.groupby("model", sort=False)))
     contests = winners.set_index("model").to_dict("index")
     for each in batch:
-        contest, truth = contests[each.model], _by_name(truth_of(each))
+        contest = contests[each.model]
+        # A page that says that the machine was slowed down claims nothing about another.
+        truth = _by_name(each.truth if contest["slowed"] else truth_of(each))
         if contest["contestants"] > 1:
             sentence = sentences[each.model].speed_sentence
             _judge_sentence(sentence, contest, rows[each.model], truth, tallies)

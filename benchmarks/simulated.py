@@ -22,7 +22,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from rnnbench.records.record import Record, RoundFacts, Verdict  # noqa: E402
 from rnnbench.records.turns import disturbed_cycles  # noqa: E402
-from tests.factory import BEGINNING, STEPS, VOID, make_record  # noqa: E402
+from rnnbench.tables.states import KNOWN  # noqa: E402
+from tests.factory import BEGINNING, STEPS, VOID, make_record, replace  # noqa: E402
 
 TURN = 0.035  # seconds that the fastest member trains in a turn
 LEAD_IN = 0.01  # seconds of a turn that are not timed
@@ -31,6 +32,8 @@ START = 20.0  # seconds from the end of a round to the first turn of the next
 EPOCHS = 3
 CYCLES = (35, 150)
 SLOWER = 0.25
+PROCESSOR = "AuthenticAMD 25 17"
+PRODUCT_SLOWER, PRODUCT_NOISE = 0.3, 0.05  # in a state: a mean and a standard deviation of logs
 LEAST_CYCLES, LEAST_ROUNDS = 5, 2  # undisturbed ones, for the ratio to be the undisturbed one
 
 
@@ -115,9 +118,17 @@ def simulate(
         conditions.append(true + (0 if undisturbed[-1] else state.mean(axis=1)))
         logs = true[:, None] + state + _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
+        products = KNOWN[PROCESSOR] * np.exp(
+            PRODUCT_SLOWER * bad_cycles + random.normal(0, PRODUCT_NOISE, logs.shape)
+        )
+        if not machine.states:
+            products = np.full(logs.shape, None)
         ends, died = _ends(random, machine, len(members), cycles)
         columns = {
-            member: _columns(now, steps, seconds[i, :end], others[i, :end], machine.cores)
+            member: {
+                **_columns(now, steps, seconds[i, :end], others[i, :end], machine.cores),
+                "product": products[i, :end].tolist(),
+            }
             for i, (member, end) in enumerate(zip(members, ends, strict=True))
         }
         records += _records(columns, died, number, now, model, host)
@@ -225,7 +236,8 @@ def _records(
             round=facts,
             turns=turns,
         )
-        records.append(record)
+        hardware = {**record.hardware, "processor": PROCESSOR}
+        records.append(replace(record, hardware=hardware))
     return records
 
 

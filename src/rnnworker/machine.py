@@ -24,6 +24,7 @@ def fingerprint():
     facts = {
         "cpu": processor.get("model name") or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
+        "processor": processor.get("processor"),
         "cores": os.cpu_count(),
         "available_cores": _available_cores(),
         "core_quota": quota(),
@@ -139,13 +140,15 @@ def _processor():
         name, value = name.strip(), value.strip()
         if name == "physical id":
             sockets.add(value)
-        elif name in ("model name", "flags") and name not in facts:
-            facts[name] = value
+        elif name in ("vendor_id", "cpu family", "model", "model name", "flags"):
+            facts.setdefault(name, value)
     if "flags" in facts:
         wanted = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
         present = set(facts["flags"].split())
         facts["flags"] = [flag for flag in wanted if flag in present]
     facts["sockets"] = len(sockets) or None
+    kind = [facts.get(name) for name in ("vendor_id", "cpu family", "model")]
+    facts["processor"] = " ".join(kind) if all(kind) else None
     return facts
 
 

@@ -14,6 +14,7 @@ from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.running.repeats_needed import (
     finished_runs,
+    known_so_far,
     pointer_without_record,
     why_not_needed,
 )
@@ -161,9 +162,11 @@ def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(
     assert all("after 3 runs" in why for why in reasons.values())
 
 
-@pytest.mark.parametrize(("slower", "measured"), [(1.0, 4), (1.5, 2)])
-def test_rounds_while_the_machine_was_slowed_down_do_not_count(
-    place: Place, slower: float, measured: int
+@pytest.mark.parametrize(
+    ("slower", "unequal", "measured"), [(1.0, 0.0, 4), (1.5, 0.0, 4), (1.5, 0.5, 2)]
+)
+def test_rounds_in_which_the_members_were_slowed_unequally_do_not_count(
+    place: Place, slower: float, unequal: float, measured: int
 ) -> None:
     rounds = [
         [
@@ -171,7 +174,10 @@ def test_rounds_while_the_machine_was_slowed_down_do_not_count(
                 record,
                 turns={
                     **record.turns,
-                    "seconds": [0.01 * 1.1**place * (slower if number < 2 else 1)] * 20,
+                    "seconds": [
+                        0.01 * 1.1**place * (slower ** (1 + unequal * place) if number < 2 else 1)
+                    ]
+                    * 20,
                 },
             )
             for place, record in enumerate(members)
@@ -185,3 +191,28 @@ def test_rounds_while_the_machine_was_slowed_down_do_not_count(
     last = [line for line in lines if line.repeat == 4]
     reasons = why_not_needed(last, place, rule, reference=last[0].name)
     assert all(f"after {measured} runs" in why for why in reasons.values()) and reasons
+
+
+def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> None:
+    rounds = [
+        in_round(
+            [make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block", "cell")],
+            [0.0, -0.4 + 0.001 * number, 0.1],
+            20,
+            number=number,
+        )
+        for number in range(4)
+    ]
+    lines = plan(place, [record for members in rounds for record in members])
+    last = [line for line in lines if line.repeat == 3]
+    assert known_so_far(last, place, last[0].name) == ""
+    for measured, text in enumerate(
+        (
+            "so far, as fast as keras: block 1.49×, cell 0.90× (after 1 round)",
+            "so far, as fast as keras: block 1.49×, cell 0.90× (after 2 rounds)",
+            "so far, as fast as keras: block 1.49× ± 0.2%, cell 0.90× ± 0.2% (after 3 rounds)",
+        )
+    ):
+        for record in rounds[measured]:
+            finish(place, record)
+        assert known_so_far(last, place, last[0].name) == text

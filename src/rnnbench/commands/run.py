@@ -28,6 +28,12 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     parser.add_argument(
         "--cores", default="all", help="the number of CPU cores to use (default: %(default)s)"
     )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="measure no further repeats after so many minutes, in experiments with `repeats`",
+    )
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
     options = parser.parse_intermixed_args(given[:separator])
@@ -35,5 +41,6 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     further = conf_folders(Path("conf"), options.conf)[1:]
     settings = [f"experiment={request.experiment}"]
     settings += [f"overrides={request.text}"] if request.overrides else []
+    settings += [] if options.budget is None else [f"budget={options.budget:g}"]
     settings += [f"conf={','.join(map(str, further))}"] if further else []
     return ["--cores", options.cores, *given[separator + 1 :], "--config", *settings]

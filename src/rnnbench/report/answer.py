@@ -34,6 +34,10 @@ ALL_VOID = "excluded because every run is void"
 NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+SLOWED = (
+    "This machine was slowed down from outside while {} was measured, so the ratios of the "
+    "undisturbed machine may differ from these."
+)
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations named as not compared
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
@@ -91,7 +95,10 @@ def answers(
         of_group = (learning[same_group] == list(key)).all(axis=1)
         outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
         same = f"{same_sentence(learning[of_group])} {outlier_sentence(outliers)}".strip()
-        result.append(Answer(capitalized(f"{'; '.join(texts)}."), same))
+        speed = capitalized(f"{'; '.join(texts)}.")
+        if slowed := contests.loc[contests["slowed"].eq(True), "device"].tolist():
+            speed = f"{SLOWED.format(_enumerated(slowed))} {speed}"
+        result.append(Answer(speed, same))
     return result
 
 

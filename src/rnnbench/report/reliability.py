@@ -13,7 +13,7 @@ from rnnbench.records import timestamps
 from rnnbench.records.record import Record
 from rnnbench.records.turns import disturbed_cycles
 from rnnbench.report import numbers as n
-from rnnbench.tables.effects import choices_of, configurations_of, members_of_rounds
+from rnnbench.tables.effects import choices_of, members_of_rounds
 from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.measuring_order import in_planned_order
 
@@ -117,7 +117,7 @@ def disturbed_text(records: Sequence[Record]) -> list[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them; []
     for none."""
     rounds = members_of_rounds(records)
-    choices = choices_of(rounds, configurations_of(records))
+    choices = choices_of(records)
     cycles = sum(
         len({cycle for turns in members.values() for cycle in turns.get("cycle", ())})
         for members in rounds

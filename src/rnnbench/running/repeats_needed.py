@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of
 from rnnbench.grid.repeats import Repeats
-from rnnbench.planning.stopping_rule import stop_reason
+from rnnbench.planning.stopping_rule import relative_ci_halfwidth, stop_reason
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
@@ -79,6 +81,55 @@ def why_not_needed(
     """
     runs = finished_runs(place)
     spent = sum(run.wall_seconds for run in runs.values())
+    values = _known_values(planned, runs, reference)
+    reasons = {}
+    for configuration in {run.configuration for run in planned} & set(values):
+        others = [known for other, known in values.items() if other != configuration]
+        reason = stop_reason(rule, planned[0].repeat, values[configuration], others, spent)
+        if reason is None:
+            return {}
+        reasons[configuration] = reason
+    default = min(reasons.values(), default="")  # for the reference, which has no ratio
+    return {run.name: reasons.get(run.configuration, default) for run in planned if reasons}
+
+
+def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
+    """What the finished rounds say about the runs `planned` for a round, relative to the run named
+    `reference`: ``block 1.51× ± 6 % …``; empty if nothing is known yet."""
+    values = _known_values(planned, finished_runs(place), reference)
+    (base,) = (run for run in planned if run.name == reference)
+    found = []
+    for run in planned:
+        own = values.get(run.configuration, [])
+        if run.name == reference or not own:
+            continue
+        others = [known for other, known in values.items() if other != run.configuration]
+        speedup = math.exp(-statistics.fmean(map(math.log, own)))
+        text = f"{_label(run, base)} {speedup:.2f}×"
+        if len(own) > 2:
+            text += f" ± {relative_ci_halfwidth(own, others):.1%}"
+        found.append((speedup, text, len(own)))
+    if not found:
+        return ""
+    found.sort(reverse=True)
+    other = next(run for run in planned if run.name != reference)
+    rounds = max(count for _, _, count in found)
+    after = f"after {rounds} round{'s' if rounds > 1 else ''}"
+    texts = ", ".join(text for _, text, _ in found)
+    return f"so far, as fast as {_label(base, other)}: {texts} ({after})"
+
+
+def _label(run: Run, other: Run) -> str:
+    """The choices of `run` that differ from those of `other`."""
+    differing = [value for key, value in run.choices.items() if value != other.choices.get(key)]
+    return " ".join(differing) or run.configuration
+
+
+def _known_values(
+    planned: Sequence[Run], runs: Mapping[str, FinishedRun], reference: str | None
+) -> dict[str, list[float]]:
+    """Configuration → its values in the finished `runs` (`_values`), for those on the devices of
+    the `planned` runs of a round. The reference, if it has ratios, is left out."""
     base = configuration_of(reference) if reference else None
     base_values = {
         run.round: run.value for name, run in runs.items() if configuration_of(name) == base
@@ -90,19 +141,10 @@ def why_not_needed(
             finished.setdefault(configuration_of(name), []).append(run)
     if any(run.round for of_one in finished.values() for run in of_one):
         finished.pop(base or "", None)  # the reference has no ratio
-    values = {
+    return {
         configuration: _values(of_one, base_values if base else None)
         for configuration, of_one in finished.items()
     }
-    reasons = {}
-    for configuration in {run.configuration for run in planned} & set(values):
-        others = [known for other, known in values.items() if other != configuration]
-        reason = stop_reason(rule, planned[0].repeat, values[configuration], others, spent)
-        if reason is None:
-            return {}
-        reasons[configuration] = reason
-    default = min(reasons.values(), default="")  # for the reference, which has no ratio
-    return {run.name: reasons.get(run.configuration, default) for run in planned if reasons}
 
 
 def _values(

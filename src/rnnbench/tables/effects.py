@@ -29,7 +29,7 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
-from rnnbench.tables.states import slowed_cycles
+from rnnbench.tables.states import Source, slowed_cycles, unequal
 
 LEAST_CYCLES = 5  # that two members have in common
 SECONDS = ("seconds", "steps", "full", "cycle")
@@ -77,18 +77,24 @@ def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
     return list(rounds.values())
 
 
-def configurations_of(records: Iterable[Record]) -> dict[str, str]:
-    """Record key → its machine and configuration."""
-    return {record.key: f"{record.machine}/{record.run.configuration}" for record in records}
-
-
-def choices_of(
-    rounds: Sequence[Mapping[str, Turns]], configurations: Mapping[str, str]
-) -> list[Choice]:
-    """Which cycles of each of the `rounds` (`members_of_rounds`) are compared."""
+def choices_of(records: Iterable[Record]) -> list[Choice]:
+    """Which cycles of each of the rounds (`members_of_rounds`) are compared."""
+    records = list(records)
+    rounds = members_of_rounds(records)
+    by_key = {record.key: record for record in records}
+    companies = [[by_key[key] for key in members] for members in rounds]
     logs = list(map(_logs, rounds))
-    names = [[configurations[key] for key in members] for members in rounds]
-    slowed = slowed_cycles(logs, names)
+    names = [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
+    sources = [list(map(_source, company)) for company in companies]
+    slowed = slowed_cycles(logs, names, list(map(_products, rounds)), sources)
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number, configurations in enumerate(names):
+        alike.setdefault(tuple(sorted(configurations)), []).append(number)
+    for numbers in alike.values():
+        ordered = [logs[n][np.argsort(names[n], kind="stable")] for n in numbers]
+        if not unequal(ordered, [slowed[n] for n in numbers]):
+            for number in numbers:
+                slowed[number] = frozenset()
     return list(map(_choice, rounds, logs, slowed))
 
 
@@ -98,7 +104,7 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     cycles are recognized."""
     records = list(records)
     rounds = members_of_rounds(records)
-    choices = choices_of(rounds, configurations_of(records))
+    choices = choices_of(records)
     found: dict[str, Effect] = {}
     for members, choice in zip(rounds, choices, strict=True):
         logs = _logs(members)
@@ -180,10 +186,35 @@ def scales_of(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[st
     return scales
 
 
+def _source(record: Record) -> Source:
+    choices, hardware = record.run.choices, record.hardware
+    return Source(
+        record.machine,
+        str(hardware.get("processor")),
+        choices.get("build", ""),
+        choices.get("device", ""),
+    )
+
+
+def _products(members: Mapping[str, Turns]) -> np.ndarray:
+    """Log seconds of the fixed product after the members' turns (members × cycles), NaN for
+    none."""
+    logs = _empty(members)
+    for index, turns in enumerate(members.values()):
+        if turns.get("cycle") and "product" in turns:
+            seconds = np.array([value or math.nan for value in turns["product"]], float)
+            logs[index, np.array(turns["cycle"])] = np.log(seconds)
+    return logs
+
+
+def _empty(members: Mapping[str, Turns]) -> np.ndarray:
+    last = max((max(turns["cycle"]) for turns in members.values() if turns.get("cycle")), default=0)
+    return np.full((len(members), last + 1), np.nan)
+
+
 def _logs(members: Mapping[str, Turns]) -> np.ndarray:
     """Log seconds per step of the members' full turns (members × cycles), NaN for none."""
-    last = max((max(turns["cycle"]) for turns in members.values() if turns.get("cycle")), default=0)
-    logs = np.full((len(members), last + 1), np.nan)
+    logs = _empty(members)
     for index, turns in enumerate(members.values()):
         if turns.get("cycle"):
             seconds, steps = (np.array(turns[name], float) for name in ("seconds", "steps"))

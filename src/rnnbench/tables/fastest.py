@@ -18,10 +18,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
-from rnnbench.tables.estimates import Estimates
+from rnnbench.tables.estimates import LEAST_UNDISTURBED, Estimates
 from rnnbench.tables.grouping import Groups, split
 from rnnbench.tables.reference import Key, key_of, references
 from rnnbench.tables.time import (
@@ -37,7 +38,7 @@ FASTEST_COLUMNS = [
     *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
     "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
-    "equal", "slow_speedup", "slow_share",
+    "equal", "slow_speedup", "slow_share", "slowed",
 ]  # fmt: skip
 
 
@@ -61,11 +62,12 @@ def fastest(
     contestants; `void`: names and reasons of configurations without a usable run;
     `reference_void`: the reason if the reference is one of them; `equal`: whether the fastest is
     certified to compute the reference's function; `slow_speedup`: the speed-up while the machine
-    was slowed down, for the share `slow_share` of the time (missing if it is hardly another one).
+    was slowed down, for the share `slow_share` of the time (missing if it is hardly another one);
+    `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
     """
     usable = run_values(frame, companions=True)
     estimates = Estimates(usable)
-    values = split(usable[~usable["companion"]], KEY, ["suspect"])
+    values = split(usable[~usable["companion"]], KEY, ["suspect", "slowed"])
     void = void_configurations(frame, usable)
     against = references([*values, *map(key_of, void)], reference)
     reference_axes = {axis for axis in reference if axis in KEY} - IMPLEMENTATION_AXES
@@ -129,8 +131,8 @@ def _none(configuration: Mapping[Any, Any]) -> dict[str, Any]:
     """The row of a contest without contestants, with the axes of one of its configurations."""
     return {
         **{name: configuration[name] for name in CONFIGURATION}, "name": "", "contestants": 0,
-        "suspect": False, "reference_suspect": False, "runner_up_suspect": False, "words": "",
-        "runner_up": "", "equal": "",
+        "suspect": False, "slowed": False, "reference_suspect": False, "runner_up_suspect": False,
+        "words": "", "runner_up": "", "equal": "",
     }  # fmt: skip
 
 
@@ -148,6 +150,7 @@ def _winner(
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["suspect"]),
+        "slowed": _is_slowed(values[key_of(first)]["slowed"]),
         "reference_suspect": base in values and bool(values[base]["suspect"].any()),
         "runner_up_suspect": False,
         "seconds": first["epoch_seconds"],
@@ -173,6 +176,10 @@ def _winner(
         "lead_shown": lead.shown_different,
         "lead_is_speedup": IS_REFERENCE in (first["words"], second["words"]),
     }
+
+
+def _is_slowed(slowed: np.ndarray) -> bool:
+    return bool(slowed.any() and (~slowed).sum() < LEAST_UNDISTURBED)
 
 
 def extra_ratios(table: pd.DataFrame) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
+from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.repeats import Repeats
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import (
     not_needed,
@@ -18,6 +21,7 @@ from rnnbench.records.store import (
     read_json,
     why_not_tracked,
 )
+from rnnbench.validation import converted
 from rnnbench.workflow.job import Job
 
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
@@ -50,7 +54,23 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         site=str(site) if site else None,
         overrides=str(config.get("overrides") or ""),
     )
+    if "budget" in config:
+        plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
     return Job(plan, root)
+
+
+def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
+    """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
+    if experiment.repeats is None:
+        raise ConfigError(
+            f"{experiment.name} has a fixed number of repeats.",
+            where="--config budget",
+            remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
+        )
+    seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
+    repeats = {**experiment.repeats.as_dict(), "budget_s": seconds}
+    remedy = "give more than 0 minutes."
+    return replace(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
 
 
 def made_again(job: Job) -> list[str]:
