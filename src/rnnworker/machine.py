@@ -147,7 +147,7 @@ def _processor():
         present = set(facts["flags"].split())
         facts["flags"] = [flag for flag in wanted if flag in present]
     facts["sockets"] = len(sockets) or None
-    kind = [facts.get(name) for name in ("vendor_id", "cpu family", "model")]
+    kind = [facts.pop(name, None) for name in ("vendor_id", "cpu family", "model")]
     facts["processor"] = " ".join(kind) if all(kind) else None
     return facts
 

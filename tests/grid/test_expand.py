@@ -15,7 +15,7 @@ from tests.grid.conftest import Expand
 
 def test_the_grid_points_of_quick_are_plain_data(conf: list[Path]) -> None:
     points = expand(load_experiment("quick", conf), conf)
-    assert len(points) == 2 * 4 * 4  # devices, implementations, repeats
+    assert len(points) == 2 * 4 * 6  # devices, implementations, repeats
     assert points[0].name == "digits_rnn-lstm-keras-cpu_1-current-s0-r0"
     assert all(point.skip is None for point in points)
     assert json.loads(json.dumps(points[0].config)) == points[0].config

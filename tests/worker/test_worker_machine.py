@@ -183,9 +183,12 @@ def test_threads_per_core(monkeypatch, siblings: str | None, count: int | None) 
 
 def test_the_processor_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = (
-        "processor : {}\nmodel name : A CPU\nphysical id : {}\nflags : fpu avx avx2 hypervisor\n"
+        "processor : {}\nvendor_id : Maker\ncpu family : 25\nmodel : 17\nmodel name : A CPU\n"
+        "physical id : {}\nflags : fpu avx avx2 hypervisor\n"
     )
     text = "\n".join(entry.format(number, number // 2) for number in range(4))
     monkeypatch.setattr(machine, "text", lambda path: text)
-    assert machine._processor() == {"model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2}
+    assert machine._processor() == {
+        "model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2, "processor": "Maker 25 17"
+    }  # fmt: skip
     assert machine._virtual() is True
