@@ -265,21 +265,6 @@ def test_too_many_threads_leave_no_record(place: Place) -> None:
     assert not files(place, "2*")
 
 
-def test_the_mirror_is_called_at_handshakes_with_the_record_key(place: Place) -> None:
-    calls: list[tuple[str, list[str]]] = []
-
-    def mirror(line, key):
-        return lambda events: calls.append((key, [event["event"] for event in events]))
-
-    record = train(planned(), place, label="", mirror=mirror)
-    assert {key for key, _ in calls} == {record.key}
-    # After hello and after each of the eight phases; never during a phase.
-    assert len(calls) == 9
-    for _, events in calls:
-        assert events[-1] == "handshake"
-        assert events.count("phase_begin") == events.count("phase_end")
-
-
 def test_the_threads_snakemake_exports_do_not_reach_the_worker(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rnnbench.records.record import Epoch
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
-from rnnbench.tracking.track import TrackedRun, runs_of_record, stale_runs
+from rnnbench.tracking.track import TrackedRun, runs_of_record
 from tests.factory import DIGITS_MD5, make_late, make_record, replace
 
 
@@ -64,12 +64,6 @@ def test_points_have_the_timestamp_of_what_they_measure():
     assert {"evaluate_seconds", "peak_memory_bytes", "closure", "samples_per_second"} <= keys
 
 
-def test_live_points_equal_those_of_the_record():
-    record = make_record()
-    live = metrics.live_metrics(record.started, record.phases[:6], record.epochs)
-    assert live and set(live) <= set(metrics.metrics(record))
-
-
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, 10**400])
 def test_values_that_are_not_finite_numbers_are_omitted(value):
     epoch = Epoch(1, 1010.0, 0.5, 10, 1, loss=value)
@@ -77,7 +71,7 @@ def test_values_that_are_not_finite_numbers_are_omitted(value):
     assert not [point for point in points if point.key == "closure"]
     assert not [
         point
-        for point in metrics.live_metrics("20260101T000000_000000Z", make_record().phases, [epoch])
+        for point in metrics.points_of("20260101T000000_000000Z", make_record().phases, [epoch])
         if point.key == "loss"
     ]
 
@@ -87,23 +81,6 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
     dataset = mapping.dataset(record)
     assert dataset and dataset.digest == DIGITS_MD5 and json.loads(dataset.source)["uri"]
     assert mapping.dataset(replace(record, identity={})) is None
-
-
-def test_stale_runs_are_earlier_runs_on_this_machine_without_a_record():
-    key = "box/name/20260102T000000_000000Z"
-
-    def running(started: str, machine: str = "box", status: str = "RUNNING") -> TrackedRun:
-        tags = mapping.identity_tags(f"{machine}/name/{started}", "quick", "d")
-        return TrackedRun(f"{machine} {started} {status}", "name", status, tags)
-
-    killed = running("20260101T000000_000000Z")
-    others = [
-        running("20260101T000000_000000Z", machine="other"),
-        running("20260101T000000_000000Z", status="FINISHED"),
-        running("20260103T000000_000000Z"),
-        running("20260101T120000.000000Z"),
-    ]
-    assert stale_runs([killed, *others], key, {"20260101T120000.000000Z"}) == [killed]
 
 
 def test_the_complete_duplicate_is_kept():

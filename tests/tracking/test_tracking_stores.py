@@ -13,11 +13,10 @@ import pytest
 
 from rnnbench.errors import TrackingError
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.records.timestamps import written
 from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import ensure_store
-from rnnbench.tracking.track import mirror, track
+from rnnbench.tracking.track import track
 from tests.factory import BEGINNING, DIGITS_MD5, make_late, make_record
 from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
 
@@ -88,35 +87,6 @@ def test_a_void_run_is_failed_and_has_its_reason(root):
     (run,) = runs_of(root, "void")
     assert run.info.status == "FAILED" and "loss" not in run.data.metrics
     assert run.data.tags["rnnbench.reasons"] == "loss_not_finite"
-
-
-def partial_of(record, phases: int = 6) -> dict:
-    data = record.to_json()
-    kept = {key: data[key] for key in ("experiment", "run", "epochs")}
-    return {**kept, "record": record.key, "phases": data["phases"][:phases]}
-
-
-def test_a_live_run_becomes_the_finished_one(root):
-    record = make_record(experiment="live")
-    run_id = mirror({**partial_of(record, 2), "epochs": []}, root)
-    assert mirror(partial_of(record), root) == run_id
-    (run,) = runs_of(root, "live")
-    assert run.info.status == "RUNNING" and run.data.metrics["train_seconds"] > 0
-    assert track([write_run(root, record)], root) == {record.key: run_id}
-    (run,) = runs_of(root, "live")
-    epochs = [p for p in points_of(root, run_id) if p.key == "epoch_seconds"]
-    assert run.info.status == "FINISHED" and len(epochs) == len(record.epochs)
-    assert mirror(partial_of(record), root) == run_id
-    assert runs_of(root, "live")[0].info.status == "FINISHED"
-
-
-def test_the_run_of_a_killed_attempt_is_replaced(root):
-    killed = make_record(experiment="killed", seed=7)
-    record = make_record(experiment="killed", seed=7, started=LATER)
-    mirror(partial_of(killed), root)
-    runs = track([write_run(root, record)], root)
-    (run,) = runs_of(root, "killed")
-    assert run.info.run_id == runs[record.key] and run.info.status == "FINISHED"
 
 
 def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
@@ -228,11 +198,9 @@ def test_a_broken_pointer_does_not_block_the_others(tmp_path):
 
 
 def test_a_round_file_with_companions(tmp_path):
-    """A companion is mirrored live like any run; only its record finishes it."""
     first, late, companion = make_late()
     for record in (first, late, companion):
         write_run(tmp_path, record)
-    mirror(partial_of(companion), tmp_path)
     members = {
         first.name: pointer_to(first),
         late.name: pointer_to(late, [f"records/{companion.key}.json"]),
@@ -260,13 +228,3 @@ def test_an_invalid_round_file_is_one_line(tmp_path, text):
     process = start_track("--root", tmp_path, file)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 1 and len(error.splitlines()) == 1 and "round.json" in error
-
-
-def test_a_live_run_by_command(tmp_path):
-    record = make_record(started=LATER)
-    file = tmp_path / "live.json"
-    file.write_text(json.dumps(partial_of(record)))
-    process = start_track("--root", tmp_path, "--live", file)
-    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
-    (run,) = runs_of(tmp_path, "quick")
-    assert run.info.status == "RUNNING" and run.data.tags["rnnbench.started"] == written(LATER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -19,7 +19,6 @@ from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_is_valid, read_json, write_json
-from rnnbench.running import live_mirror, slurm
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.repeats_needed import (
     known_so_far,
@@ -30,7 +29,6 @@ from rnnbench.running.repeats_needed import (
 )
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place, progress_label
-from rnnbench.tracking.address import is_server, tracking_uri
 from rnnworker.rounds import reference_of
 
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
@@ -65,7 +63,6 @@ def _measure(
         label=label,
         name=name,
         reference=_reference(planned, place),
-        mirror=_mirror(place),
         pinned_md5={run.name: pins[run.config["dataset"].get("path")] for run in needed},
     )
     for run, record in records.items():
@@ -108,14 +105,6 @@ def _reference(planned: Sequence[Run], place: Place) -> str | None:
     named = read_facts(place).get("reference") or {}
     reference = reference_of([run.as_dict() for run in planned], named)
     return str(reference["name"]) if reference else None
-
-
-def _mirror(place: Place) -> Callable | None:
-    """None in a cluster's job without a tracking server: only one node at a time may use SQLite on
-    a shared file system, and the node that runs Snakemake logs to it."""
-    if slurm.job() and not is_server(tracking_uri(place.root)):
-        return None
-    return live_mirror.mirror_for(place)
 
 
 def checked_md5(root: Path, dataset: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ from rnnbench.records.store import (
     write_json,
 )
 from rnnbench.tracking.store import ensure_store
-from rnnbench.tracking.track import mirror, track
+from rnnbench.tracking.track import track
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,8 +45,6 @@ def _track(arguments: argparse.Namespace) -> int:
             f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
             "Fix: restart any running MLflow UI."
         )
-    if arguments.live:
-        mirror(read_json(arguments.live), root)
     requested, faults = _requested(results, arguments.pointers)
     records = requested
     if aside or arguments.all:
@@ -77,9 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
     parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
     parser.add_argument("--all", action="store_true", help="log all records in the results folder")
-    parser.add_argument(
-        "--live", type=Path, metavar="FILE.json", help="also log the run in progress of this file"
-    )
     return parser
 
 

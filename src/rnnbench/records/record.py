@@ -242,13 +242,3 @@ class Record(Part, frozen=True, kw_only=True):
             raise RecordError(f"does not fit its schema: no {error}.", where=where) from error
         except (AttributeError, TypeError, ValueError) as error:
             raise RecordError(f"does not fit schema {SCHEMA}: {error}.", where=where) from error
-
-
-class Unfinished(Part, frozen=True, kw_only=True):
-    """A run in progress. `record`: the key of its future record."""
-
-    record: str
-    experiment: str
-    run: Run
-    phases: tuple[Phase, ...]
-    epochs: tuple[Epoch, ...]

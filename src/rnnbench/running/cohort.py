@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from rnnbench.running.train import Place, assembled
 from rnnworker import machine
 from rnnworker.rounds import starting_order
 
-Mirror = Callable[[Run, str], Callable]
-
 
 class CohortRunner:
     """Measures cohorts of the round `name`. For the arguments see `round.measure`."""
@@ -34,11 +32,10 @@ class CohortRunner:
         place: Place,
         label: str,
         name: str,
-        mirror: Mirror | None,
         pinned_md5: Mapping[str, str | None],
     ):
         self.place, self.label, self.name = place, label, name
-        self.mirror, self.pinned_md5 = mirror, pinned_md5
+        self.pinned_md5 = pinned_md5
         self.hardware = machine.fingerprint()
 
     def folder(self, run: Run) -> Path:
@@ -88,7 +85,6 @@ class CohortRunner:
                 timing=timing,
                 limits=run.config.get("limits") or {},
                 on_event=progress.of(run.name),
-                on_handshake=self._mirrored(run, started[run.name]),
             )
             for number, run in enumerate(cohort)
         ]
@@ -169,11 +165,6 @@ class CohortRunner:
         for name, record in records.items():
             write_json(self.place.pointer(name), pointer_to(record, companions))
         return records
-
-    def _mirrored(self, run: Run, started: str) -> Callable:
-        if self.mirror is None:
-            return lambda events: None
-        return self.mirror(run, f"{self.hardware['machine']}/{run.name}/{started}")
 
 
 def _epochs(run: Run) -> int:

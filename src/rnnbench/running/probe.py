@@ -18,13 +18,10 @@ LIMITS = {"default": 600.0}
 EMPTY: dict[str, Any] = {
     "large": [],
     "peak_gflops": None,
-    "bandwidth": None,
-    "peak_gb_per_s": None,
     "models": [],
 }
 NOT_MEASURED: dict[str, Any] = {
     "batch": None, "timesteps": None, "complete": False, "flops_per_step": None,
-    "bytes_per_step": None, "products": [], "products_s": None,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from rnnbench.records.store import pointer_is_valid, pointer_to, read_json, writ
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_companions, existing_record
 from rnnbench.running.capacity import cohorts
-from rnnbench.running.cohort import CohortRunner, Mirror
+from rnnbench.running.cohort import CohortRunner
 from rnnbench.running.progress import say
 from rnnbench.running.train import Place
 from rnnbench.running.worker import card_of
@@ -36,7 +36,6 @@ def measure(
     label: str,
     name: str = "",
     reference: str | None = None,
-    mirror: Mirror | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
 ) -> dict[str, Record]:
     """Measures the runs that `planned` (lines of the plan) describes in turns, or adopts records of
@@ -47,14 +46,12 @@ def measure(
     - `label`: the prefix of its messages.
     - `name`: of the round.
     - `reference`: the name of the run that the others are compared with.
-    - `mirror`: called with a run's plan and its record's key; returns the function to be called
-      with the run's events at handshakes.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
 
     Raises `RunError` if a record could not be made: the worker received an external SIGKILL, the
     disk is full, or a folder cannot be written. Records of the other runs are kept.
     """
-    runner = CohortRunner(place, label, name or planned[0].name, mirror, pinned_md5 or {})
+    runner = CohortRunner(place, label, name or planned[0].name, pinned_md5 or {})
     holder = f"process {os.getpid()}, {runner.name} of {place.root}"
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}

@@ -32,7 +32,7 @@ class Point(NamedTuple):
 def metrics(record: Record) -> list[Point]:
     """All metrics of a finished run."""
     end = milliseconds(record.finished)
-    points = live_metrics(record.started, record.phases, record.epochs)
+    points = points_of(record.started, record.phases, record.epochs)
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
     if seconds:
         points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
@@ -45,8 +45,8 @@ def metrics(record: Record) -> list[Point]:
     return points
 
 
-def live_metrics(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch]) -> list[Point]:
-    """The metrics of the phases and epochs that have ended, as the finished run will have them."""
+def points_of(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch]) -> list[Point]:
+    """The metrics of the phases and epochs."""
     if not phases:
         return []
     start, zero = milliseconds(started), phases[0].start

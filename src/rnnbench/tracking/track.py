@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from rnnbench.errors import RecordError
-from rnnbench.records.record import Record, Unfinished
+from rnnbench.records.record import Record
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.client import all_runs, connected, experiment_id
-from rnnbench.tracking.mapping import COMPLETE, MACHINE, RECORD, STARTED
+from rnnbench.tracking.mapping import COMPLETE, RECORD
 from rnnbench.tracking.metrics import Point
 from rnnbench.tracking.store import ensure_store
 
@@ -56,33 +53,9 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
         for name in sorted({record.experiment for record, _ in records}):
             batch = [(record, file) for record, file in records if record.experiment == name]
             experiment = experiment_id(client, root, name)
-            running = search(client, experiment, "attributes.status = 'RUNNING'")
             for record, file in batch:
-                runs[record.key] = _upsert(client, experiment, record, file, running)
+                runs[record.key] = _upsert(client, experiment, record, file)
     return runs
-
-
-def mirror(unfinished: Any, root: Path) -> str:
-    """Logs an `Unfinished` run (its JSON): creates or extends its MLflow run, with the status
-    RUNNING. **Returns** the MLflow run id."""
-    try:
-        partial = msgspec.convert(unfinished, Unfinished)
-        key, run_, experiment = partial.record, partial.run, partial.experiment
-        _machine, _name, started = key.split("/")
-    except ValueError as error:
-        raise RecordError(f"is not a run in progress ({error}).", where="live mirror") from error
-    ensure_store(root)
-    with connected(root) as client:
-        mlflow_id = experiment_id(client, root, experiment)
-        runs = _runs_of_record(client, mlflow_id, key)
-        if runs and runs[0].complete:
-            return runs[0].run_id
-        tags = mapping.identity_tags(key, experiment, run_.digest)
-        run = runs[0] if runs else _create(client, mlflow_id, key, tags)
-        params = mapping.params(run_.choices, run_.config)
-        points = metrics.live_metrics(started, partial.phases, partial.epochs)
-        _log(client, run, params, {}, points)
-        return run.run_id
 
 
 def search(client: MlflowClient, experiment: str, condition: str) -> list[TrackedRun]:
@@ -99,11 +72,7 @@ def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Tra
     return runs_of_record(search(client, experiment, f"tags.`{RECORD}` = '{key}'"), key)
 
 
-def _upsert(
-    client: MlflowClient, experiment: str, record: Record, file: Path, running: Sequence[TrackedRun]
-) -> str:
-    recorded = {path.stem for path in file.parent.iterdir()}
-    _archive_killed(client, record.key, stale_runs(running, record.key, recorded))
+def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     runs = _runs_of_record(client, experiment, record.key)
     _delete(client, runs[1:])
@@ -179,15 +148,6 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         client.log_artifacts(run_id, name)
 
 
-def _archive_killed(client: MlflowClient, key: str, runs: Sequence[TrackedRun]) -> None:
-    """Marks killed runs as superseded and deletes them (MLflow keeps deleted runs): their epochs
-    must not appear next to those of their successor, nor may they be "running" forever."""
-    for run in runs:
-        client.set_tag(run.run_id, "rnnbench.superseded_by", key)
-        client.set_terminated(run.run_id, "KILLED")
-        client.delete_run(run.run_id)
-
-
 def _delete(client: MlflowClient, duplicates: Sequence[TrackedRun]) -> None:
     """Deletes duplicate runs, left by a request that a dying server executed and the client
     repeated."""
@@ -205,20 +165,3 @@ def runs_of_record(runs: Sequence[TrackedRun], key: str) -> list[TrackedRun]:
     a run and died before it could respond."""
     matching = [run for run in runs if run.tags.get(RECORD) == key]
     return sorted(matching, key=lambda run: (not run.complete, -len(run.params), run.run_id))
-
-
-def stale_runs(runs: Sequence[TrackedRun], key: str, recorded: Collection[str]) -> list[TrackedRun]:
-    """Live-mirrored runs whose process was killed: still "running" on this machine under the same
-    name, started before the run of record `key`, and not among `recorded` (start times of the runs
-    that left a record). A run folder has one run at a time, so none of them is alive."""
-    machine, name, started = key.split("/")
-    return [
-        run
-        for run in runs
-        if run.status == "RUNNING"
-        and run.name == name
-        and run.tags.get(MACHINE) == machine
-        and not run.complete
-        and run.tags.get(STARTED, started) < started
-        and run.tags[STARTED] not in recorded
-    ]
