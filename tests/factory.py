@@ -237,7 +237,6 @@ def make_probe(
     config: Mapping[str, Any] | None = None,
     epochs: int = 5,
     peak_gflops: float = 50.0,
-    peak_gb_per_s: float = 12.0,
     **changes: Any,
 ) -> dict[str, Any]:
     """The content of a probe file with synthetic values, for digits_rnn with an LSTM in batches of
@@ -251,24 +250,11 @@ def make_probe(
     choices["build"] = build
     overrides = dict(overrides or {})
     config = config or make_config(choices, overrides, 0, 0, epochs)
-    products = [
-        {"layer": layer, "of": of, "pass": step, "m": m, "k": k, "n": n, "times": times,
-         "gflops": peak_gflops / 5}
-        for layer, of, times, (a, b, c) in (
-            ("lstm", "kernel", 8, (32, 8, 256)), ("lstm", "recurrent", 8, (32, 64, 256)),
-            ("dense", "kernel", 1, (32, 64, 10)),
-        )
-        for step, (m, k, n) in (
-            ("forward", (a, b, c)), ("inputs", (a, c, b)), ("weights", (b, a, c)),
-        )
-    ]  # fmt: skip
-    forward = sum(2 * p["m"] * p["k"] * p["n"] * p["times"] for p in products) // 3
+    forward = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
     model = {
         "model": config["model"]["name"], "cell": config["cell"]["name"],
         "config": model_digest(config), "batch": 32, "timesteps": 8, "complete": True,
         "error": None, "flops_per_step": {"forward": forward, "training": 3 * forward},
-        "bytes_per_step": 4_000_000, "products": products,
-        "products_s": 3 * forward / (peak_gflops / 5 * 1e9),
     }  # fmt: skip
     probe = {
         "schema": 1, "key": probe_key(choices, overrides), "device": device, "build": build,
@@ -278,8 +264,7 @@ def make_probe(
         "large": [{"size": 1024, "gflops": [peak_gflops * s for s in (0.9, 0.97, 0.96)]},
                   {"size": 2048, "gflops": [peak_gflops * s for s in (0.99, 1.0, 1.01)]}],
         "peak_gflops": peak_gflops,
-        "bandwidth": {"bytes": 402_653_184, "gb_per_s": [peak_gb_per_s * s for s in (1, 0.9, 1.1)]},
-        "peak_gb_per_s": peak_gb_per_s, "models": [model],
+        "models": [model],
     }  # fmt: skip
     return {**probe, **changes}
 

@@ -93,7 +93,7 @@ def facts_event(**parts: Any) -> dict[str, Any]:
 
 def test_the_reader_accepts_what_the_worker_reports() -> None:
     expected = make_probe()
-    names = ("large", "peak_gflops", "bandwidth", "peak_gb_per_s", "models")
+    names = ("large", "peak_gflops", "models")
     phase = {"event": "phase_end", "t": 1.0, "phase": "large", "start": 1.0, "end": 3.0,
              "timed": False, "details": {"load": {"foreign": 0.5}}}  # fmt: skip
     facts = facts_event(**{name: expected[name] for name in names})
@@ -103,15 +103,15 @@ def test_the_reader_accepts_what_the_worker_reports() -> None:
     assert probe["error"] is None and probe["foreign_load"] == 0.25
     assert probe["models"] == expected["models"]
     assert (probe["key"], probe["machine"]) == ("cpu_1-current", "box-1")
-    assert summary(probe) == "probe cpu_1-current: 50 GFLOP/s, 12 GB/s, 1 models"
+    assert summary(probe) == "probe cpu_1-current: 50 GFLOP/s, 1 models"
 
 
 def test_a_failed_probe_contains_the_measurements_so_far_and_the_error() -> None:
     facts = facts_event(large=[{"size": 8, "gflops": [3.0]}], peak_gflops=3.0)
-    outcome = Outcome([facts], exit_code=-11, phase="bandwidth")
+    outcome = Outcome([facts], exit_code=-11, phase="model_digits_rnn-lstm")
     probe = assembled(planned(), 1, HARDWARE, outcome)
     assert "SIGSEGV" in probe["error"] and probe["peak_gflops"] == 3.0
-    assert checked(json.loads(json.dumps(probe)), "here")["peak_gb_per_s"] is None
+    assert checked(json.loads(json.dumps(probe)), "here")["models"] == []
     assert summary(probe).startswith("probe cpu_1-current failed: ")
     out_of_memory = assembled(planned(), 1, HARDWARE, outcome, "terminate called: std::bad_alloc")
     assert "ran out of memory" in out_of_memory["error"]

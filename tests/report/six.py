@@ -143,7 +143,7 @@ def probes() -> Iterator[dict]:
                 # The step of digits_rnn is tiny, so the peaks are too.
                 yield make_probe(
                     device=device, build=build, machine=record.machine, config=record.run.config,
-                    peak_gflops=18.0 / DEVICES[device], peak_gb_per_s=4.0 / DEVICES[device],
+                    peak_gflops=18.0 / DEVICES[device],
                 )  # fmt: skip
 
 

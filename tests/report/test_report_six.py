@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -18,7 +16,6 @@ from rnnbench.report.index import write_index
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report
 from rnnbench.report.published_page import write_published
-from rnnbench.report.roofline import apart
 from rnnbench.sources.claims import read_claims
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
@@ -94,12 +91,6 @@ def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
     write_report(content(six()[:6], EXPERIMENT, beside=ReportInputs()), site / "none")
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
-
-
-def test_labels_of_a_roofline_do_not_overlap():
-    placed = apart([8.0, 7.9, 7.8, 1.0], 0.2)
-    gaps = [math.log(a / b) for a, b in itertools.pairwise(placed)]
-    assert min(gaps) >= 0.2 - 1e-9 and apart([4.0, 1.0], 0.2) == pytest.approx([4.0, 1.0])
 
 
 def test_the_recommendation_respects_its_limits(site):

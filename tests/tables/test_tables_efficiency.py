@@ -26,26 +26,21 @@ def test_one_run_by_hand():
     assert row["us_per_timestep"] == pytest.approx(1250)
     assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
     assert row["peak_share"] == pytest.approx(row["gflops"] / 50)
-    assert row["products_share"] == pytest.approx(3 * FORWARD / 10e9 / 0.01)
-    assert row["intensity"] == pytest.approx(3 * FORWARD / 4e6)
-    assert row["roof_gflops"] == 50 and row["why"] == "" and row["complete"]
+    assert row["why"] == "" and row["complete"]
     assert pd.isna(row["gflops_low"])
 
 
 def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
     times = [0.45, 0.46, 0.44]
     frame = tidy([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
-    probe = make_probe(peak_gb_per_s=2.0)
-    (row,) = efficiency(frame, [probe]).to_dict("records")
+    (row,) = efficiency(frame, [make_probe()]).to_dict("records")
     assert row["runs"] == 3
     mean = math.exp(sum(map(math.log, times)) / 3) / 45
     assert row["step_seconds"] == pytest.approx(mean)
-    for name in ("us_per_timestep", "gflops", "peak_share", "products_share"):
+    for name in ("us_per_timestep", "gflops", "peak_share"):
         assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
     ratio = row["us_per_timestep_high"] / row["us_per_timestep"]
     assert row["gflops"] / row["gflops_low"] == pytest.approx(ratio)
-    # 7.08 FLOP/byte × 2 GB/s is below the peak of 50.
-    assert row["roof_gflops"] == pytest.approx(3 * FORWARD / 4e6 * 2)
 
 
 def test_a_probe_of_another_configuration_is_ignored():
@@ -85,7 +80,7 @@ def test_runs_in_another_precision_have_no_share_of_the_float32_peak(precision):
     (row,) = efficiency(tidy([record]), [probe]).to_dict("records")
     # Rates are valid in every precision, but shares of the float32 peak are not.
     assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
-    for name in ("peak_share", "products_share", "peak_gflops", "roof_gflops", "intensity"):
+    for name in ("peak_share", "peak_gflops"):
         assert pd.isna(row[name])
     assert row["why"] == f"the peak is measured in float32, and these runs compute in {precision}"
 
@@ -94,9 +89,9 @@ def test_runs_above_the_peak_have_no_share_and_question_the_probe():
     frame = tidy([make_record(epoch_seconds=0.45)])
     (row,) = efficiency(frame, [make_probe(peak_gflops=2.0)]).to_dict("records")
     assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
-    assert "exceed the peak of the probe" in row["why"] and pd.isna(row["roof_gflops"])
+    assert "exceed the peak of the probe" in row["why"]
     table = efficiency(frame, [make_probe(peak_gflops=2.0)])
-    section = efficiency_section(table, energy(frame), {})
+    section = efficiency_section(table, energy(frame))
     assert any("No share of the peak: the runs exceed" in text for text in section.paragraphs)
     assert percent_span(0.9, 1.04) == "90–over 100 %"
 
@@ -116,7 +111,7 @@ def test_energy_by_hand():
     assert (row["rnn"], row["device"], row["runs"]) == ("keras", "gpu", 2)
     assert row["millijoules"] == pytest.approx(4) and row["watts"] == pytest.approx(120)
     assert row["low"] < 4 < row["high"]
-    section = efficiency_section(efficiency(frame, []), energy(frame), {})
+    section = efficiency_section(efficiency(frame, []), energy(frame))
     (view,) = section.views
     assert view.id == "energy" and [line.cells[0] for line in view.rows] == ["4.00"]
 

@@ -25,7 +25,6 @@ def summary(result: Mapping[str, Any]) -> str:
     failed = sum(model["error"] is not None for model in result["models"])
     parts = [
         f"{result['peak_gflops']:.3g} GFLOP/s",
-        f"{result['peak_gb_per_s']:.3g} GB/s",
         f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else ""),
     ]
     return f"probe {result['key']}: {', '.join(parts)}"

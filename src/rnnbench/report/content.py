@@ -255,7 +255,7 @@ def content(
         *([] if lead == "calls" else [of_calls]),
         builds_section(by_build, optimizer_differences(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
-        efficiency_section(efficiencies, energies, palette),
+        efficiency_section(efficiencies, energies),
         equivalence_section([] if lead == "kernels" else kernel_views, beside.certificates),
         curves_section(drawn),
         target_section(to_target, curves(frame, "val_acc"), palette),

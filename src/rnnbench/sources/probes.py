@@ -24,24 +24,6 @@ class Large(msgspec.Struct):
     size: int | None = None
 
 
-class Bandwidth(msgspec.Struct):
-    gb_per_s: list[Rate]
-    bytes: Amount | None = None
-
-
-class Product(msgspec.Struct):
-    """A matrix product of a training step: (m × k) · (k × n), `times` per step."""
-
-    m: Rate
-    k: Rate
-    n: Rate
-    times: Rate
-    gflops: Rate
-    layer: Any = None
-    of: Any = None
-    step: Any = msgspec.field(default=None, name="pass")
-
-
 class Flops(msgspec.Struct):
     forward: Amount | None = None
     training: Amount | None = None
@@ -56,9 +38,6 @@ class ProbedModel(msgspec.Struct):
     batch: Amount | None = None
     timesteps: Amount | None = None
     flops_per_step: Flops | None = None
-    bytes_per_step: Amount | None = None
-    products: list[Product] = []
-    products_s: Amount | None = None
 
 
 class Probe(msgspec.Struct):
@@ -74,8 +53,6 @@ class Probe(msgspec.Struct):
     foreign_load: Amount | None = None
     large: list[Large] = []
     peak_gflops: Rate | None = None
-    bandwidth: Bandwidth | None = None
-    peak_gb_per_s: Rate | None = None
     models: list[ProbedModel] = []
 
 

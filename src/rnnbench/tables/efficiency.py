@@ -19,12 +19,11 @@ ABOVE_PEAK = (
     "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
     "again while nothing else runs"
 )
-INTERVALS = ["us_per_timestep", "gflops", "peak_share", "products_share"]
+INTERVALS = ["us_per_timestep", "gflops", "peak_share"]
 EFFICIENCY_COLUMNS = [
     *CONFIGURATION, "runs", "suspect", "step_seconds",
     *(f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")),
-    "peak_gflops", "peak_gb_per_s", "intensity", "roof_gflops", "timesteps", "flops_per_step",
-    "bytes_per_step", "products_s", "foreign_load", "complete", "why",
+    "peak_gflops", "timesteps", "flops_per_step", "foreign_load", "complete", "why",
 ]  # fmt: skip
 
 
@@ -41,11 +40,8 @@ def efficiency(frame: pd.DataFrame, probes: Iterable[Mapping[str, Any]]) -> pd.D
     - `peak_share`: `gflops` / `peak_gflops`, where `peak_gflops` is the best median rate of large
       float32 products; for float32 runs only. Missing if the runs exceed the peak, which is then
       wrong.
-    - `products_share`: `products_s` (seconds that the products alone would take) / `step_seconds`.
-    - `peak_gb_per_s`: memory bandwidth; `intensity`: FLOP per byte read and written by the
-      products; `roof_gflops` = min(peak, intensity × bandwidth).
-    - `timesteps` (length of the longest sequence), `flops_per_step`, `bytes_per_step`, `complete`
-      (bool: every layer is counted).
+    - `timesteps` (length of the longest sequence), `flops_per_step`, `complete` (bool: every
+      layer is counted).
     - `foreign_load`: CPU seconds per second that other processes used on the probe's cores during
       the probe.
     - `why`: the reason for missing values (``""`` if none is missing).
@@ -99,18 +95,13 @@ def _row(
     probe, model = probe or {}, model or {}
     timesteps, complete = model.get("timesteps"), bool(model.get("complete"))
     flops = (model.get("flops_per_step") or {}).get("training")
-    transferred, peak, bandwidth = (
-        model.get("bytes_per_step"), probe.get("peak_gflops"), probe.get("peak_gb_per_s")
-    ) if comparable else (None, None, None)  # fmt: skip
+    peak = probe.get("peak_gflops") if comparable else None
     row: dict[str, Any] = {
         **counts(runs),
         "step_seconds": step.estimate,
         "peak_gflops": peak,
-        "peak_gb_per_s": bandwidth,
         "timesteps": timesteps,
         "flops_per_step": flops,
-        "bytes_per_step": transferred,
-        "products_s": model.get("products_s") if comparable else None,
         "foreign_load": probe.get("foreign_load"),
         "complete": complete,
         "why": why,
@@ -125,12 +116,6 @@ def _row(
         return {**row, "why": ABOVE_PEAK}
     if peak:
         row |= step.map(lambda s: gflop / peak / s).columns("peak_share")
-    if row["products_s"] is not None:
-        row |= step.map(lambda s: row["products_s"] / s).columns("products_share")
-    if transferred:
-        row["intensity"] = flops / transferred
-        if peak and bandwidth:
-            row["roof_gflops"] = min(peak, row["intensity"] * bandwidth)
     return row
 
 

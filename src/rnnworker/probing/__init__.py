@@ -1,4 +1,4 @@
-"""Matrix products and memory traffic with each framework's operations, for the probe."""
+"""Matrix products with each framework's operations, for the probe."""
 
 import importlib
 
@@ -13,8 +13,7 @@ ARITHMETIC = {
 
 
 def arithmetic(session):
-    """Returns the `Arithmetic` of a session. Its methods ``products(m, k, n, count)`` and
-    ``addition(elements)`` return a function without arguments that does the work and returns when
-    it is done."""
+    """Returns the `Arithmetic` of a session. Its ``product(size)`` returns a function without
+    arguments that multiplies two square matrices of float32 and returns when it is done."""
     name = session.config["build"]["framework"]
     return importlib.import_module(ARITHMETIC[name]).Arithmetic(session)

@@ -1,9 +1,6 @@
-"""Lists the matrix products of a training step. No side effects except in `read`."""
-
-from rnnworker.canonical_weights import layer_number
+"""Counts the work of the matrix products of a training step. No side effects except in `read`."""
 
 RECURRENT = ("kernel", "recurrent")
-BYTES = 4
 
 
 def read(session):
@@ -24,56 +21,24 @@ def read(session):
     return layers
 
 
-def products_of(layers, batch):
-    """Returns (products of one training step with `batch` samples, whether all layers are counted).
+def flops_of(layers, batch):
+    """Returns (2·m·k·n over the forward products (m, k) × (k, n) of one step with `batch` samples,
+    whether all layers are counted). Training counts three times that, as usual.
 
     A recurrent layer multiplies inputs and state at each time step, in each direction; a dense
-    layer multiplies once. The forward pass is (m, k) × (k, n), the gradient of the inputs
-    (m, n) × (n, k), except for the inputs of the model, and the gradient of the weights
-    (k, m) × (m, n). Embeddings and element-wise operations are not products."""
-    products, complete, first = [], True, True
+    layer multiplies once. Embeddings and element-wise operations are not products."""
+    flops, complete = 0, True
     for layer in layers:
         if layer["kind"] == "recurrent" and layer["steps"]:
             for name, shape in layer["shapes"]:
-                part = name.split("_")[-1]
-                if part in RECURRENT:
-                    outer = first and part == "kernel" and layer_number(name) == 0
-                    products += _three(layer["name"], name, batch, shape, layer["steps"], outer)
+                if name.split("_")[-1] in RECURRENT:
+                    flops += 2 * batch * shape[0] * shape[1] * layer["steps"]
         elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
-            shape = next(shape for name, shape in layer["shapes"] if name == "kernel")
-            products += _three(layer["name"], "kernel", batch * layer["rows"], shape, 1, first)
+            k, n = next(shape for name, shape in layer["shapes"] if name == "kernel")
+            flops += 2 * batch * layer["rows"] * k * n
         elif layer["kind"] != "embedding" and any(len(shape) > 1 for _, shape in layer["shapes"]):
             complete = False
-        first = False
-    return products, complete
-
-
-def flops_per_step(products):
-    """Returns 2·m·k·n over the forward products; training counts three times that, as usual."""
-    forward = sum(flops(p) * p["times"] for p in products if p["pass"] == "forward")
-    return {"forward": forward, "training": 3 * forward}
-
-
-def bytes_per_step(products):
-    """Returns the float32 memory traffic of all products, assuming no caching between them."""
-    return sum(
-        BYTES * p["times"] * (p["m"] * p["k"] + p["k"] * p["n"] + p["m"] * p["n"]) for p in products
-    )
-
-
-def flops(product):
-    return 2 * product["m"] * product["k"] * product["n"]
-
-
-def _three(layer, of, m, shape, times, outer):
-    """Forward product and both gradients; an `outer` one, of the model's inputs, has only one."""
-    k, n = shape
-    shapes = [("forward", (m, k, n)), ("inputs", (m, n, k)), ("weights", (k, m, n))]
-    return [
-        {"layer": layer, "of": of, "pass": step, "m": a, "k": b, "n": c, "times": times}
-        for step, (a, b, c) in shapes
-        if not (outer and step == "inputs")
-    ]
+    return flops, complete
 
 
 def _sizes(shape):
