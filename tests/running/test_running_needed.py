@@ -95,10 +95,14 @@ def damaged(place: Place, record: Record) -> None:
     place.pointer(record.name).write_text("[")
 
 
+def another_text(place: Place, record: Record) -> None:
+    place.pointer(record.name).write_text("[1]")
+
+
 @pytest.mark.parametrize(
     ("change", "value"),
     [(a_later_record, 7.0), (a_void_one, None), (retried, 0), (planned_anew, 0), (not_needed, 0),
-     (damaged, 0)],
+     (damaged, 0), (another_text, 0)],
 )  # fmt: skip
 def test_changed_files_are_read_again(
     place: Place, change: Callable[[Place, Record], None], value: float | None

@@ -45,7 +45,7 @@ def finished_runs(place: Place) -> dict[str, FinishedRun]:
     everything: list[Record] = []
     for head in read_heads(place.folder / "plan.jsonl"):
         file = place.pointer(head.name)
-        with suppress(RecordError, AttributeError, KeyError):  # to be measured again
+        with suppress(RecordError, AttributeError, KeyError, TypeError):  # to be measured again
             pointer = read_json(file)
             if not_needed(pointer) or pointer["digest"] != head.digest:
                 continue
