@@ -86,10 +86,10 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
 def test_the_complete_duplicate_is_kept():
     tags = {mapping.RECORD: "k"}
     empty, with_params = (
-        TrackedRun("a", "n", "RUNNING", tags),
-        TrackedRun("b", "n", "RUNNING", tags, frozenset("p")),
+        TrackedRun("a", "n", tags),
+        TrackedRun("b", "n", tags, frozenset("p")),
     )
-    complete = TrackedRun("c", "n", "FINISHED", tags | {mapping.COMPLETE: "sha"})
+    complete = TrackedRun("c", "n", tags | {mapping.COMPLETE: "sha"})
     assert runs_of_record([empty, with_params, complete], "k") == [complete, with_params, empty]
 
 

@@ -57,17 +57,17 @@ def _measure(
 ) -> None:
     datasets = {run.config["dataset"].get("path"): run.config["dataset"] for run in needed}
     pins = {path: checked_md5(place.root, dataset) for path, dataset in datasets.items()}
+    reference = _reference(planned, place)
     records = measure(
         needed,
         place,
         label=label,
         name=name,
-        reference=_reference(planned, place),
+        reference=reference,
         pinned_md5={run.name: pins[run.config["dataset"].get("path")] for run in needed},
     )
     for run, record in records.items():
         say(f"{label}  {run}  {_summary(record)}")
-    reference = _reference(planned, place)
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
         say(f"{label}  {known}")
 

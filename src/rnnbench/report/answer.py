@@ -35,7 +35,7 @@ NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 SLOWED = (
-    "This machine was slowed down from outside while {} was measured, so the ratios of the "
+    "The machine was slowed down from outside during the measurement{}, so the ratios of the "
     "undisturbed machine may differ from these."
 )
 CONTESTS = 4  # devices named in one answer; the tables have the others
@@ -96,8 +96,9 @@ def answers(
         outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
         same = f"{same_sentence(learning[of_group])} {outlier_sentence(outliers)}".strip()
         speed = capitalized(f"{'; '.join(texts)}.")
-        if slowed := contests.loc[contests["slowed"].eq(True), "device"].tolist():
-            speed = f"{SLOWED.format(_enumerated(slowed))} {speed}"
+        slowed = [_where(row, name_machine) for _, row in contests.iterrows() if row["slowed"]]
+        if slowed:
+            speed = f"{SLOWED.format(' and'.join(dict.fromkeys(slowed)))} {speed}"
         result.append(Answer(speed, same))
     return result
 

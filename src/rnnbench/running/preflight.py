@@ -12,10 +12,12 @@ from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
 from rnnbench.running import memory
+from rnnbench.running.capacity import available_bytes
 from rnnbench.running.progress import say
 from rnnbench.running.supervise import SIGKILLED, Event, Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import run_workers
+from rnnworker.rounds import memory_capacity
 
 
 def preflight(
@@ -28,8 +30,8 @@ def preflight(
     others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Runs `job` and the `others` (by name) in workers of their own while nothing else on this host
-    is timed: side by side, or one after the other if one of them uses a GPU. Writes and returns the
-    result as the certificate or probe `key`.
+    is timed: side by side, or one after the other if one of them uses a GPU or memory may not
+    suffice. Writes and returns the result as the certificate or probe `key`.
 
     **Arguments:**
 
@@ -69,12 +71,11 @@ def preflight(
     try:
         files.parent.mkdir(parents=True, exist_ok=True)
         with locks.locked(place.timing_lock, holder) as timing:
+            few = len(jobs) <= memory_capacity(available_bytes())
+            together = few and not any(job["card"] for job, _ in jobs.values())
             outcomes: dict[str, Outcome] = {}
-            if any(job["card"] for job, _ in jobs.values()):
-                for name in jobs:
-                    outcomes |= run([name])
-            else:
-                outcomes = run(jobs)
+            for names in [list(jobs)] if together else [[name] for name in jobs]:
+                outcomes |= run(names)
         first, *rest = (outcomes[name] for name in jobs)
         result = assembled(
             first, memory.tail(Path(f"{files}.log")), dict(zip(others, rest, strict=True))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rnnbench.builds.pins import pins_of
 from rnnbench.errors import RnnbenchError
 from rnnbench.running.worker import job_of, member
 from rnnworker.forked_workers import FOLDER, Importer, kind_of
@@ -20,12 +21,16 @@ from rnnworker.rounds import may_fork
 class WorkflowImporters:
     """Starts an importer for each build and CPU device of the workers with `configs`, for at most
     as many as there are cores, those with the most workers. The workers of others, and of an
-    importer that has ended, are started as they are without a workflow."""
+    importer that has ended, are started as they are without a workflow. So are those of builds with
+    an environment of their own, because each round checks and repairs it before anything is
+    imported."""
 
     def __init__(self, configs: Iterable[Mapping[str, Any]], root: Path):
         self._importers: dict[str, Importer] = {}
         by_process: dict[str, list[Mapping[str, Any]]] = {}
-        for config in filter(may_fork, configs):
+        for config in configs:
+            if not may_fork(config) or pins_of(config["build"], root):
+                continue
             by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
         ranked = sorted(by_process.values(), key=len, reverse=True)
         self._folder: Path | None = None

@@ -57,7 +57,7 @@ SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
 LEAST_UNDISTURBED = 2
 DEVICE = ["model", "device", "machine"]
-RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session"]
+RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session", "slowed"]
 SLOW_COLUMNS = ["unit", "slow_effect", "slow_cycles", "cycles"]
 LEAST_SLOW_CYCLES = 20
 LEAST_CHANGE = 0.03  # of a ratio, to be worth a clause
@@ -138,6 +138,11 @@ class Estimates:
             half, method = welch_halfwidth(_own(a), _own(b), confidence), "welch"
         interval = _interval(log, half)
         return Ratio(interval.estimate, interval.low, interval.high, method)
+
+    def is_slowed(self, key: Key) -> bool:
+        """Whether rounds count in which the machine was slowed, because too few others are
+        known."""
+        return bool(self._runs[key]["slowed"].any())
 
     def when_slowed(self, own: Key, base: Key) -> tuple[float, float] | None:
         """The speed-up of `own` over `base` while the machine was slowed, from the common rounds in

@@ -18,11 +18,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
-from rnnbench.tables.estimates import LEAST_UNDISTURBED, Estimates
+from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Groups, split
 from rnnbench.tables.reference import Key, key_of, references
 from rnnbench.tables.time import (
@@ -67,7 +66,7 @@ def fastest(
     """
     usable = run_values(frame, companions=True)
     estimates = Estimates(usable)
-    values = split(usable[~usable["companion"]], KEY, ["suspect", "slowed"])
+    values = split(usable[~usable["companion"]], KEY, ["suspect"])
     void = void_configurations(frame, usable)
     against = references([*values, *map(key_of, void)], reference)
     reference_axes = {axis for axis in reference if axis in KEY} - IMPLEMENTATION_AXES
@@ -150,7 +149,7 @@ def _winner(
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["suspect"]),
-        "slowed": _is_slowed(values[key_of(first)]["slowed"]),
+        "slowed": estimates.is_slowed(key_of(first)),
         "reference_suspect": base in values and bool(values[base]["suspect"].any()),
         "runner_up_suspect": False,
         "seconds": first["epoch_seconds"],
@@ -176,10 +175,6 @@ def _winner(
         "lead_shown": lead.shown_different,
         "lead_is_speedup": IS_REFERENCE in (first["words"], second["words"]),
     }
-
-
-def _is_slowed(slowed: np.ndarray) -> bool:
-    return bool(slowed.any() and (~slowed).sum() < LEAST_UNDISTURBED)
 
 
 def extra_ratios(table: pd.DataFrame) -> int:

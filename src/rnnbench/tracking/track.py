@@ -27,11 +27,10 @@ PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run in MLflow. `status` is MLflow's; `params` are the keys of its parameters."""
+    """A run in MLflow. `params` are the keys of its parameters."""
 
     run_id: str
     name: str
-    status: str
     tags: Mapping[str, str]
     params: frozenset[str] = frozenset()
 
@@ -63,7 +62,7 @@ def search(client: MlflowClient, experiment: str, condition: str) -> list[Tracke
     runs = []
     for run in all_runs(client, experiment, condition):
         name, params = run.info.run_name or "", frozenset(run.data.params)
-        runs.append(TrackedRun(run.info.run_id, name, run.info.status, run.data.tags, params))
+        runs.append(TrackedRun(run.info.run_id, name, run.data.tags, params))
     return runs
 
 
@@ -96,7 +95,7 @@ def _create(client: MlflowClient, experiment: str, key: str, tags: Mapping[str, 
     _, name, started = key.split("/")
     start = milliseconds(started)
     run = client.create_run(experiment, start_time=start, tags=dict(tags), run_name=name)
-    return TrackedRun(run.info.run_id, name, "RUNNING", tags)
+    return TrackedRun(run.info.run_id, name, tags)
 
 
 def _log(
