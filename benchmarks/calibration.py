@@ -24,7 +24,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import judging as j  # noqa: E402
-from benchmarks.judging import Tallies, Tally, Truth  # noqa: E402
+from benchmarks.judging import Tallies, Tally  # noqa: E402
 from benchmarks.same_number import differing_numbers, random_grids  # noqa: E402
 from benchmarks.simulated import Machine, Member, share_left_out, simulate  # noqa: E402
 from rnnbench.grid.point import configuration_of  # noqa: E402
@@ -52,8 +52,7 @@ MACHINES = {
     "drift": Machine(drift=0.03),
     "members end early or die": Machine(missing=0.2),
     "64 cores": Machine(cores=64),
-    "states, undisturbed machine": Machine(states=0.04),
-    "states, for these rounds": Machine(states=0.04),
+    "states": Machine(states=0.04),
 }
 PRICES = PriceList(
     name="made_up",
@@ -81,7 +80,6 @@ def judged_experiments(
     members: Sequence[int] = (2, 3, 5, 8),
     rounds: Sequence[int] = ROUNDS,
     truths: Sequence[float] = TRUTHS,
-    truth_of: Truth = j.conditions,
     judge: Callable[..., object] = j.judge_speed,
 ) -> Tallies:
     """Judges `tries` experiments, which go through the combinations of the numbers of `members` and
@@ -94,7 +92,7 @@ def judged_experiments(
             count, repeats, spread = next(combinations)
             times = true_times(random, count, spread)
             experiments.append(simulate(random, machine, times, repeats, f"net{number}"))
-        judge(experiments, tallies, truth_of)
+        judge(experiments, tallies)
     return tallies
 
 
@@ -135,8 +133,7 @@ def tally_cells(tally: Tally) -> str:
 def speed_table(random: np.random.Generator, tries: int) -> Iterator[str]:
     yield f"machine | sentence | {KINDS}"
     for name, machine in MACHINES.items():
-        truth_of = (lambda s: s.long_run) if "undisturbed machine" in name else j.conditions
-        tallies = judged_experiments(random, machine, tries, truth_of=truth_of)
+        tallies = judged_experiments(random, machine, tries)
         for kind in (*j.SENTENCE_KINDS, *j.ROW_KINDS, j.HEADLINE):
             yield f"{name} | {kind} | {tally_cells(tallies[kind])}"
 

@@ -49,7 +49,7 @@ def estimates_of(logs, in_turns=True, minutes=1):
     values["seconds"] = np.exp(logs[tries, configurations, repeats])
     values["pairing"] = tries * logs.shape[2] + repeats
     values["effect"] = 0.0 if in_turns else np.nan
-    values["slowed"], values["slow_effect"] = False, np.nan
+    values["slowed"], values["slow_effect"], values["widening"] = False, np.nan, 1.0
     values[["slow_cycles", "cycles"]] = 0
     values["companion"] = False
     values["started"] = [

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,29 +144,20 @@ def reads(text: str, value: Any) -> bool:
     return bool(pd.notna(value)) and abs(float(text) - value) <= 0.501 * unit
 
 
-Truth = Callable[[Simulated], Mapping[Member, float]]
-
-
-def conditions(simulated: Simulated) -> Mapping[Member, float]:
-    return simulated.truth
-
-
-def judge_rows(
-    batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = conditions
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def judge_rows(batch: Sequence[Simulated], tallies: Tallies) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Judges the rows of the time table for each experiment in `batch`, which are different models.
     Returns the tidy frame and the time table."""
     frame = tidy([record for each in batch for record in each.records])
     speed = time_table(frame, REFERENCE)
     rows = dict(iter(speed.groupby("model", sort=False)))
     for each in batch:
-        _judge_rows(rows[each.model], _by_name(truth_of(each)), tallies)
+        _judge_rows(rows[each.model], _by_name(each.truth), tallies)
     return frame, speed
 
 
-def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = conditions) -> None:
+def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
-    frame, speed = judge_rows(batch, tallies, truth_of)
+    frame, speed = judge_rows(batch, tallies)
     winners, nothing = fastest(frame, speed, REFERENCE), frame.iloc[:0]
     texts = answers(winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing),
                     REFERENCE)  # fmt: skip
@@ -179,8 +170,7 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies, truth_of: Truth = 
     contests = winners.set_index("model").to_dict("index")
     for each in batch:
         contest = contests[each.model]
-        # A page that says that the machine was slowed down claims nothing about another.
-        truth = _by_name(each.truth if contest["slowed"] else truth_of(each))
+        truth = _by_name(each.truth)
         if contest["contestants"] > 1:
             sentence = sentences[each.model].speed_sentence
             _judge_sentence(sentence, contest, rows[each.model], truth, tallies)

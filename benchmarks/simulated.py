@@ -34,7 +34,6 @@ CYCLES = (35, 150)
 SLOWER = 0.25
 PROCESSOR = "AuthenticAMD 25 17"
 PRODUCT_SLOWER, PRODUCT_NOISE = 0.3, 0.05  # in a state: a mean and a standard deviation of logs
-LEAST_CYCLES, LEAST_ROUNDS = 5, 2  # undisturbed ones, for the ratio to be the undisturbed one
 
 
 class Member(NamedTuple):
@@ -73,14 +72,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Simulated:
-    """`records` of one model; `truth`: member → log seconds per step of the undisturbed machine if
-    enough of it was seen, else under the conditions of these rounds; `long_run`: the same for the
-    undisturbed machine."""
+    """`records` of one model; `truth`: member → log seconds per step of the undisturbed machine."""
 
     model: str
     records: list[Record]
     truth: Mapping[Member, float]
-    long_run: Mapping[Member, float]
 
     def with_(self, other: Simulated) -> Simulated:
         """The same model, measured with the members of `other` too."""
@@ -88,7 +84,6 @@ class Simulated:
             self.model,
             self.records + other.records,
             {**self.truth, **other.truth},
-            {**self.long_run, **other.long_run},
         )
 
 
@@ -105,7 +100,7 @@ def simulate(
     slowed = 0 * true
     if machine.states:
         slowed = random.normal(SLOWER, machine.states, len(members))
-    records, conditions, undisturbed = [], [], []
+    records = []
     now, bad = 0.0, bool(random.random() < 0.5)
     for number in range(rounds):
         cycles = int(random.integers(*CYCLES, endpoint=True))
@@ -114,8 +109,6 @@ def simulate(
         bad_cycles = _states(random, bad, cycles, duration)
         bad = bool(bad_cycles[-1]) ^ bool(random.random() < _switch(START))
         state = slowed[:, None] * bad_cycles
-        undisturbed.append((~bad_cycles).sum() >= LEAST_CYCLES)
-        conditions.append(true + (0 if undisturbed[-1] else state.mean(axis=1)))
         logs = true[:, None] + state + _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
         products = KNOWN[PROCESSOR] * np.exp(
@@ -133,14 +126,7 @@ def simulate(
         }
         records += _records(columns, died, number, now, model, host)
         now += START + cycles * duration
-    if sum(undisturbed) >= LEAST_ROUNDS:
-        conditions = [true]
-    return Simulated(
-        model,
-        records,
-        dict(zip(members, np.mean(conditions, axis=0).tolist(), strict=True)),
-        dict(zip(members, true.tolist(), strict=True)),
-    )
+    return Simulated(model, records, dict(times))
 
 
 def _switch(seconds: float) -> float:

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from rnnbench.tables.states import KNOWN, Source, slowed_cycles, slowness, unequal
+from rnnbench.tables.states import KNOWN, SLOWED, UNEQUAL, Source, covariance, slowness
+from rnnbench.tables.stats import student_quantile
 
 MEMBERS = ("keras", "block", "cell")
 TRUE = np.log([0.003, 0.002, 0.003])
@@ -21,6 +22,10 @@ def logs(cycles: int, noise: float, seed: int, states: np.ndarray | None = None)
     slow = np.zeros(cycles) if states is None else states
     unequal = np.array([1.25, 0.75, 1.0])[:, None]
     return TRUE[:, None] + unequal * slow + random.normal(0, noise, (3, cycles))
+
+
+def slowed_cycles(*arguments) -> list[set[int]]:
+    return [set(np.flatnonzero(slow > math.log(SLOWED))) for slow in slowness(*arguments)]
 
 
 def names(rounds: int) -> list[tuple[str, ...]]:
@@ -56,7 +61,7 @@ def test_a_cycle_without_turns_is_not_slowed():
     own[:, 10:] = np.nan
     own[0] = np.nan
     (found,), (slow,) = slowed_cycles([own], names(1)), slowness([own], names(1))
-    assert found == frozenset() and np.isnan(slow[15]) and not np.isnan(slow[:10]).any()
+    assert not found and np.isnan(slow[15]) and not np.isnan(slow[:10]).any()
 
 
 PROCESSOR = next(iter(KNOWN))
@@ -92,34 +97,59 @@ def test_rounds_without_products_are_judged_by_their_steps():
     assert found == slowed_cycles(own, names(2)) and len(found[1]) == 30
 
 
-def process_level(own: list[np.ndarray], spread: float) -> list[np.ndarray]:
-    """The rounds `own` with an effect of each process."""
-    random = np.random.default_rng(9)
-    return [rows + random.normal(0, spread, (3, 1)) for rows in own]
+def test_effects_are_taken_to_the_undisturbed_machine():
+    """A hundred rounds, of which the slopes are known well."""
+    random = np.random.default_rng(0)
+    slow, slopes = random.uniform(0, 0.5, 100), np.array([0.2, -0.2, 0.0])[:, None]
+    true = np.array([0.3, -0.2, -0.1])
+    measured = true[:, None] + slopes * slow + random.normal(0, 0.02, (3, 100))
+    effects, widening = covariance(measured, slow)
+    assert effects.mean(axis=1) == pytest.approx(true, abs=0.01)
+    assert measured.mean(axis=1) != pytest.approx(true, abs=0.03) and 1 < widening < 2.5
 
 
-def test_slowed_cycles_count_if_all_members_are_slowed_equally():
-    slow = math.log(1.3)
-    own = [logs(30, 0.03, seed) + slow * (seed % 2) for seed in range(6)]
-    found = slowed_cycles(own, names(6))
-    assert [len(cycles) for cycles in found] == [0, 30] * 3
-    assert not unequal(process_level(own, 0.005), found)
+def test_a_quiet_machine_keeps_its_effects_and_their_intervals():
+    measured = np.random.default_rng(0).normal(0, 0.01, (3, 5))
+    effects, widening = covariance(measured, np.full(5, 0.001))
+    assert effects == pytest.approx(measured) and widening == pytest.approx(1, abs=0.01)
 
 
-def test_slowed_cycles_do_not_count_if_ratios_differ_in_them():
-    own = [logs(30, 0.03, seed, np.full(30, 0.26 * (seed % 2))) for seed in range(6)]
-    found = slowed_cycles(own, names(6))
-    assert unequal(process_level(own, 0.005), found)
+def test_rounds_that_were_slowed_alike_say_nothing_about_slopes_and_intervals_become_wider():
+    measured = np.random.default_rng(0).normal(0, 0.02, (3, 5))
+    effects, widening = covariance(measured, np.full(5, 0.3))
+    assert effects == pytest.approx(measured)
+    deviations = measured - measured.mean(axis=0)
+    deviations = deviations - deviations.mean(axis=1, keepdims=True)
+    variance = (deviations**2).sum() / 8
+    assert (widening**2 - 1) * variance / 5 == pytest.approx((0.3 * UNEQUAL) ** 2)
 
 
-def test_slowed_cycles_do_not_count_if_ratios_vary_more_in_them():
-    states = [0.0, 0.2, 0.0, 0.4, 0.0, 0.0]
-    own = [logs(30, 0.03, seed, np.full(30, slow)) for seed, slow in enumerate(states)]
-    assert unequal(process_level(own, 0.005), slowed_cycles(own, names(6)))
+@pytest.mark.parametrize("shape", [(1, 5), (3, 1), (0, 0)])
+def test_one_round_or_member_is_left_as_it_is(shape):
+    effects, widening = covariance(np.ones(shape), np.full(shape[1], 0.3))
+    assert effects.shape == shape and widening == 1 and (effects == 1).all()
 
 
-def test_it_is_unknown_from_less_than_two_undisturbed_rounds_and_they_do_not_count():
-    own = [logs(30, 0.03, seed) + 0.26 * (seed > 0) for seed in range(3)]
-    found = slowed_cycles(own, names(3))
-    assert [len(cycles) for cycles in found] == [0, 30, 30] and unequal(own, found)
-    assert not unequal(own[:1], found[:1])
+def test_equal_effects_stay_equal():
+    effects, widening = covariance(np.zeros((3, 4)), np.array([0.0, 0.1, 0.2, 0.3]))
+    assert not effects.any() and math.isfinite(widening)
+
+
+@pytest.mark.parametrize("rounds", [3, 4, 6, 10])
+@pytest.mark.parametrize("unequal", [0.0, UNEQUAL])
+def test_intervals_cover_the_ratio_of_the_undisturbed_machine(rounds, unequal):
+    """Of two members, with 2 % noise from round to round; slopes as the prior has them, or none."""
+    random, hits, plain = np.random.default_rng(0), 0, 0
+    quantile, tries = student_quantile(0.95, rounds - 1), 2000
+    for _ in range(tries):
+        slow = np.abs(random.normal(0, 0.15, rounds))
+        slopes = random.normal(0, unequal, (2, 1))
+        measured = slopes * slow + random.normal(0, 0.02, (2, rounds))
+        effects, widening = covariance(measured, slow)
+        for is_plain, values, factor in ((False, effects, widening), (True, measured, 1.0)):
+            pairs = values[0] - values[1]
+            half = quantile * pairs.std(ddof=1) / math.sqrt(rounds) * factor
+            is_hit = abs(pairs.mean()) <= half
+            plain, hits = plain + (is_hit and is_plain), hits + (is_hit and not is_plain)
+    assert 0.935 <= hits / tries <= 0.985
+    assert (plain / tries < 0.93) == (unequal > 0)

@@ -28,7 +28,7 @@ def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
     rows = [
         {"model": "m", "device": "d", "machine": "x" if blocks else side, "rnn": side,
          "seconds": seconds, "pairing": f"{block}" if blocks else f"{side}{number}",
-         "effect": float("nan"), "slowed": False, "slow_effect": float("nan"),
+         "effect": float("nan"), "widening": 1.0, "slowed": False, "slow_effect": float("nan"),
          "slow_cycles": 0, "cycles": 0, "companion": False, "started": "20261121T075000_123456Z"}
         for side, (values, blocks) in sides.items()
         for number, (seconds, block) in enumerate(

@@ -27,6 +27,7 @@ def stop_reason(
     own: Sequence[float],
     others: Sequence[Sequence[float]],
     spent: float,
+    widening: float = 1.0,
 ) -> str | None:
     """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is.
 
@@ -35,6 +36,7 @@ def stop_reason(
     - `own`: values of the configuration's finished runs, one per run that is not void.
     - `others`: the same for each other configuration on its device.
     - `spent`: seconds that all runs of the experiment have taken so far.
+    - `widening`: of the interval of `own`.
     """
     if repeat < rule.least:
         return None
@@ -43,18 +45,22 @@ def stop_reason(
     pooled = any(len(values) > 1 for values in others)
     if rule.until is None or len(own) < (2 if pooled else MIN_RUNS_WITHOUT_OTHERS):
         return None
-    half = relative_ci_halfwidth(own, others)
+    half = relative_ci_halfwidth(own, others, widening)
     if half > rule.until:
         return None
     return f"it is known to ± {half:.2%} after {len(own)} runs; required is ± {rule.until:.2%}"
 
 
-def relative_ci_halfwidth(own: Sequence[float], others: Sequence[Sequence[float]]) -> float:
+def relative_ci_halfwidth(
+    own: Sequence[float], others: Sequence[Sequence[float]], widening: float = 1.0
+) -> float:
     """The upper half of the 95 % interval of the geometric mean of `own`, relative to it. Uses
     Student's t on logarithms, as ``tables.stats``, with the larger of the spread of `own` and the
-    spread pooled over `own` and `others`. Never smaller than the interval in the report."""
+    spread pooled over `own` and `others`, times `widening`. Never smaller than the interval in the
+    report."""
     logs = [[math.log(value) for value in values] for values in (own, *others) if len(values) > 1]
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in logs)
     pooled = squares / sum(len(values) - 1 for values in logs)
     spread = math.sqrt(max(pooled, statistics.variance(logs[0])))
-    return math.expm1(student_quantile(0.95, len(own) - 1) * spread / math.sqrt(len(own)))
+    quantile = student_quantile(0.95, len(own) - 1)
+    return math.expm1(quantile * spread * widening / math.sqrt(len(own)))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.record import Record
-from rnnbench.records.turns import disturbed_cycles
 from rnnbench.report import numbers as n
-from rnnbench.tables.effects import choices_of, members_of_rounds
+from rnnbench.tables.effects import conditions_of
 from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.measuring_order import in_planned_order
 
@@ -116,32 +116,26 @@ def turns_text(usable: pd.DataFrame) -> list[str]:
 def disturbed_text(records: Sequence[Record]) -> list[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them; []
     for none."""
-    rounds = members_of_rounds(records)
-    choices = choices_of(records)
-    cycles = sum(
-        len({cycle for turns in members.values() for cycle in turns.get("cycle", ())})
-        for members in rounds
-    )
-    counts = {
-        "Other processes used the cores in {} of the cycles": (
-            sum(len(disturbed_cycles(members)) for members in rounds),
-            sum(len(choice.disturbed) for choice in choices),
-        ),
-        "The machine was slowed down in {} of the cycles, for instance by neighbours on its host, "
-        "heat or a power limit": (
-            sum(len(choice.slowed) for choice in choices),
-            sum(len(choice.slowed & choice.left_out) for choice in choices),
-        ),
-    }
+    conditions = conditions_of(records)
+    cycles = sum(int((~np.isnan(state.slowness)).sum()) for state in conditions)
+    disturbed = sum(len(state.disturbed) for state in conditions)
+    left_out = sum(len(state.left_out) for state in conditions)
+    slowed = sum(len(state.slowed) for state in conditions)
     texts = []
-    for what, (found, without) in counts.items():
-        if found:
-            which = "these" if without == found else f"{without} of these {found}"
-            share = n.percent(found / cycles)
-            texts.append(
-                f"{what.format(share)}. Ratios and seconds leave {which} cycles out; the learning "
-                "curves over time contain them."
-            )
+    if disturbed:
+        which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
+        texts.append(
+            f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. "
+            f"Ratios and seconds leave {which} cycles out; the learning curves over time contain "
+            "them."
+        )
+    if slowed:
+        texts.append(
+            f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
+            "instance by neighbours on its host, heat or a power limit. Ratios and seconds are "
+            "those of the undisturbed machine, by analysis of covariance with how much it was "
+            "slowed down in each round; the learning curves over time are as measured."
+        )
     return texts
 
 

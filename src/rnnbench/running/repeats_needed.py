@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: its device, its share of the wall time, its value (`relative_values`;
-    None if the machine was slowed during its round), and its round if the value is relative to the
-    others in it."""
+    """A finished run: its device, its share of the wall time, its value (`relative_values`), its
+    round if the value is relative to the others in it, and the factor by which the interval of such
+    values is wider (`effects.Effect`)."""
 
     device: str | None
     wall_seconds: float
     value: float | None
     round: str | None
+    widening: float = 1.0
 
 
 def finished_runs(place: Place) -> dict[str, FinishedRun]:
@@ -58,10 +59,9 @@ def finished_runs(place: Place) -> dict[str, FinishedRun]:
         name: FinishedRun(
             devices[name],
             record.measured.get("wall_seconds") or 0.0,
-            None
-            if record.key in effects and effects[record.key].slowed
-            else values.get(record.key),
+            values.get(record.key),
             record.round_id if record.key in effects else None,
+            effects[record.key].widening if record.key in effects else 1.0,
         )
         for name, record in own.items()
     }
@@ -85,7 +85,8 @@ def why_not_needed(
     reasons = {}
     for configuration in {run.configuration for run in planned} & set(values):
         others = [known for other, known in values.items() if other != configuration]
-        reason = stop_reason(rule, planned[0].repeat, values[configuration], others, spent)
+        own, widening = values[configuration], _widening(runs, configuration)
+        reason = stop_reason(rule, planned[0].repeat, own, others, spent, widening)
         if reason is None:
             return {}
         reasons[configuration] = reason
@@ -96,7 +97,8 @@ def why_not_needed(
 def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     """What the finished rounds say about the runs `planned` for a round, relative to the run named
     `reference`: ``block 1.51× ± 6 % …``; empty if nothing is known yet."""
-    values = _known_values(planned, finished_runs(place), reference)
+    runs = finished_runs(place)
+    values = _known_values(planned, runs, reference)
     (base,) = (run for run in planned if run.name == reference)
     found = []
     for run in planned:
@@ -107,7 +109,8 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
         speedup = math.exp(-statistics.fmean(map(math.log, own)))
         text = f"{_label(run, base)} {speedup:.2f}×"
         if len(own) > 2:
-            text += f" ± {relative_ci_halfwidth(own, others):.1%}"
+            half = relative_ci_halfwidth(own, others, _widening(runs, run.configuration))
+            text += f" ± {half:.1%}"
         found.append((speedup, text, len(own)))
     if not found:
         return ""
@@ -117,6 +120,11 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     after = f"after {rounds} round{'s' if rounds > 1 else ''}"
     texts = ", ".join(text for _, text, _ in found)
     return f"so far, as fast as {_label(base, other)}: {texts} ({after})"
+
+
+def _widening(runs: Mapping[str, FinishedRun], configuration: str) -> float:
+    own = (run.widening for name, run in runs.items() if configuration_of(name) == configuration)
+    return max(own, default=1.0)
 
 
 def _label(run: Run, other: Run) -> str:

@@ -12,9 +12,10 @@ two turns are unbiased with any number of members. Tukey's median polish, which 
 before, is biased towards 0 with an odd number: the member in the middle then *is* the level of its
 cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were reported as 3.7 %).
 
-A cycle counts unless other processes used the members' cores (`disturbed_cycles`) or the machine
-was slowed down from outside (`states`). A round that has too few undisturbed cycles is compared by
-its slowed ones and marked.
+A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
+has too few others is compared by all and marked. By how much the machine was slowed down from
+outside in each round (`states`) is the covariate by which the effects of rounds with the same
+members are taken to those of the undisturbed machine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
-from rnnbench.tables.states import Source, slowed_cycles, unequal
+from rnnbench.tables.states import SLOWED, Source, covariance, slowness
 
 LEAST_CYCLES = 5  # that two members have in common
 SECONDS = ("seconds", "steps", "full", "cycle")
@@ -38,34 +39,54 @@ SECONDS = ("seconds", "steps", "full", "cycle")
 class Effect(NamedTuple):
     """How long a member's steps took.
 
-    - `log`: natural logarithm of the seconds, relative to the others of its round.
-    - `undisturbed`: the same relative to all of its own turns, from the turns that `log` is from.
-    - `slowed`: whether its round has too few cycles in which the machine was not slowed.
-    - `slow_log`: as `log`, from the cycles in which the machine was slowed; None if they are too
-      few.
+    - `log`: natural logarithm of the seconds on the undisturbed machine, relative to the others of
+      its round.
+    - `undisturbed`: the same relative to all of its own turns.
+    - `widening`: the factor by which the interval of a mean of effects is wider because the machine
+      was slowed down.
+    - `slowed`: whether the machine was slowed down in most cycles of its round.
+    - `slow_log`: relative to the others, from the cycles in which the machine was slowed down; None
+      if they are too few.
     - `slow_cycles`, `cycles`: the number of these, and of all cycles of the round.
     """
 
     log: float
     undisturbed: float = 0.0
+    widening: float = 1.0
     slowed: bool = False
     slow_log: float | None = None
     slow_cycles: int = 0
     cycles: int = 0
 
 
-class Choice(NamedTuple):
-    """The cycles of a round that are not compared: those in which other processes used the cores
-    (`disturbed`), and those in which the machine was `slowed`. `is_slowed`: the latter are compared
-    nevertheless, because too few others are left."""
+class Conditions(NamedTuple):
+    """The cycles of a round in which other processes used the cores: all (`disturbed`), and those
+    that are `left_out`, which are none if too few others are left; and the `slowness` of each of
+    its cycles (`states.slowness`)."""
 
     disturbed: frozenset[int]
-    slowed: frozenset[int]
-    is_slowed: bool
+    left_out: frozenset[int]
+    slowness: np.ndarray
 
     @property
-    def left_out(self) -> frozenset[int]:
-        return self.disturbed if self.is_slowed else self.disturbed | self.slowed
+    def slowed(self) -> frozenset[int]:
+        """The cycles in which the machine was slowed down and that are not left out."""
+        return frozenset(np.flatnonzero(self.slowness > math.log(SLOWED)).tolist()) - self.left_out
+
+    @property
+    def median(self) -> float:
+        """The slowness of the cycles that are not left out, at least 0."""
+        known = ~np.isnan(self.slowness)
+        known[[cycle for cycle in self.left_out if cycle < len(known)]] = False
+        return max(0.0, float(np.median(self.slowness[known]))) if known.any() else 0.0
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether the machine was slowed down in most of the cycles that are not left out, by
+        whatever, or other processes used the cores in most of them."""
+        known = int((~np.isnan(self.slowness)).sum())
+        others = len(self.disturbed - self.left_out)
+        return self.median > math.log(SLOWED) or 2 * others > known
 
 
 def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
@@ -77,69 +98,84 @@ def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
     return list(rounds.values())
 
 
-def choices_of(records: Iterable[Record]) -> list[Choice]:
-    """Which cycles of each of the rounds (`members_of_rounds`) are compared."""
+def conditions_of(records: Iterable[Record]) -> list[Conditions]:
+    """The conditions of each of the rounds (`members_of_rounds`)."""
     records = list(records)
     rounds = members_of_rounds(records)
     by_key = {record.key: record for record in records}
     companies = [[by_key[key] for key in members] for members in rounds]
     logs = list(map(_logs, rounds))
-    names = [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
     sources = [list(map(_source, company)) for company in companies]
-    slowed = slowed_cycles(logs, names, list(map(_products, rounds)), sources)
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for number, configurations in enumerate(names):
-        alike.setdefault(tuple(sorted(configurations)), []).append(number)
-    for numbers in alike.values():
-        ordered = [logs[n][np.argsort(names[n], kind="stable")] for n in numbers]
-        if not unequal(ordered, [slowed[n] for n in numbers]):
-            for number in numbers:
-                slowed[number] = frozenset()
-    return list(map(_choice, rounds, logs, slowed))
+    slow = slowness(logs, _configurations(companies), list(map(_products, rounds)), sources)
+    return list(map(_conditions, rounds, logs, slow))
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     """Record key → its effect, for runs that trained in turns and have enough cycles. `records`:
-    all records of their rounds, and of the same configurations in other rounds, by which slowed
-    cycles are recognized."""
+    all records of their rounds, and of the same configurations in other rounds, by which it is
+    known how much these were slowed down."""
     records = list(records)
     rounds = members_of_rounds(records)
-    choices = choices_of(records)
+    by_key = {record.key: record for record in records}
+    names = _configurations([[by_key[key] for key in members] for members in rounds])
+    conditions = conditions_of(records)
     found: dict[str, Effect] = {}
-    for members, choice in zip(rounds, choices, strict=True):
+    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}  # rounds: configuration → record key
+    slow_of: dict[str, float] = {}
+    for members, configurations, state in zip(rounds, names, conditions, strict=True):
         logs = _logs(members)
         cycles = np.flatnonzero(~np.isnan(logs).all(axis=0))
-        slow = choice.slowed - choice.disturbed
-        slow_logs = _fitted(_without(logs, set(cycles.tolist()) - slow)) if slow else {}
-        for index, log in _fitted(_without(logs, choice.left_out)).items():
+        others = set(cycles.tolist()) - state.slowed
+        slow_logs = _fitted(_without(logs, others)) if state.slowed else {}
+        compared: dict[str, str] = {}
+        for index, log in _fitted(_without(logs, state.left_out)).items():
             key = list(members)[index]
+            compared[configurations[index]] = key
+            slow_of[key] = state.median
             found[key] = Effect(
                 log,
-                _relative(members[key], choice.left_out),
-                choice.is_slowed,
-                slow_logs.get(index),
-                len(slow),
-                len(cycles),
+                _relative(members[key], state.left_out) - state.median,
+                slowed=state.is_slowed,
+                slow_log=slow_logs.get(index),
+                slow_cycles=len(state.slowed),
+                cycles=len(cycles),
             )
+        if compared:
+            alike.setdefault(tuple(sorted(compared)), []).append(compared)
+    for compared_names, keys in alike.items():
+        logs = np.array([[found[own[name]].log for own in keys] for name in compared_names])
+        slow = np.array([slow_of[own[compared_names[0]]] for own in keys])
+        adjusted, widening = covariance(logs, slow)
+        for name, row in zip(compared_names, adjusted.tolist(), strict=True):
+            for own, log in zip(keys, row, strict=True):
+                found[own[name]] = found[own[name]]._replace(log=log, widening=widening)
     return found
 
 
-def effects(members: Mapping[str, Turns], slowed: frozenset[int] = frozenset()) -> dict[str, float]:
-    """Member → the log of its effect, for members with at least `LEAST_CYCLES` cycles in common
-    with another member."""
+def effects(members: Mapping[str, Turns]) -> dict[str, float]:
+    """Member → the log of its effect under the conditions of the round, for members with at least
+    `LEAST_CYCLES` cycles in common with another member."""
     logs, names = _logs(members), list(members)
-    fitted = _fitted(_without(logs, _choice(members, logs, slowed).left_out))
+    fitted = _fitted(_without(logs, _left_out(members, logs)))
     return {names[index]: log for index, log in fitted.items()}
 
 
-def _choice(members: Mapping[str, Turns], logs: np.ndarray, slowed: frozenset[int]) -> Choice:
-    """All disturbed cycles are left out unless a member could then not be compared any more, and so
-    are the slowed ones. `logs`: of the members' turns."""
-    disturbed, compared = disturbed_cycles(members), _compared(_common(logs))
-    if not np.array_equal(_compared(_common(_without(logs, disturbed))), compared):
-        disturbed = frozenset()
-    rest = _compared(_common(_without(logs, disturbed | slowed)))
-    return Choice(disturbed, slowed, not np.array_equal(rest, compared))
+def _conditions(members: Mapping[str, Turns], logs: np.ndarray, slow: np.ndarray) -> Conditions:
+    return Conditions(disturbed_cycles(members), _left_out(members, logs), slow)
+
+
+def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
+    """All disturbed cycles, unless a member could then not be compared any more. `logs`: of the
+    members' turns."""
+    disturbed = disturbed_cycles(members)
+    rest = _compared(_common(_without(logs, disturbed)))
+    is_enough = np.array_equal(rest, _compared(_common(logs)))
+    return disturbed if is_enough else frozenset()
+
+
+def _configurations(companies: Iterable[Sequence[Record]]) -> list[list[str]]:
+    """The configurations of the members of each round, with their machines."""
+    return [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
 
 
 def _relative(turns: Turns, left_out: frozenset[int]) -> float:

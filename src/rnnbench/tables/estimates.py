@@ -15,8 +15,8 @@ repeats possibly with the pooled spread (`pooling`). Two configurations that hav
 units but are linked by others get the standard error of the fit, and two that are not linked, such
 as runs on different machines, Welch's interval.
 
-A round during which the machine was slowed (`states`) is left out if each of its configurations has
-`LEAST_UNDISTURBED` others.
+Runs in turns have the effects and seconds of the undisturbed machine (`states`), and the intervals
+of their ratios are wider by what that extrapolation adds.
 
 Rounds that follow each other meet the same state of the machine and are not independent. If the
 common units extend over `LEAST_SESSIONS` or more sessions of half an hour, the interval is at least
@@ -57,7 +57,7 @@ SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
 LEAST_UNDISTURBED = 2
 DEVICE = ["model", "device", "machine"]
-RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session", "slowed"]
+RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session", "slowed", "widening"]
 SLOW_COLUMNS = ["unit", "slow_effect", "slow_cycles", "cycles"]
 LEAST_SLOW_CYCLES = 20
 LEAST_CHANGE = 0.03  # of a ratio, to be worth a clause
@@ -70,7 +70,6 @@ class Estimates:
 
     def __init__(self, values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)):
         self._slow = split(values.assign(unit=values["pairing"]), axes, SLOW_COLUMNS)
-        values = undisturbed(values, axes)
         table = values.assign(
             log=np.log(values["seconds"].to_numpy(dtype=float)),
             unit=pd.factorize(values["pairing"])[0],
@@ -128,6 +127,7 @@ class Estimates:
                 if wider is not None:
                     half, pooled = wider
                     method = f"{method}; {pooled}" if in_turns else pooled
+            half *= max(float(rows["widening"].max()) for rows in (a, b)) if in_turns else 1.0
             half = max(half, _session_halfwidth(pairs, session, confidence))
         elif min(len(_own(a)), len(_own(b))) < 2:
             half, method = None, f"{IN_TURNS}, {ONE_RUN}" if in_turns else ONE_RUN
@@ -140,9 +140,10 @@ class Estimates:
         return Ratio(interval.estimate, interval.low, interval.high, method)
 
     def is_slowed(self, key: Key) -> bool:
-        """Whether rounds count in which the machine was slowed, because too few others are
-        known."""
-        return bool(self._runs[key]["slowed"].any())
+        """Whether the machine was slowed down in its rounds, but for fewer than
+        `LEAST_UNDISTURBED`."""
+        slowed = self._runs[key]["slowed"]
+        return bool(slowed.any()) and int((~slowed).sum()) < LEAST_UNDISTURBED
 
     def when_slowed(self, own: Key, base: Key) -> tuple[float, float] | None:
         """The speed-up of `own` over `base` while the machine was slowed, from the common rounds in
@@ -233,19 +234,6 @@ def sessions(values: pd.DataFrame) -> list[int]:
             current[machine] = (count, moment)
         numbers[place] = current[machine][0]
     return numbers
-
-
-def undisturbed(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> pd.DataFrame:
-    """The `run_values` without those of rounds during which the machine was slowed, where each
-    configuration of the round has `LEAST_UNDISTURBED` other rounds."""
-    if not values["slowed"].any():
-        return values
-    is_good = values["effect"].notna() & ~values["slowed"]
-    good = is_good.groupby([values[axis] for axis in axes], sort=False, dropna=False).transform(
-        "sum"
-    )
-    least = good.groupby(values["pairing"], sort=False).transform("min")
-    return values[~values["slowed"] | (least < LEAST_UNDISTURBED)]
 
 
 def _pooled_spread(runs: Mapping[Key, Rows]) -> tuple[Spread | None, int]:

@@ -23,8 +23,8 @@ EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_lo
 RUN_COLUMNS = [
     "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
     "verdict", "reasons", "started", *MEASURED, "kernel", "why_not_cudnn", "probe", "config",
-    "precision", "not_learning", "round", "effect", "slowed", "slow_effect", "slow_cycles",
-    "cycles", "scale", "companion", "batch",
+    "precision", "not_learning", "round", "effect", "widening", "slowed", "slow_effect",
+    "slow_cycles", "cycles", "scale", "companion", "batch",
 ]  # fmt: skip
 ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
@@ -58,9 +58,11 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); `effect`: log seconds of its steps relative to the others of the round, from the turns
-      of all of its records (missing if unknown); `slowed`: 1 if the machine was slowed down in too
-      many of the round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
+      own); `effect`: log seconds of its steps on the undisturbed machine, relative to the others of
+      the round, from the turns of all of its records (missing if unknown), and the factor
+      `widening` of its intervals (`effects.Effect`); `slowed`: 1 if the machine was slowed down in
+      most of the
+      round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
       `slow_cycles`, `cycles`: the number of these, and of all cycles of the round; `scale`: what
       its seconds are multiplied by, so that the runs of a round have the ratios of their turns
       (`scales_of`); `companion`: 1 if the run only serves ratios with the others of its round, else
@@ -86,6 +88,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
         effect = effects.get(record.key)
         derived = {
             "effect": effect.log if effect else None,
+            "widening": effect.widening if effect else 1.0,
             "slowed": effect is not None and effect.slowed,
             "slow_effect": effect.slow_log if effect else None,
             "slow_cycles": effect.slow_cycles if effect else 0,

@@ -1,27 +1,25 @@
-"""In which cycles of the rounds the machine was slowed down. No side effects.
+"""How much the machine was slowed down in each cycle of the rounds, and ratios for the undisturbed
+machine. No side effects.
 
 A shared machine has states that last from seconds to minutes: a neighbour on the same host slows
 every member down, but not equally, although no other process uses our cores. Ratios from such
 cycles differ from those of the undisturbed machine, and from hour to hour (block against keras on
-one core: 1.53 undisturbed, 1.6 to 1.75 when slowed by a fifth or more).
+one core: 1.48 undisturbed, 1.6 to 1.75 when slowed by a fifth or more).
 
 The slowness of a cycle is the mean, over its members, of how much longer their steps took than
 the shortest that are known of their configuration: the lowest twentieth, over all rounds, of the
-running median over `SMOOTHED` cycles. A cycle is slowed if this exceeds `SLOWED` by more than the
-noise of the turns explains, which moves the lowest twentieth of each member and the mean of all.
+running median over `SMOOTHED` cycles. The noise of the turns moves the lowest twentieth of each
+member and the mean of all; what it explains, by the least noisy round, is subtracted.
 
 If a whole session was slowed, the shortest that is known is slow too. The fixed product
 (`rnnworker.fixed_product`) that is timed after each turn can tell: its shortest time depends on the
-processor only, and is known for those of `KNOWN`, or from other rounds. A cycle is also slowed if
-the product took as much longer. Cycles in which the product is undisturbed may nevertheless be
-slowed, for instance by the memory of a neighbour.
+processor only, and is known for those of `KNOWN`, or from other rounds. The slowness is at least
+that of the product. Cycles in which the product is undisturbed may nevertheless be slowed, for
+instance by the memory of a neighbour.
 
-The difference between two members plays no part in it, so that the choice of cycles favours no
-member.
-
-A slower machine does not always change ratios: a level that differs by a tenth from round to round
-may be common to all members. Slowed cycles are left out only if the members were slowed unequally
-by more than chance explains (`unequal`), because fewer rounds give wider intervals.
+Ratios of the undisturbed machine are estimated by analysis of covariance (`covariance`) with the
+slowness of the rounds as the covariate. Leaving out the slowed cycles instead leaves too few of
+them in a noisy hour: intervals of ± 12 %, and ratios from a handful of cycles.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import fdtri
+
+from rnnbench.tables.stats import student_quantile
 
 SLOWED = 1.07
 SMOOTHED = 7  # cycles
@@ -40,8 +39,11 @@ LEVEL = 0.05  # quantile
 # OpenBLAS of NumPy 1.26 to 2.4; others, such as NumPy 1.18's (1040 µs), are known from the rounds.
 KNOWN = {"AuthenticAMD 25 17": 312e-6}  # measured on two cores in two hours of 2026-11-24
 OTHER_BLAS = 2.5  # a product this many times as long has another cause than a neighbour
-CELL = 10  # cycles of a round in one state, for its means to count
-ALPHA = 0.05
+# Standard deviation of how differently the log seconds of members depend on the slowness. Measured
+# on two cores in 51 rounds of four members of 2026-11-24: 0.12 (0.16 on one core, 0.05 on two).
+UNEQUAL = 0.12
+ITERATIONS = 10  # the variance and the prior depend on each other
+CONFIDENCE = 0.95
 NOISE = 1.645  # standard deviations below which a twentieth of a normal distribution is
 
 
@@ -54,8 +56,19 @@ class Source(NamedTuple):
     device: str
 
 
+class Adjusted(NamedTuple):
+    """The effects of members on the undisturbed machine (members × rounds, log), and the factor by
+    which the extrapolation widens the intervals of their means."""
+
+    effects: np.ndarray
+    widening: float
+
+
 def slowness(
-    logs: Sequence[np.ndarray], configurations: Sequence[Sequence[str]]
+    logs: Sequence[np.ndarray],
+    configurations: Sequence[Sequence[str]],
+    products: Sequence[np.ndarray] = (),
+    sources: Sequence[Sequence[Source]] = (),
 ) -> list[np.ndarray]:
     """For each round, how much slower than undisturbed each of its cycles was (natural logarithm;
     NaN for cycles without a turn).
@@ -65,7 +78,58 @@ def slowness(
     - `logs`: for each round, log seconds per step (members × cycles), NaN for no turn.
     - `configurations`: for each round, the configurations of its members, by which their levels are
       known from all rounds.
+    - `products`, `sources`: as in `slowness_of_products`.
     """
+    by_steps = _slowness_of_steps(logs, configurations)
+    by_product = [np.full(steps.shape, math.nan) for steps in by_steps]
+    if products:
+        by_product = slowness_of_products(products, sources)
+    noise: dict[tuple[str, ...], float] = {}
+    for own, names in zip(logs, configurations, strict=True):
+        kind = tuple(sorted(names))
+        noise[kind] = min(noise.get(kind, math.inf), _noise(own))
+    return [
+        np.where(np.isnan(steps), np.nan, np.fmax(steps - noise[tuple(sorted(names))], core))
+        for steps, core, names in zip(by_steps, by_product, configurations, strict=True)
+    ]
+
+
+def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
+    """Analysis of covariance: the `effects` of members (members × rounds, log) as a line in the
+    slowness `slow` of the rounds, taken to slowness 0.
+
+    The slopes have a normal prior with the standard deviation `UNEQUAL` (ridge regression): a few
+    rounds that were slowed alike say little about them, and then the interval becomes wider by what
+    such slopes could change, instead of the mean by what chance suggests.
+    """
+    members, rounds = effects.shape
+    if rounds < 2 or members < 2:
+        return Adjusted(effects, 1.0)
+    mean, centred = float(slow.mean()), slow - slow.mean()
+    squares = float((centred**2).sum())
+    residuals = effects - effects.mean(axis=0)
+    residuals -= residuals.mean(axis=1, keepdims=True)
+    slopes, share, prior = np.zeros(members), 0.0, math.inf
+    for _ in range(ITERATIONS):
+        left = residuals - slopes[:, None] * centred
+        variance = float((left**2).sum()) / ((members - 1) * (rounds - 1 - share))
+        if not variance:
+            break
+        prior = variance / UNEQUAL**2
+        slopes = residuals @ centred / (squares + prior)
+        share = squares / (squares + prior)
+    freedom = rounds - 1, rounds - 1 - share
+    variance_of_mean = (1 + rounds * mean**2 / (squares + prior)) * freedom[0] / freedom[1]
+    quantiles = [student_quantile(CONFIDENCE, degrees) for degrees in freedom]
+    widening = math.sqrt(variance_of_mean) * quantiles[1] / quantiles[0]
+    return Adjusted(effects - slopes[:, None] * slow, widening)
+
+
+def _slowness_of_steps(
+    logs: Sequence[np.ndarray], configurations: Sequence[Sequence[str]]
+) -> list[np.ndarray]:
+    """The slowness of the cycles by the steps of the members, including their noise. Arguments as
+    in `slowness`."""
     smoothed = [_running_median(own) for own in logs]
     by_configuration: dict[str, list[np.ndarray]] = {}
     for own, names in zip(smoothed, configurations, strict=True):
@@ -85,25 +149,6 @@ def slowness(
         total = weights.sum(axis=0)
         with np.errstate(invalid="ignore"):
             found.append(np.where(total > 0, np.nansum(excess * weights, axis=0) / total, np.nan))
-    return found
-
-
-def slowed_cycles(
-    logs: Sequence[np.ndarray],
-    configurations: Sequence[Sequence[str]],
-    products: Sequence[np.ndarray] = (),
-    sources: Sequence[Sequence[Source]] = (),
-) -> list[frozenset[int]]:
-    """For each round, the cycles in which the machine was slowed. Arguments as in `slowness` and
-    `slowness_of_products`."""
-    by_steps = slowness(logs, configurations)
-    unknown = [np.full(slow.shape, np.nan) for slow in by_steps]
-    by_product = slowness_of_products(products, sources) if products else unknown
-    found = []
-    for slow, core, own in zip(by_steps, by_product, logs, strict=True):
-        limit = math.log(SLOWED)
-        is_slowed = (slow > limit + _noise(own)) | (core > limit)
-        found.append(frozenset(np.flatnonzero(is_slowed & ~np.isnan(slow)).tolist()))
     return found
 
 
@@ -134,32 +179,6 @@ def slowness_of_products(
         excess = own - np.array([levels[source] for source in ran])[:, None]
         found.append(_median(_windows(excess), (0, 2)))
     return found
-
-
-def unequal(logs: Sequence[np.ndarray], slowed: Sequence[frozenset[int]]) -> bool:
-    """Whether the ratios of members differ in the `slowed` cycles of their rounds, on average or by
-    more from round to round: an F test of the deviations of the members' logs, relative to those of
-    their cycles, from their mean over the other cycles. The arrays have the same members in the
-    same order. True if too few of the others are known to tell."""
-    cells: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for own, slow in zip(logs, slowed, strict=True):
-        relative = own - own.mean(axis=0)  # NaN where a member has no turn
-        complete = np.flatnonzero(~np.isnan(relative).any(axis=0))
-        is_slow = np.isin(complete, list(slow))
-        for state, of_state in enumerate(cells):
-            chosen = complete[is_slow == bool(state)]
-            if len(chosen) >= CELL:
-                of_state.append(np.median(relative[:, chosen], axis=1))
-    usual, slow_ones = map(np.array, cells)
-    if not len(slow_ones):
-        return False
-    if len(usual) < 2:
-        return True
-    mean, members = usual.mean(axis=0), len(logs[0]) - 1
-    freedom = members * (len(usual) - 1), members * len(slow_ones)
-    expected = ((usual - mean) ** 2).sum() / freedom[0] * (1 + 1 / len(usual))
-    found = ((slow_ones - mean) ** 2).sum() / freedom[1]
-    return bool(found > expected * fdtri(freedom[1], freedom[0], 1 - ALPHA))
 
 
 def _running_median(logs: np.ndarray) -> np.ndarray:

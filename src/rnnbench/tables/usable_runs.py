@@ -8,7 +8,8 @@ from rnnbench.axes import CONFIGURATION
 
 RUN_COLUMNS = [
     *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",
-    "round", "effect", "slowed", "slow_effect", "slow_cycles", "cycles", "scale", "companion",
+    "round", "effect", "widening", "slowed", "slow_effect", "slow_cycles", "cycles", "scale",
+    "companion",
 ]  # fmt: skip
 BLOCK_COLUMNS = ["machine", "site", "experiment", "block"]
 
@@ -37,7 +38,8 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
     steps apply a gradient other than the computed one); `effect` (log seconds relative to the
     others of its round, missing if unknown), `slowed` (bool: while the machine was slowed down),
-    `slow_effect`, `slow_cycles`, `cycles` (as in the tidy frame) and `companion` (bool); `block`
+    `widening`, `slow_effect`, `slow_cycles`, `cycles` (as in the tidy frame) and `companion`
+    (bool); `block`
     (text): machine, site, experiment and number of the block, as blocks with the same number in
     different experiments were measured at different times; `pairing`: its round if it has an
     `effect`, else its block. Runs of two configurations are paired by `pairing`.
