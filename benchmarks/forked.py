@@ -26,9 +26,11 @@ from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
-from rnnbench.running import effects, worker  # noqa: E402
+from rnnbench.running import worker  # noqa: E402
 from rnnbench.running.supervise import Outcome, supervise  # noqa: E402
 from rnnbench.running.train import timing_lock  # noqa: E402
+from rnnbench.running.turns import turns  # noqa: E402
+from rnnbench.tables.effects import effects  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import rounds  # noqa: E402
 
@@ -51,7 +53,7 @@ def main() -> int:
         for number in range(options.rounds):
             start = time.monotonic()
             outcomes = measure_round(run, Path(folder) / str(number), number)
-            effect = {name: effect for name, (effect, _) in effects_of(outcomes).items()}
+            effect = effects_of(outcomes)
             a, b, c, d = (effect[name] for name in KINDS)
             ratios.append(math.exp((a + b - c - d) / 2))
             forked.append(a - b)
@@ -108,9 +110,9 @@ def measure_round(run: Run, folder: Path, seed: int) -> dict[str, Outcome]:
         return supervise(members, seed)
 
 
-def effects_of(outcomes: dict[str, Outcome]) -> dict:
-    return effects.effects(
-        {name: effects.turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()}
+def effects_of(outcomes: dict[str, Outcome]) -> dict[str, float]:
+    return effects(
+        {name: turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()}
     )
 
 

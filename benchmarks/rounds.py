@@ -1,11 +1,11 @@
 """Tests which differences rounds detect: none (A/A), and steps that take 2 and 10 % longer.
 
-    .venv/bin/python benchmarks/rounds.py [--members 4] [--rounds 50] [--epochs 20]
+    .venv/bin/python benchmarks/rounds.py [--members 4] [--rounds 50] [--epochs 20] [--cell gru]
 
 One experiment, measured by the workflow, has two to five implementations that are the same layer:
 `a`, `b` and `c` train unchanged; in `slow2` and `slow10` each step takes 2 and 10 % longer, spent
-in a loop. A series of three (or five) consecutive rounds corresponds to an experiment with three
-(or five) repeats; the report's time table compares its runs. The same rounds are also compared as
+in a loop. A series of three (five, eight) consecutive rounds corresponds to an experiment with as
+many repeats; the report's time table compares its runs. The same rounds are also compared as
 if they had fewer members, from the turns of the first ones. An interrupted benchmark continues with
 the same command.
 """
@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=4, choices=range(3, 1 + len(SLOWER)))
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--cell", default="lstm")
     parser.add_argument("--folder", type=Path, default=ROOT / "results/cache/rounds")
     options = parser.parse_args()
     names = list(SLOWER)[: options.members]
@@ -43,11 +44,12 @@ def main() -> int:
     text = (
         "title: A against A, and known differences\nprobe: false\ngrids:\n"
         f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
-        f" model.epochs={options.epochs} device=cpu_1 rnn={','.join(names)}"
+        f" model.epochs={options.epochs} device=cpu_1 cell={options.cell} rnn={','.join(names)}"
         f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
     name = f"rounds_{options.members}_{options.epochs}"
+    name += "" if options.cell == "lstm" else f"_{options.cell}"
     records = measure_experiment(name, options.folder, text)
     for count in range(3, options.members + 1):
         how = "" if count == options.members else f", from the turns of the first {count}"
@@ -68,7 +70,7 @@ def report(records: Sequence[Record]) -> None:
     others = [name for name in SLOWER if name in members_of(records) and name != REFERENCE]
     print("\n| build | rounds in a series | series | shown as different | ratio, all | |")
     print("|:--|--:|--:|--:|--:|:--|")
-    for rnn, size in itertools.product(others, (3, 5)):
+    for rnn, size in itertools.product(others, (3, 5, 8)):
         shown, halves = [], []
         for members in series(records, size):
             row = row_of(members, rnn)

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from rnnbench.records.record import Record, RoundFacts, Verdict  # noqa: E402
 from rnnbench.records.turns import disturbed_cycles  # noqa: E402
-from rnnbench.tables.states import KNOWN  # noqa: E402
+from rnnworker.random_reads import KNOWN  # noqa: E402
 from tests.factory import BEGINNING, STEPS, VOID, make_record, replace  # noqa: E402
 
 TURN = 0.035  # seconds that the fastest member trains in a turn
@@ -33,7 +33,7 @@ EPOCHS = 3
 CYCLES = (35, 150)
 SLOWER = 0.25
 PROCESSOR = "AuthenticAMD 25 17"
-PRODUCT_SLOWER, PRODUCT_NOISE = 0.3, 0.05  # in a state: a mean and a standard deviation of logs
+READS_SLOWER, READS_NOISE = 0.5, 0.05  # in a state: a mean and a standard deviation of logs
 
 
 class Member(NamedTuple):
@@ -111,16 +111,16 @@ def simulate(
         state = slowed[:, None] * bad_cycles
         logs = true[:, None] + state + _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
-        products = KNOWN[PROCESSOR] * np.exp(
-            PRODUCT_SLOWER * bad_cycles + random.normal(0, PRODUCT_NOISE, logs.shape)
+        reads = KNOWN[PROCESSOR] * np.exp(
+            READS_SLOWER * bad_cycles + random.normal(0, READS_NOISE, logs.shape)
         )
         if not machine.states:
-            products = np.full(logs.shape, None)
+            reads = np.full(logs.shape, None)
         ends, died = _ends(random, machine, len(members), cycles)
         columns = {
             member: {
                 **_columns(now, steps, seconds[i, :end], others[i, :end], machine.cores),
-                "product": products[i, :end].tolist(),
+                "reads": reads[i, :end].tolist(),
             }
             for i, (member, end) in enumerate(zip(members, ends, strict=True))
         }

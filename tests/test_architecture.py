@@ -110,6 +110,7 @@ def test_controller_imports_few_modules_of_the_worker() -> None:
         "rnnworker.members",
         "rnnworker.options",
         "rnnworker.precision",
+        "rnnworker.random_reads",
         "rnnworker.recurrent",
         "rnnworker.rounds",
     }

@@ -3,7 +3,7 @@
 Standard library only, Python 3.6 syntax: the controller and bundles use it. No side effects except
 in `query_cards` and `query_contexts`.
 Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA Environment
-Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER); the MIG User Guide, "Device Enumeration".
+Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). Slices of a card (MIG) are not supported.
 """
 
 import collections
@@ -15,20 +15,16 @@ QUERY = "name,driver_version,memory.total,power.limit,clocks.max.sm,uuid,pci.bus
 FIELDS = ("name", "driver", "memory_mib", "power_limit_w", "max_clock_mhz", "uuid", "bus")
 MAKERS = ("nvidia", "tesla", "geforce", "quadro")
 MEMORY = re.compile(r"\d+gb|hbm\d+e?|gddr\d+x?")
-CARD = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)")
-SLICE = re.compile(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^)\s]+)\)")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SECONDS = 30
 TRIES = 2
 
 
 def query_cards():
-    """Returns the GPUs that nvidia-smi reports, [{field: text}], each with its ``slices``; None
-    if it fails. A failed query is repeated, because drivers that wake up fail once."""
+    """Returns the GPUs that nvidia-smi reports, [{field: text}]; None if it fails. A failed query
+    is repeated, because drivers that wake up fail once."""
     cards = _nvidia_smi("--query-gpu=" + QUERY, "--format=csv,noheader,nounits")
-    if cards is None:
-        return None
-    return add_slices(parse_cards(cards), _nvidia_smi("-L") or "")
+    return None if cards is None else parse_cards(cards)
 
 
 def _nvidia_smi(*arguments):
@@ -47,9 +43,9 @@ def _nvidia_smi(*arguments):
 
 def query_contexts(card):
     """Returns what limits the number of runs on `card` at the same time, from nvidia-smi:
-    {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown, as for a slice, or if
-    the run uses further cards."""
-    if not card or not card["uuid"] or card.get("slice") or card.get("further"):
+    {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown or if the run uses
+    further cards."""
+    if not card or not card["uuid"] or card.get("further"):
         return None
     query = "--query-gpu=compute_mode,memory.free"
     return parse_contexts(
@@ -80,43 +76,15 @@ def _unknown(value):
     return not value or value.strip("[]").lower() in ("n/a", "not supported", "unknown error")
 
 
-def add_slices(cards, listing):
-    """Returns `cards` with their MIG ``slices`` ({name, uuid}) from the `listing` of
-    ``nvidia-smi -L``. A slice is named as in CUDA: the card's name and the profile."""
-    slices, current = {}, []
-    for line in listing.splitlines():
-        card, part = CARD.match(line), SLICE.match(line)
-        if card:
-            current = slices.setdefault(card.group(1), [])
-        elif part:
-            current.append(part.groups())
-    return [
-        dict(
-            card,
-            slices=[
-                {"name": "{} {}".format(card["name"], profile), "uuid": uuid}
-                for profile, uuid in slices.get(card.get("uuid"), ())
-            ],
-        )
-        for card in cards
-    ]
-
-
 def devices(cards):
-    """Returns the devices that a process can compute on, [{name, uuid, bus, slice}]: the slices
-    of each card that has any, else the card. `uuid` and `bus` are None if unknown."""
-    result = []
-    for card in cards:
-        for part in card.get("slices") or [card]:
-            entry = {"name": part["name"], "uuid": part.get("uuid"), "bus": card.get("bus")}
-            result.append(dict(entry, slice=part is not card))
-    return result
+    """Returns `cards` as {name, uuid, bus}; `uuid` and `bus` are None if unknown."""
+    return [{name: card.get(name) for name in ("name", "uuid", "bus")} for card in cards]
 
 
 def visible(cards, variable):
     """Returns the `devices` that a process with CUDA_VISIBLE_DEVICES=`variable` (None: not set)
-    can use, in the order of the variable. Indices count cards by PCI address, as in nvidia-smi; of
-    a card with slices, CUDA uses the first slice. The list ends at the first invalid entry."""
+    can use, in the order of the variable. Indices count cards by PCI address, as in nvidia-smi.
+    The list ends at the first invalid entry."""
     if variable is None:
         return devices(cards)
     result = []
@@ -131,16 +99,10 @@ def visible(cards, variable):
 def _device(cards, wanted):
     if wanted.isdigit():
         number = int(wanted)
-        return devices([cards[number]])[0] if number < len(cards) else None
-    if not wanted.startswith(("GPU-", "MIG-")):
+        return devices(cards)[number] if number < len(cards) else None
+    if not wanted.startswith("GPU-"):
         return None
-    matches = [entry for entry in devices(cards) if (entry["uuid"] or "").startswith(wanted)]
-    # A card with slices may also be named by its own UUID.
-    matches += [
-        devices([card])[0]
-        for card in cards
-        if card.get("slices") and card.get("uuid", "").startswith(wanted)
-    ]
+    matches = [card for card in devices(cards) if (card["uuid"] or "").startswith(wanted)]
     return matches[0] if len(matches) == 1 else None
 
 
@@ -152,7 +114,7 @@ def replicas_of(device):
 def select_card(device, cards, environment):
     """Returns the card that a run on `device` uses: the first of the machine's `cards` that is
     visible in `environment` and of the requested model; None if there is none. With replicas it is
-    the first of as many whole cards of one model, whose others are its ``further`` cards; None if
+    the first of as many cards of one model, whose others are its ``further`` cards; None if
     there are fewer."""
     usable = [
         card
@@ -162,8 +124,8 @@ def select_card(device, cards, environment):
     count = replicas_of(device)
     if count == 1:
         return usable[0] if usable else None
-    # A process can use a single slice; without UUIDs it would see the machine's other cards too.
-    usable = [card for card in usable if not card["slice"] and card["uuid"]]
+    # Without UUIDs, a process would see the machine's other cards too.
+    usable = [card for card in usable if card["uuid"]]
     for first in usable:
         alike = [card for card in usable if card["name"] == first["name"]]
         if len(alike) >= count:
@@ -183,8 +145,7 @@ def too_few(device, names):
     if device.get("kind") != "gpu" or count == 1:
         return None
     wanted = device.get("gpu")
-    whole = [name for name in names if " MIG " not in name]  # see `add_slices`
-    found = collections.Counter(name for name in whole if not wanted or is_model(wanted, name))
+    found = collections.Counter(name for name in names if not wanted or is_model(wanted, name))
     if max(found.values(), default=0) >= count:
         return None
     has = ", ".join("{} {}".format(found[name], name) for name in sorted(found)) or "none"
@@ -205,9 +166,8 @@ def variables(card):
 def is_model(wanted, name):
     """Returns whether a card with the driver's `name` is exactly of the model `wanted`:
     ``P100 PCIE`` matches ``Tesla P100-PCIE-16GB``, but ``RTX 2070`` does not match
-    ``GeForce RTX 2070 SUPER``, ``H100`` (the SXM card, ``NVIDIA H100 80GB HBM3``) does not match
-    ``NVIDIA H100 PCIe``, and a card does not match its slice. `wanted` may omit the size or type of
-    memory; if given, it must match."""
+    ``GeForce RTX 2070 SUPER``, and ``H100`` (the SXM card) does not match ``NVIDIA H100 PCIe``.
+    `wanted` may omit the size or type of memory; if given, it must match."""
     wanted_words, name_words = _words(wanted), _words(name)
     models = [{w for w in words if not MEMORY.match(w)} for words in (wanted_words, name_words)]
     return models[0] == models[1] and wanted_words <= name_words

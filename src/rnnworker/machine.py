@@ -20,7 +20,7 @@ NVIDIA = "0x10de"
 
 def fingerprint():
     """Returns facts about this machine as JSON data; unknown facts are None or absent."""
-    processor = _processor()
+    processor = processor_facts()
     facts = {
         "cpu": processor.get("model name") or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
@@ -133,7 +133,7 @@ def _available_cores():
     return os.cpu_count()
 
 
-def _processor():
+def processor_facts():
     facts, sockets = {}, set()
     for line in (text("/proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, card_look, fixed_product, machine, user_functions
+from rnnworker import affinity, card_look, machine, random_reads, user_functions
 from rnnworker import events as events_module
 from rnnworker.phases import Phases
 from rnnworker.turns import Turns
@@ -31,7 +31,7 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    turns = Turns(events, card_look.card_reader(job), fixed_product.timer(job))
+    turns = Turns(events, card_look.card_reader(job), random_reads.timer(job))
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     _pin(job)

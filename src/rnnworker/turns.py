@@ -3,7 +3,7 @@
 import collections
 import time
 
-from rnnworker import card_look, cpu_load, fixed_product
+from rnnworker import card_look, cpu_load, random_reads
 from rnnworker.phases import second_clock
 
 Grant = collections.namedtuple("Grant", "turn lead steps")
@@ -23,11 +23,11 @@ def grant_of(line):
 class Turns:
     """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate or
     reading the GPU's state (`waited_second`: by the second clock), `load` is the CPU load over its
-    turns. `read_card` is called before and after each turn (`card_look.card_reader`), `product`
-    after it, while the process is warm (`fixed_product.timer`)."""
+    turns. `read_card` is called before and after each turn (`card_look.card_reader`), `reads`
+    after it, while the process is warm (`random_reads.timer`)."""
 
-    def __init__(self, events, read_card=card_look.no_card, product=fixed_product.no_product):
-        self._events, self._read_card, self._product = events, read_card, product
+    def __init__(self, events, read_card=card_look.no_card, reads=random_reads.no_reads):
+        self._events, self._read_card, self._reads = events, read_card, reads
         self.begin(None)
 
     def begin(self, phase):
@@ -69,5 +69,5 @@ class Turns:
         if self._card_before is not None:
             turn["card"] = [self._card_before, self._read_card()]
         turn["cores"] = len(cpu_load.processors()) or None
-        turn["product"] = self._product()
+        turn["reads"] = self._reads()
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

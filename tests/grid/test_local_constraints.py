@@ -40,12 +40,6 @@ from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_devi
             "needs 2 visible GPUs of one model (T4), found 1 Tesla T4; "
             "choose device=gpu for one card",
         ),
-        # A process can use a single slice.
-        (
-            {"kind": "gpu", "replicas": 2},
-            ("NVIDIA A100 MIG 1g.5gb", "NVIDIA A100 MIG 1g.5gb"),
-            "needs 2 visible GPUs of one model, found none; choose device=gpu for one card",
-        ),
         ({"kind": "cpu", "threads": 2, "replicas": 2}, (), None),
     ],
 )

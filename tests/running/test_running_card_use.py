@@ -42,9 +42,7 @@ def epochs(samples: int):
 
 
 def test_energy_per_sample_and_the_state_of_the_card() -> None:
-    measured = card_use(
-        [turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500), {"slice": False}
-    )
+    measured = card_use([turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500))
     assert measured["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
     assert measured["card_watts"] == 300.0
     use = measured["card_use"]
@@ -63,7 +61,7 @@ def test_two_cards_are_added_and_the_worse_one_counts() -> None:
         {**BEFORE, "further": [BEFORE]},
         {**AFTER, "further": [{**hot, "slowed": ["HwThermalSlowdown"]}]},
     )
-    measured = card_use([pair], epochs(500), {"slice": False})
+    measured = card_use([pair], epochs(500))
     use = measured["card_use"]
     assert (use["joules"], measured["card_watts"]) == (4000.0, 400.0)
     assert (use["heat"], use["ecc"], use["celsius"]) == (pytest.approx(0.2), 1, 88)
@@ -74,17 +72,7 @@ def test_two_cards_are_added_and_the_worse_one_counts() -> None:
 
 def test_the_energy_of_two_cards_is_unknown_if_one_does_not_report_it() -> None:
     pair = turn({**BEFORE, "further": [BEFORE]}, {**AFTER, "further": [{**AFTER, "joules": None}]})
-    assert card_use([pair], epochs(500), {"slice": False})["card_watts"] is None
-
-
-def test_a_slice_has_no_energy() -> None:
-    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": True})
-    assert (
-        measured["joules_per_sample"]
-        is measured["card_watts"]
-        is measured["card_use"]["joules"]
-        is None
-    )
+    assert card_use([pair], epochs(500))["card_watts"] is None
 
 
 @pytest.mark.parametrize(
@@ -98,18 +86,16 @@ def test_a_slice_has_no_energy() -> None:
     ],
 )
 def test_without_two_samples_there_are_no_facts(events: list) -> None:
-    assert card_use(events, epochs(500), {"slice": False}) == {}
+    assert card_use(events, epochs(500)) == {}
 
 
 def test_values_that_a_card_does_not_report_are_none() -> None:
     nothing = {**dict.fromkeys(BEFORE), "slowed": None}
-    measured = card_use(
-        [turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500), {"slice": False}
-    )
+    measured = card_use([turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500))
     assert measured["joules_per_sample"] is None
     assert measured["card_use"]["heat"] is measured["card_use"]["others"] is None
     # A counter that decreased was reset.
-    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500), {"slice": False})
+    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500))
     assert measured["card_use"]["joules"] is None
 
 
@@ -122,7 +108,7 @@ def test_values_that_a_card_does_not_report_are_none() -> None:
     ],
 )
 def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> None:
-    measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500), {"slice": False})
+    measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500))
     verdict = judge([], FALLING, measured)
     assert verdict.status == "suspect"
     (reason,) = verdict.reasons
@@ -130,7 +116,7 @@ def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> N
 
 
 def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
-    measured = card_use([turn(BEFORE, AFTER)], epochs(500), {"slice": False})
+    measured = card_use([turn(BEFORE, AFTER)], epochs(500))
     card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
     record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
     frame = tidy([record])

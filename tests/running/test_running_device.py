@@ -11,7 +11,7 @@ SEES_ONE = {"framework_devices": ["/device:CPU:0", "/device:GPU:0"]}
 SEES_NONE = {"framework_devices": ["/device:CPU:0"]}
 
 SEES_TWO = {"framework_devices": ["cpu", "cuda:0", "cuda:1"]}
-K80 = {"name": "Tesla K80", "uuid": "GPU-2", "bus": None, "slice": False}
+K80 = {"name": "Tesla K80", "uuid": "GPU-2", "bus": None}
 BOTH = {"gpus": [K80, *P100["gpus"]]}
 ANY = {"kind": "gpu", "threads": None}
 PAIR = {**ANY, "replicas": 2}

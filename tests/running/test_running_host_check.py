@@ -3,10 +3,13 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.running.host_check import read_host_facts, warnings
+from rnnworker import machine
+from rnnworker.random_reads import KNOWN
 
 QUIET = {
     "load": 0.1,
     "cores": 2,
+    "slowness": 1.02,
     "governor": "performance",
     "on_battery": False,
     "swapped_bytes": 0,
@@ -18,6 +21,7 @@ QUIET = {
     ("facts", "text"),
     [
         ({"load": 1.4}, "1.4 of 2 cores busy"),
+        ({"slowness": 1.21}, "reads take 1.21 times as long"),
         ({"governor": "powersave"}, "governor is powersave"),
         ({"on_battery": True}, "battery"),
         ({"swapped_bytes": 2**30}, "swapped"),
@@ -35,4 +39,8 @@ def test_a_quiet_or_unknown_host_gives_no_warning() -> None:
 
 
 def test_facts_of_this_host_can_be_read() -> None:
-    assert set(read_host_facts()) == set(QUIET)
+    facts = read_host_facts()
+    assert set(facts) == set(QUIET)
+    known = machine.fingerprint()["processor"] in KNOWN
+    assert (facts["slowness"] is not None) == known
+    assert not known or 0.9 < facts["slowness"] < 3

@@ -36,7 +36,7 @@ def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:
         "others": [pytest.approx(0.02), None], "took": [pytest.approx(0.1), None],
         "cores": [2, None],
         "major_faults": [3, None],
-        "product": [None, None],
+        "reads": [None, None],
     }  # fmt: skip
     assert turns([], []) == {name: [] for name in turns(events, given)}
 

@@ -1,4 +1,4 @@
-"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs, with slices,
+"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs,
 and with a driver that denies queries or fails once. The format is that of nvidia-smi 570."""
 
 from __future__ import annotations
@@ -12,20 +12,14 @@ from rnnworker import cards
 LINE = "{}, 570.86, 81559, 700.00, 1980, GPU-{}, 00000000:{:02X}:00.0\n"
 SXM, PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"
 A100 = "NVIDIA A100-SXM4-40GB"
-IN_SLICES = f"""GPU 0: {A100} (UUID: GPU-a0)
-  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4)
-  MIG 1g.5gb      Device  1: (UUID: MIG-cba6)
-GPU 1: {A100} (UUID: GPU-a1)
-"""
 
 
-def machine_of(*models: str, listing: str = "") -> list[dict]:
+def machine_of(*models: str) -> list[dict]:
     text = "".join(LINE.format(model, f"a{n}", 16 + n) for n, model in enumerate(models))
-    return cards.add_slices(cards.parse_cards(text), listing)
+    return cards.parse_cards(text)
 
 
 ONE, TWO, EIGHT = machine_of(SXM), machine_of(PCIE, SXM), machine_of(*[SXM] * 8)
-SLICED = machine_of(A100, A100, listing=IN_SLICES)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +38,6 @@ SLICED = machine_of(A100, A100, listing=IN_SLICES)
         (EIGHT, "3,-1,4", ["GPU-a3"]),
         (EIGHT, "3,8,4", ["GPU-a3"]),
         (EIGHT, None, [f"GPU-a{n}" for n in range(8)]),
-        (SLICED, None, ["MIG-c6d4", "MIG-cba6", "GPU-a1"]),
-        (SLICED, "0", ["MIG-c6d4"]),
-        (SLICED, "1", ["GPU-a1"]),
-        (SLICED, "GPU-a0", ["MIG-c6d4"]),
-        (SLICED, "MIG-cba6", ["MIG-cba6"]),
     ],
 )
 def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> None:
@@ -63,8 +52,6 @@ def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> No
         ("H100", TWO, "0", None),
         ("H100 PCIe", TWO, None, "GPU-a0"),
         ("H200", EIGHT, None, None),
-        ("A100 SXM4", SLICED, None, "GPU-a1"),
-        ("A100 SXM4 MIG 1g.5gb", SLICED, None, "MIG-cba6"),
     ],
 )
 def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, uuid) -> None:
@@ -91,8 +78,6 @@ def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, 
         ("P100 PCIE", "Tesla P100-SXM2-16GB", False),
         ("P100 PCIE", "Quadro P1000", False),
         ("V100 SXM2", "Tesla V100S-PCIE-32GB", False),
-        ("A100 SXM4", f"{A100} MIG 3g.20gb", False),
-        ("A100 SXM4 MIG 3g.20gb", f"{A100} MIG 3g.20gb", True),
         ("K80", "Tesla K80", True),
         ("T4", "Tesla T4", True),
     ],
@@ -103,7 +88,6 @@ def test_models_are_compared_exactly(wanted: str, name: str, same: bool) -> None
 
 SCRIPT = """#!/bin/sh
 case "$1" in
--L) cat {0}/listing ;;
 *) if [ -e {0}/broken ]; then rm {0}/broken; exit 9; fi; cat {0}/cards ;;
 esac
 """
@@ -117,17 +101,16 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "cards").write_text(LINE.format(A100, "a0", 16) + LINE.format(A100, "a1", 17))
-    (tmp_path / "listing").write_text(IN_SLICES)
     return program
 
 
-def test_cards_and_slices_from_nvidia_smi(smi: Path) -> None:
-    assert cards.query_cards() == SLICED
+def test_cards_from_nvidia_smi(smi: Path) -> None:
+    assert cards.query_cards() == machine_of(A100, A100)
 
 
 def test_a_driver_that_fails_once_is_queried_again(smi: Path) -> None:
     (smi.parent / "broken").touch()
-    assert cards.query_cards() == SLICED
+    assert cards.query_cards() == machine_of(A100, A100)
     assert not (smi.parent / "broken").exists()
 
 
@@ -153,7 +136,6 @@ def test_unknown_values_are_omitted() -> None:
         (ONE, None, []),
         (TWO, None, []),  # two models
         (EIGHT, "3", []),
-        (SLICED, None, []),
     ],
 )
 def test_replicas_get_cards_of_one_model(machine: list[dict], variable, uuids) -> None:

@@ -90,7 +90,6 @@ def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
         "max_clock_mhz": "1980",
         "uuid": "GPU-1",
         "bus": "00000000:3B:00.0",
-        "slices": [],
     }
 
 
@@ -188,7 +187,7 @@ def test_the_processor_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     text = "\n".join(entry.format(number, number // 2) for number in range(4))
     monkeypatch.setattr(machine, "text", lambda path: text)
-    assert machine._processor() == {
+    assert machine.processor_facts() == {
         "model name": "A CPU", "flags": ["avx", "avx2"], "sockets": 2, "processor": "Maker 25 17"
     }  # fmt: skip
     assert machine._virtual() is True

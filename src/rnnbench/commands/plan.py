@@ -25,6 +25,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, read_record, record_files
 from rnnbench.report.numbers import counted
+from rnnbench.running import host_check
 from rnnbench.running.progress import duration
 from rnnbench.tables.effects import effects_of, relative_values
 from rnnworker import machine
@@ -55,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
         left = [run.name for run in plan.runs.values() if not _is_done(run, plan, results)]
         estimate = forecast(left, _past(plan, results), lambda: _elsewhere(plan, results))
         text = estimate_lines(plan, estimate, _missing_environments(plan, root))
+        if left:
+            warnings = host_check.warnings(host_check.read_host_facts())
+            text += [f"now:   {warning}" for warning in warnings]
     for line in text:
         print(line)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from rnnbench.axes import TASK
@@ -117,7 +116,7 @@ def disturbed_text(records: Sequence[Record]) -> list[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them; []
     for none."""
     conditions = conditions_of(records)
-    cycles = sum(int((~np.isnan(state.slowness)).sum()) for state in conditions)
+    cycles = sum(len(state.cycles) for state in conditions)
     disturbed = sum(len(state.disturbed) for state in conditions)
     left_out = sum(len(state.left_out) for state in conditions)
     slowed = sum(len(state.slowed) for state in conditions)

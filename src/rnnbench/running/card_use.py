@@ -14,15 +14,13 @@ HEAT_SHARE = 0.01
 def card_use(
     events: Sequence[Mapping[str, Any]],
     epochs: Sequence[Epoch],
-    card: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Facts for ``measured``. Empty if the card was not sampled or the training had several turns.
 
     Of several cards: the sum of energy and errors, the largest share, temperature and memory, the
     lowest clocks, the reasons of any; a sum is None if a card does not report its part.
 
-    - `joules_per_sample` and `card_watts`: over the whole training with its validations. None for a
-      slice (MIG), since the card reports energy as a whole.
+    - `joules_per_sample` and `card_watts`: over the whole training with its validations.
     - `card_use`: `seconds` between the two samples; `joules`; the shares of the seconds in which
       `heat` and the `power_limit` reduced the clocks; new `ecc` errors; the larger value of both
       samples for `others` (other processes), `celsius` and `memory_bytes`; `sm_mhz` and
@@ -36,7 +34,7 @@ def card_use(
     seconds = _difference(*states[0], "t")
     if not seconds:
         return {}
-    joules = None if (card or {}).get("slice") else _sum(states, "joules")
+    joules = _sum(states, "joules")
     samples = sum(epoch.samples or 0 for epoch in epochs)
     heat, power = (_largest_difference(states, name) for name in ("thermal_s", "power_s"))
     return {

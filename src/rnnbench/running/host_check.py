@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import warnings as warnings_module
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ import psutil
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 BUSY_SHARE = 0.25
+SLOWED = 1.2  # times the undisturbed duration of the random reads
 SWAPPED_BYTES = 64 * 2**20
 
 
@@ -28,6 +30,12 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
         messages.append(
             f"other processes keep {load:.1f} of {cores} cores busy; stop them, or runs will be "
             "suspect"
+        )
+    slowness = facts.get("slowness")
+    if slowness is not None and slowness > SLOWED:
+        messages.append(
+            f"something outside this machine slows it down: reads take {slowness:.2f} times "
+            "as long as on an undisturbed core; intervals will be wider than at another hour"
         )
     governor = facts.get("governor")
     if governor not in (None, "performance"):
@@ -46,7 +54,8 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 
 def read_host_facts() -> dict[str, Any]:
     """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
-    governor, battery, swapped bytes, other processes on NVIDIA GPUs."""
+    governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times their known
+    duration random reads take (`rnnworker.random_reads`; None if it is not known)."""
     battery, governor = psutil.sensors_battery(), None
     with suppress(OSError):
         governor = GOVERNOR.read_text().strip()
@@ -55,11 +64,21 @@ def read_host_facts() -> dict[str, Any]:
     return {
         "load": os.getloadavg()[0],
         "cores": len(os.sched_getaffinity(0)),
+        "slowness": _slowness(),
         "governor": governor,
         "on_battery": battery is not None and not battery.power_plugged,
         "swapped_bytes": swapped,
         "gpu_processes": _gpu_processes(),
     }
+
+
+def _slowness() -> float | None:
+    """In a process of its own, because the caller is alive during timed runs and NumPy is large."""
+    command = [sys.executable, "-m", "rnnworker.random_reads"]
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return float(done.stdout)
+    return None
 
 
 def _gpu_processes() -> Sequence[str]:

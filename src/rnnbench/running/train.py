@@ -74,7 +74,7 @@ def assembled(
         "garbage_lines": outcome.garbage,
         "asleep": dict(asleep) if asleep else None,
     }
-    measured |= card_use(events, epochs, measured.get("card"))
+    measured |= card_use(events, epochs)
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
     taken = turns(events, outcome.turns)
     device = device_reasons(planned.config["device"], measured, machine_facts)

@@ -29,13 +29,13 @@ def turns(
             "took": _took(turn),
             "cores": turn.get("cores"),
             "major_faults": turn.get("major_faults"),
-            "product": turn.get("product"),
+            "reads": turn.get("reads"),
         }
         for turn in turns_of(events)
         if turn["turn"] in cycles
     ]
     names = ("turn", "cycle", *COPIED[1:], "full", "others", "took", "cores", "major_faults",
-             "product")  # fmt: skip
+             "reads")  # fmt: skip
     return {name: [row[name] for row in rows] for name in names}
 
 

@@ -21,6 +21,7 @@ members are taken to those of the undisturbed machine.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -30,9 +31,10 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
-from rnnbench.tables.states import SLOWED, Source, covariance, slowness
+from rnnbench.tables.states import SLOWED, Slowness, Source, covariance, slowness
 
 LEAST_CYCLES = 5  # that two members have in common
+KNOWN_FROM = (1, 26)  # NumPy of `random_reads.KNOWN`
 SECONDS = ("seconds", "steps", "full", "cycle")
 
 
@@ -61,32 +63,36 @@ class Effect(NamedTuple):
 
 class Conditions(NamedTuple):
     """The cycles of a round in which other processes used the cores: all (`disturbed`), and those
-    that are `left_out`, which are none if too few others are left; and the `slowness` of each of
-    its cycles (`states.slowness`)."""
+    that are `left_out`, which are none if too few others are left; and the `slowness` of its
+    cycles."""
 
     disturbed: frozenset[int]
     left_out: frozenset[int]
-    slowness: np.ndarray
+    slowness: Slowness
+
+    @property
+    def cycles(self) -> np.ndarray:
+        """The cycles with a turn."""
+        return np.flatnonzero(~np.isnan(self.slowness.steps))
 
     @property
     def slowed(self) -> frozenset[int]:
         """The cycles in which the machine was slowed down and that are not left out."""
-        return frozenset(np.flatnonzero(self.slowness > math.log(SLOWED)).tolist()) - self.left_out
+        is_slowed = self.slowness.machine > math.log(SLOWED)
+        return frozenset(np.flatnonzero(is_slowed).tolist()) - self.left_out
 
-    @property
-    def median(self) -> float:
-        """The slowness of the cycles that are not left out, at least 0."""
-        known = ~np.isnan(self.slowness)
-        known[[cycle for cycle in self.left_out if cycle < len(known)]] = False
-        return max(0.0, float(np.median(self.slowness[known]))) if known.any() else 0.0
+    def median(self, slowness: np.ndarray) -> float:
+        """Of the cycles that are not left out, at least 0."""
+        kept = slowness[np.setdiff1d(self.cycles, list(self.left_out))]
+        return max(0.0, float(np.median(kept))) if len(kept) else 0.0
 
     @property
     def is_slowed(self) -> bool:
-        """Whether the machine was slowed down in most of the cycles that are not left out, by
-        whatever, or other processes used the cores in most of them."""
-        known = int((~np.isnan(self.slowness)).sum())
+        """Whether the machine was slowed down in most of the cycles that are not left out, or other
+        processes used the cores in most of them."""
         others = len(self.disturbed - self.left_out)
-        return self.median > math.log(SLOWED) or 2 * others > known
+        median = self.median(self.slowness.machine)
+        return median > math.log(SLOWED) or 2 * others > len(self.cycles)
 
 
 def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
@@ -106,7 +112,7 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
     companies = [[by_key[key] for key in members] for members in rounds]
     logs = list(map(_logs, rounds))
     sources = [list(map(_source, company)) for company in companies]
-    slow = slowness(logs, _configurations(companies), list(map(_products, rounds)), sources)
+    slow = slowness(logs, _configurations(companies), list(map(_reads, rounds)), sources)
     return list(map(_conditions, rounds, logs, slow))
 
 
@@ -124,21 +130,20 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     slow_of: dict[str, float] = {}
     for members, configurations, state in zip(rounds, names, conditions, strict=True):
         logs = _logs(members)
-        cycles = np.flatnonzero(~np.isnan(logs).all(axis=0))
-        others = set(cycles.tolist()) - state.slowed
+        others = set(state.cycles.tolist()) - state.slowed
         slow_logs = _fitted(_without(logs, others)) if state.slowed else {}
         compared: dict[str, str] = {}
         for index, log in _fitted(_without(logs, state.left_out)).items():
             key = list(members)[index]
             compared[configurations[index]] = key
-            slow_of[key] = state.median
+            slow_of[key] = state.median(state.slowness.machine)
             found[key] = Effect(
                 log,
-                _relative(members[key], state.left_out) - state.median,
+                _relative(members[key], state.left_out) - state.median(state.slowness.steps),
                 slowed=state.is_slowed,
                 slow_log=slow_logs.get(index),
                 slow_cycles=len(state.slowed),
-                cycles=len(cycles),
+                cycles=len(state.cycles),
             )
         if compared:
             alike.setdefault(tuple(sorted(compared)), []).append(compared)
@@ -160,7 +165,7 @@ def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     return {names[index]: log for index, log in fitted.items()}
 
 
-def _conditions(members: Mapping[str, Turns], logs: np.ndarray, slow: np.ndarray) -> Conditions:
+def _conditions(members: Mapping[str, Turns], logs: np.ndarray, slow: Slowness) -> Conditions:
     return Conditions(disturbed_cycles(members), _left_out(members, logs), slow)
 
 
@@ -224,21 +229,21 @@ def scales_of(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[st
 
 def _source(record: Record) -> Source:
     choices, hardware = record.run.choices, record.hardware
+    numpy = tuple(map(int, re.findall(r"\d+", str(record.environment.get("numpy")))[:2]))
     return Source(
         record.machine,
-        str(hardware.get("processor")),
+        str(hardware.get("processor")) if numpy >= KNOWN_FROM else "",
         choices.get("build", ""),
         choices.get("device", ""),
     )
 
 
-def _products(members: Mapping[str, Turns]) -> np.ndarray:
-    """Log seconds of the fixed product after the members' turns (members × cycles), NaN for
-    none."""
+def _reads(members: Mapping[str, Turns]) -> np.ndarray:
+    """Log seconds of the random reads after the members' turns (members × cycles), NaN for none."""
     logs = _empty(members)
     for index, turns in enumerate(members.values()):
-        if turns.get("cycle") and "product" in turns:
-            seconds = np.array([value or math.nan for value in turns["product"]], float)
+        if turns.get("cycle") and "reads" in turns:
+            seconds = np.array([value or math.nan for value in turns["reads"]], float)
             logs[index, np.array(turns["cycle"])] = np.log(seconds)
     return logs
 

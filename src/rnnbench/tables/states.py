@@ -11,15 +11,15 @@ the shortest that are known of their configuration: the lowest twentieth, over a
 running median over `SMOOTHED` cycles. The noise of the turns moves the lowest twentieth of each
 member and the mean of all; what it explains, by the least noisy round, is subtracted.
 
-If a whole session was slowed, the shortest that is known is slow too. The fixed product
-(`rnnworker.fixed_product`) that is timed after each turn can tell: its shortest time depends on the
-processor only, and is known for those of `KNOWN`, or from other rounds. The slowness is at least
-that of the product. Cycles in which the product is undisturbed may nevertheless be slowed, for
-instance by the memory of a neighbour.
+If a whole session was slowed, the shortest that is known is slow too. The random reads
+(`rnnworker.random_reads`) that are timed after each turn can tell: their shortest time depends on
+the processor and NumPy only, and is known for those of `random_reads.KNOWN`, or from other rounds.
+A neighbour slows them down by more than a training step, which takes their time to the power of
+`GAIN`; the slowness is at least that.
 
 Ratios of the undisturbed machine are estimated by analysis of covariance (`covariance`) with the
-slowness of the rounds as the covariate. Leaving out the slowed cycles instead leaves too few of
-them in a noisy hour: intervals of ± 12 %, and ratios from a handful of cycles.
+slowness of the rounds as the covariate, up to `SATURATED`. Leaving out the slowed cycles instead
+leaves too few of them in a noisy hour: intervals of ± 12 %, and ratios from a handful of cycles.
 """
 
 from __future__ import annotations
@@ -31,29 +31,39 @@ from typing import NamedTuple
 import numpy as np
 
 from rnnbench.tables.stats import student_quantile
+from rnnworker.random_reads import KNOWN
 
 SLOWED = 1.07
 SMOOTHED = 7  # cycles
 LEVEL = 0.05  # quantile
-# Seconds of the fixed product on an undisturbed core by processor (vendor, family, model), with the
-# OpenBLAS of NumPy 1.26 to 2.4; others, such as NumPy 1.18's (1040 µs), are known from the rounds.
-KNOWN = {"AuthenticAMD 25 17": 312e-6}  # measured on two cores in two hours of 2026-11-24
-OTHER_BLAS = 2.5  # a product this many times as long has another cause than a neighbour
+GAIN = 0.35  # measured on two cores, 2026-11-24: 0.25 to 0.40
+OTHER = 2.5  # reads this many times as long have another cause than a neighbour
+SATURATED = 0.2  # more slowness changes ratios no further
 # Standard deviation of how differently the log seconds of members depend on the slowness. Measured
-# on two cores in 51 rounds of four members of 2026-11-24: 0.12 (0.16 on one core, 0.05 on two).
-UNEQUAL = 0.12
+# on two cores in 70 rounds of four members of 2026-11-24: 0.18 (0.24 on one core, 0.09 on two).
+UNEQUAL = 0.18
 ITERATIONS = 10  # the variance and the prior depend on each other
 CONFIDENCE = 0.95
+TINY = 1e-16
 NOISE = 1.645  # standard deviations below which a twentieth of a normal distribution is
 
 
 class Source(NamedTuple):
-    """What the duration of the fixed product depends on."""
+    """What the duration of the random reads depends on; `processor` is empty if NumPy is older than
+    those of `KNOWN`."""
 
     machine: str
     processor: str
     build: str
     device: str
+
+
+class Slowness(NamedTuple):
+    """How much slower than undisturbed each cycle of a round was (natural logarithm; NaN for cycles
+    without a turn): the `steps` of its members, and the `machine`, by their steps and the reads."""
+
+    steps: np.ndarray
+    machine: np.ndarray
 
 
 class Adjusted(NamedTuple):
@@ -67,31 +77,31 @@ class Adjusted(NamedTuple):
 def slowness(
     logs: Sequence[np.ndarray],
     configurations: Sequence[Sequence[str]],
-    products: Sequence[np.ndarray] = (),
+    reads: Sequence[np.ndarray] = (),
     sources: Sequence[Sequence[Source]] = (),
-) -> list[np.ndarray]:
-    """For each round, how much slower than undisturbed each of its cycles was (natural logarithm;
-    NaN for cycles without a turn).
+) -> list[Slowness]:
+    """The slowness of each round.
 
     **Arguments:**
 
     - `logs`: for each round, log seconds per step (members × cycles), NaN for no turn.
     - `configurations`: for each round, the configurations of its members, by which their levels are
       known from all rounds.
-    - `products`, `sources`: as in `slowness_of_products`.
+    - `reads`, `sources`: as in `slowness_of_reads`.
     """
     by_steps = _slowness_of_steps(logs, configurations)
-    by_product = [np.full(steps.shape, math.nan) for steps in by_steps]
-    if products:
-        by_product = slowness_of_products(products, sources)
+    by_reads = [np.full(steps.shape, math.nan) for steps in by_steps]
+    if reads:
+        by_reads = slowness_of_reads(reads, sources)
     noise: dict[tuple[str, ...], float] = {}
     for own, names in zip(logs, configurations, strict=True):
         kind = tuple(sorted(names))
         noise[kind] = min(noise.get(kind, math.inf), _noise(own))
-    return [
-        np.where(np.isnan(steps), np.nan, np.fmax(steps - noise[tuple(sorted(names))], core))
-        for steps, core, names in zip(by_steps, by_product, configurations, strict=True)
-    ]
+    found = []
+    for steps, core, names in zip(by_steps, by_reads, configurations, strict=True):
+        own = steps - noise[tuple(sorted(names))]
+        found.append(Slowness(own, np.where(np.isnan(own), np.nan, np.fmax(own, core))))
+    return found
 
 
 def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
@@ -105,7 +115,9 @@ def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
     members, rounds = effects.shape
     if rounds < 2 or members < 2:
         return Adjusted(effects, 1.0)
-    mean, centred = float(slow.mean()), slow - slow.mean()
+    slow = np.minimum(slow, SATURATED)
+    # Two rounds cannot tell a slope from chance.
+    mean, centred = float(slow.mean()), (slow - slow.mean()) * (rounds > 2)
     squares = float((centred**2).sum())
     residuals = effects - effects.mean(axis=0)
     residuals -= residuals.mean(axis=1, keepdims=True)
@@ -113,7 +125,7 @@ def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
     for _ in range(ITERATIONS):
         left = residuals - slopes[:, None] * centred
         variance = float((left**2).sum()) / ((members - 1) * (rounds - 1 - share))
-        if not variance:
+        if variance < TINY:  # equal but for rounding
             break
         prior = variance / UNEQUAL**2
         slopes = residuals @ centred / (squares + prior)
@@ -152,32 +164,32 @@ def _slowness_of_steps(
     return found
 
 
-def slowness_of_products(
-    products: Sequence[np.ndarray], sources: Sequence[Sequence[Source]]
+def slowness_of_reads(
+    reads: Sequence[np.ndarray], sources: Sequence[Sequence[Source]]
 ) -> list[np.ndarray]:
-    """For each round, how much longer than on an undisturbed core the fixed product took in each
-    cycle (natural logarithm, the median of members and `SMOOTHED` cycles; NaN if unknown).
+    """For each round, how slow the random reads show the machine to have been in each cycle
+    (natural logarithm, the median of members and `SMOOTHED` cycles; NaN if unknown).
 
     **Arguments:**
 
-    - `products`: for each round, log seconds of the product (members × cycles), NaN for none.
+    - `reads`: for each round, log seconds of the random reads (members × cycles), NaN for none.
     - `sources`: for each round, where its members ran. Their levels are known from all rounds.
     """
     levels: dict[Source, float] = {}
     values: dict[Source, list[np.ndarray]] = {}
-    for own, ran in zip(products, sources, strict=True):
+    for own, ran in zip(reads, sources, strict=True):
         for source, row in zip(ran, own, strict=True):
             values.setdefault(source, []).append(row[~np.isnan(row)])
     for source, rows in values.items():
         seen = np.concatenate(rows)
         levels[source] = float(np.quantile(seen, LEVEL)) if len(seen) else math.nan
         known = math.log(KNOWN.get(source.processor, math.inf))
-        if known < levels[source] < known + math.log(OTHER_BLAS):
+        if known < levels[source] < known + math.log(OTHER):
             levels[source] = known
     found = []
-    for own, ran in zip(products, sources, strict=True):
+    for own, ran in zip(reads, sources, strict=True):
         excess = own - np.array([levels[source] for source in ran])[:, None]
-        found.append(_median(_windows(excess), (0, 2)))
+        found.append(GAIN * _median(_windows(excess), (0, 2)))
     return found
 
 
