@@ -3,13 +3,11 @@ slowed the processor down.
 
 The array stays in the L2 cache, so that the time depends on the core, NumPy, and who else uses the
 core or its caches: a neighbour on the other half of a physical core makes it up to twice as long.
-Other runs, and what this run trains, play no part. It is timed on each core of the device in turn,
-because a neighbour may be on one of them only. Python 3.6 syntax.
+They are timed on each core of the device: a neighbour may be on one only. Python 3.6 syntax.
 
     python -m rnnworker.random_reads
 
-prints how many times as long as on an undisturbed core of this processor it takes now; nothing if
-that is not known of the processor.
+prints how many times as long as on an undisturbed core they take; nothing if that is not known.
 """
 
 import functools
@@ -31,7 +29,7 @@ def timer(job):
     """Returns a function that returns the seconds of the reads on the slowest core; None on a GPU,
     whose speed they say nothing about."""
     if job["config"]["device"].get("kind") != "cpu":
-        return no_reads
+        return lambda: None
     return Reads(job.get("cores") or ()).seconds
 
 
@@ -72,10 +70,6 @@ def _reading():
     array = numpy.arange(BYTES // 8, dtype="float64")
     places = numpy.random.RandomState(0).randint(0, len(array), READS).astype(numpy.intp)
     return functools.partial(numpy.take, array, places, out=numpy.empty(READS), mode="clip")
-
-
-def no_reads():
-    return None
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ COMMANDS = {
     "compare": "compare any two configurations, builds, devices or machines",
     "show": "show one run",
     "published": "write the page of published comparisons",
-    "publish": "add a published result of your own",
     "doctor": "check what this machine can measure and what would disturb it",
     "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
     "gc": "remove unused environments and leftover files (asks first)",

@@ -65,18 +65,14 @@ def _machine() -> Iterator[str]:
 
 
 def _host(root: Path) -> Iterator[str]:
-    facts = host_check.read_host_facts()
-    warnings = host_check.warnings(facts)
+    warnings = host_check.warnings(host_check.read_host_facts())
     free = shutil.disk_usage(root).free
     if free < LOW_DISK_BYTES:
         warnings.append(f"only {free / 1e9:.1f} GB of disk are free; an environment takes 2 GB")
     for warning in warnings:
         yield f"warning    {warning}"
     if not warnings:
-        speed = ""
-        if facts["slowness"]:
-            speed = f"; reads take {facts['slowness']:.2f} times as long as on an idle core"
-        yield f"host       quiet; {free / 1e9:.0f} GB of disk free{speed}"
+        yield f"host       quiet; {free / 1e9:.0f} GB of disk free"
 
 
 def _available(

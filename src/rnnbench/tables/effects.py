@@ -13,7 +13,8 @@ before, is biased towards 0 with an odd number: the member in the middle then *i
 cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were reported as 3.7 %).
 
 A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
-has too few others is compared by all and marked. By how much the machine was slowed down from
+has too few others is compared by all and marked. Slowed cycles are not compared if a round has
+`LEAST_UNDISTURBED` others. By how much the machine was slowed down from
 outside in each round (`states`) is the covariate by which the effects of rounds with the same
 members are taken to those of the undisturbed machine.
 """
@@ -34,6 +35,7 @@ from rnnbench.records.turns import Turns, disturbed_cycles
 from rnnbench.tables.states import SLOWED, Slowness, Source, covariance, slowness
 
 LEAST_CYCLES = 5  # that two members have in common
+LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
 KNOWN_FROM = (1, 26)  # NumPy of `random_reads.KNOWN`
 SECONDS = ("seconds", "steps", "full", "cycle")
 
@@ -81,15 +83,22 @@ class Conditions(NamedTuple):
         is_slowed = self.slowness.machine > math.log(SLOWED)
         return frozenset(np.flatnonzero(is_slowed).tolist()) - self.left_out
 
+    @property
+    def not_compared(self) -> frozenset[int]:
+        """Those left out, and the slowed ones if `LEAST_UNDISTURBED` others remain."""
+        both = self.left_out | self.slowed
+        is_enough = len(set(self.cycles.tolist()) - both) >= LEAST_UNDISTURBED
+        return both if is_enough else self.left_out
+
     def median(self, slowness: np.ndarray) -> float:
-        """Of the cycles that are not left out, at least 0."""
-        kept = slowness[np.setdiff1d(self.cycles, list(self.left_out))]
+        """Of the cycles that are compared, at least 0."""
+        kept = slowness[np.setdiff1d(self.cycles, list(self.not_compared))]
         return max(0.0, float(np.median(kept))) if len(kept) else 0.0
 
     @property
     def is_slowed(self) -> bool:
-        """Whether the machine was slowed down in most of the cycles that are not left out, or other
-        processes used the cores in most of them."""
+        """Whether the machine was slowed down in most of the cycles that are compared, or other
+        processes used the cores in most of all."""
         others = len(self.disturbed - self.left_out)
         median = self.median(self.slowness.machine)
         return median > math.log(SLOWED) or 2 * others > len(self.cycles)
@@ -113,7 +122,10 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
     logs = list(map(_logs, rounds))
     sources = [list(map(_source, company)) for company in companies]
     slow = slowness(logs, _configurations(companies), list(map(_reads, rounds)), sources)
-    return list(map(_conditions, rounds, logs, slow))
+    return [
+        Conditions(disturbed_cycles(members), _left_out(members, own), each)
+        for members, own, each in zip(rounds, logs, slow, strict=True)
+    ]
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -133,13 +145,13 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
         others = set(state.cycles.tolist()) - state.slowed
         slow_logs = _fitted(_without(logs, others)) if state.slowed else {}
         compared: dict[str, str] = {}
-        for index, log in _fitted(_without(logs, state.left_out)).items():
+        for index, log in _fitted(_without(logs, state.not_compared)).items():
             key = list(members)[index]
             compared[configurations[index]] = key
             slow_of[key] = state.median(state.slowness.machine)
             found[key] = Effect(
                 log,
-                _relative(members[key], state.left_out) - state.median(state.slowness.steps),
+                _relative(members[key], state.not_compared) - state.median(state.slowness.steps),
                 slowed=state.is_slowed,
                 slow_log=slow_logs.get(index),
                 slow_cycles=len(state.slowed),
@@ -163,10 +175,6 @@ def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     logs, names = _logs(members), list(members)
     fitted = _fitted(_without(logs, _left_out(members, logs)))
     return {names[index]: log for index, log in fitted.items()}
-
-
-def _conditions(members: Mapping[str, Turns], logs: np.ndarray, slow: Slowness) -> Conditions:
-    return Conditions(disturbed_cycles(members), _left_out(members, logs), slow)
 
 
 def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:

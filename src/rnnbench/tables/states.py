@@ -108,9 +108,8 @@ def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
     """Analysis of covariance: the `effects` of members (members × rounds, log) as a line in the
     slowness `slow` of the rounds, taken to slowness 0.
 
-    The slopes have a normal prior with the standard deviation `UNEQUAL` (ridge regression): a few
-    rounds that were slowed alike say little about them, and then the interval becomes wider by what
-    such slopes could change, instead of the mean by what chance suggests.
+    The slopes have a normal prior with the standard deviation `UNEQUAL` (ridge regression): where
+    a few rounds say little about them, the interval becomes wider instead.
     """
     members, rounds = effects.shape
     if rounds < 2 or members < 2:

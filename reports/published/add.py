@@ -1,4 +1,6 @@
-"""Check a published result of your own and append it to reports/published/own.csv.
+"""Check a published result of your own and append it to own.csv in this folder.
+
+    .venv/bin/python reports/published/add.py --source … --year … --train-seconds …
 
 Reports show it next to measured results. Give the values of its source: the seconds of all epochs
 together, accuracies as fractions (0.97), prices in USD per hour.
@@ -6,13 +8,14 @@ together, accuracies as fractions (0.97), prices in USD per hour.
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.commands.arguments import command_parser
 from rnnbench.sources.published import COLUMNS, REQUIRED_COLUMNS, append_row, parse_row
 
-OWN = Path("reports/published/own.csv")
+OWN = Path(__file__).with_name("own.csv")
 HELP = {
     "source": "author and title of the publication",
     "year": "year of publication",
@@ -37,7 +40,7 @@ HELP = {
 
 def main(argv: Sequence[str]) -> int:
     """Checks the row, appends it and prints the file's path."""
-    parser = command_parser("publish", __doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in COLUMNS:
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -50,7 +53,11 @@ def main(argv: Sequence[str]) -> int:
     )
     options = vars(parser.parse_args(list(argv)))
     file = options.pop("file")
-    row = parse_row(options, "rnnbench publish")
+    row = parse_row(options, "add.py")
     append_row(file, row)
     print(f"{file}: added {row.workload} on {row.place}, {row.train_seconds:g} s ({row.source}).")
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
