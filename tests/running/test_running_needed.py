@@ -193,9 +193,9 @@ def test_rounds_in_which_the_members_were_slowed_unequally_count_for_the_undistu
     last = [line for line in lines if line.repeat == 4]
     reasons = why_not_needed(last, place, rule, reference=last[0].name)
     assert all("after 4 runs" in why for why in reasons.values()) and reasons
-    far = {name: run.value for name, run in finished_runs(place).items()}
-    rounds_alike = [far[records[1].name] / far[records[0].name] for records in rounds[:4]]
-    assert rounds_alike == pytest.approx([1.1] * 4, rel=0.003)
+    values = {name: run.value for name, run in finished_runs(place).items()}
+    ratios = [values[records[1].name] / values[records[0].name] for records in rounds[:4]]
+    assert ratios == pytest.approx([1.1] * 4, rel=0.003)
 
 
 def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> None:

@@ -26,10 +26,8 @@ def logs(cycles: int, noise: float, seed: int, states: np.ndarray | None = None)
 
 
 def slowed_cycles(*arguments) -> list[set[int]]:
-    return [
-        set(np.flatnonzero(slow > math.log(SLOWED)))
-        for slow in (each.machine for each in slowness(*arguments))
-    ]
+    found = slowness(*arguments)
+    return [set(np.flatnonzero(each.machine > math.log(SLOWED))) for each in found]
 
 
 def names(rounds: int) -> list[tuple[str, ...]]:
@@ -87,7 +85,7 @@ def test_a_session_that_was_slowed_throughout_is_known_by_the_reads_of_the_proce
 
 
 @pytest.mark.parametrize("seconds", [3.3 * KNOWN[PROCESSOR], 0.6 * KNOWN[PROCESSOR]])
-def test_the_reads_of_another_numpy_or_processor_has_a_level_of_its_own(seconds):
+def test_the_reads_of_another_numpy_or_processor_have_a_level_of_their_own(seconds):
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1)]
     durations = [reads(30, 1.0, seconds), reads(30, 1.7, seconds)]
     found = slowed_cycles(own, names(2), durations, [SOURCES] * 2)

@@ -1,5 +1,5 @@
-"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs,
-and with a driver that denies queries or fails once. The format is that of nvidia-smi 570."""
+"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs, and with a
+driver that denies queries or fails once. The format is that of nvidia-smi 570."""
 
 from __future__ import annotations
 

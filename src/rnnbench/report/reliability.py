@@ -131,8 +131,8 @@ def disturbed_text(records: Sequence[Record]) -> list[str]:
     if slowed:
         texts.append(
             f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
-            "instance by neighbours, heat or a power limit. Ratios and seconds are for the "
-            "undisturbed machine, by its other cycles and analysis of covariance."
+            "instance by neighbours, heat or a power limit. Ratios and seconds are those of the "
+            "undisturbed machine, by analysis of covariance."
         )
     return texts
 

@@ -14,9 +14,9 @@ cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were r
 
 A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
 has too few others is compared by all and marked. Slowed cycles are not compared if a round has
-`LEAST_UNDISTURBED` others. By how much the machine was slowed down from
-outside in each round (`states`) is the covariate by which the effects of rounds with the same
-members are taken to those of the undisturbed machine.
+`LEAST_UNDISTURBED` others. By how much the machine was slowed down from outside in each round
+(`states`) is the covariate by which the effects of rounds with the same members are taken to those
+of the undisturbed machine.
 """
 
 from __future__ import annotations
@@ -138,33 +138,29 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     names = _configurations([[by_key[key] for key in members] for members in rounds])
     conditions = conditions_of(records)
     found: dict[str, Effect] = {}
-    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}  # rounds: configuration → record key
-    slow_of: dict[str, float] = {}
+    # Configurations → slowness and configuration → record key of each round that compares them.
+    alike: dict[tuple[str, ...], list[tuple[float, dict[str, str]]]] = {}
     for members, configurations, state in zip(rounds, names, conditions, strict=True):
-        logs = _logs(members)
-        others = set(state.cycles.tolist()) - state.slowed
-        slow_logs = _fitted(_without(logs, others)) if state.slowed else {}
-        compared: dict[str, str] = {}
-        for index, log in _fitted(_without(logs, state.not_compared)).items():
-            key = list(members)[index]
-            compared[configurations[index]] = key
-            slow_of[key] = state.median(state.slowness.machine)
-            found[key] = Effect(
-                log,
-                _relative(members[key], state.not_compared) - state.median(state.slowness.steps),
-                slowed=state.is_slowed,
-                slow_log=slow_logs.get(index),
-                slow_cycles=len(state.slowed),
-                cycles=len(state.cycles),
+        logs, keys, left_out = _logs(members), list(members), state.not_compared
+        fitted = _fitted(_without(logs, left_out))
+        if not fitted:
+            continue
+        slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
+        slow_logs = _fitted(_without(logs, set(cycles.tolist()) - slowed)) if slowed else {}
+        level = state.median(state.slowness.steps)
+        for index, log in fitted.items():
+            undisturbed = _relative(members[keys[index]], left_out) - level
+            found[keys[index]] = Effect(
+                log, undisturbed, 1.0, is_slowed, slow_logs.get(index), len(slowed), len(cycles)
             )
-        if compared:
-            alike.setdefault(tuple(sorted(compared)), []).append(compared)
-    for compared_names, keys in alike.items():
-        logs = np.array([[found[own[name]].log for own in keys] for name in compared_names])
-        slow = np.array([slow_of[own[compared_names[0]]] for own in keys])
-        adjusted, widening = covariance(logs, slow)
-        for name, row in zip(compared_names, adjusted.tolist(), strict=True):
-            for own, log in zip(keys, row, strict=True):
+        compared = {configurations[index]: keys[index] for index in fitted}
+        slow = state.median(state.slowness.machine)
+        alike.setdefault(tuple(sorted(compared)), []).append((slow, compared))
+    for group, alike_rounds in alike.items():
+        logs = np.array([[found[own[name]].log for _, own in alike_rounds] for name in group])
+        adjusted, widening = covariance(logs, np.array([slow for slow, _ in alike_rounds]))
+        for name, row in zip(group, adjusted.tolist(), strict=True):
+            for (_, own), log in zip(alike_rounds, row, strict=True):
                 found[own[name]] = found[own[name]]._replace(log=log, widening=widening)
     return found
 

@@ -61,8 +61,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       own); `effect`: log seconds of its steps on the undisturbed machine, relative to the others of
       the round, from the turns of all of its records (missing if unknown), and the factor
       `widening` of its intervals (`effects.Effect`); `slowed`: 1 if the machine was slowed down in
-      most of the
-      round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
+      most of the round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
       `slow_cycles`, `cycles`: the number of these, and of all cycles of the round; `scale`: what
       its seconds are multiplied by, so that the runs of a round have the ratios of their turns
       (`scales_of`); `companion`: 1 if the run only serves ratios with the others of its round, else

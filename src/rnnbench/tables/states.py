@@ -87,12 +87,12 @@ def slowness(
     - `logs`: for each round, log seconds per step (members × cycles), NaN for no turn.
     - `configurations`: for each round, the configurations of its members, by which their levels are
       known from all rounds.
-    - `reads`, `sources`: as in `slowness_of_reads`.
+    - `reads`, `sources`: as in `_slowness_of_reads`.
     """
     by_steps = _slowness_of_steps(logs, configurations)
     by_reads = [np.full(steps.shape, math.nan) for steps in by_steps]
     if reads:
-        by_reads = slowness_of_reads(reads, sources)
+        by_reads = _slowness_of_reads(reads, sources)
     noise: dict[tuple[str, ...], float] = {}
     for own, names in zip(logs, configurations, strict=True):
         kind = tuple(sorted(names))
@@ -163,7 +163,7 @@ def _slowness_of_steps(
     return found
 
 
-def slowness_of_reads(
+def _slowness_of_reads(
     reads: Sequence[np.ndarray], sources: Sequence[Sequence[Source]]
 ) -> list[np.ndarray]:
     """For each round, how slow the random reads show the machine to have been in each cycle
