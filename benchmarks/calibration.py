@@ -53,6 +53,7 @@ MACHINES = {
     "members end early or die": Machine(missing=0.2),
     "64 cores": Machine(cores=64),
     "states": Machine(states=0.04),
+    "states of a turn": Machine(flicker=0.4),
 }
 PRICES = PriceList(
     name="made_up",

@@ -54,6 +54,7 @@ class Machine:
       autoregressive process).
     - `bursts`: share of the turns that last 10 to 70 % longer. In half of them another process uses
       the cores, which the kernel counts; in the others nothing shows.
+    - `flicker`: share of the turns that a state of one turn slows down, by `SLOWER` on average.
     - `states`: how unequally a state that lasts three minutes slows the members down, on average by
       `SLOWER`.
     - `missing`: probability that a member's turns end early; one in four of these dies.
@@ -65,6 +66,7 @@ class Machine:
     level: float = 0.1
     drift: float = 0.005
     bursts: float = 0.0
+    flicker: float = 0.0
     states: float = 0.0
     missing: float = 0.0
     cores: int = 2
@@ -109,12 +111,15 @@ def simulate(
         bad_cycles = _states(random, bad, cycles, duration)
         bad = bool(bad_cycles[-1]) ^ bool(random.random() < _switch(START))
         state = slowed[:, None] * bad_cycles
-        logs = true[:, None] + state + _disturbances(random, machine, len(members), cycles)
+        short = _flicker(random, machine, (len(members), cycles))
+        logs = true[:, None] + state + SLOWER * short
+        logs += _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
         reads = KNOWN[PROCESSOR] * np.exp(
-            READS_SLOWER * bad_cycles + random.normal(0, READS_NOISE, logs.shape)
+            READS_SLOWER * (bad_cycles * bool(machine.states) + short)
+            + random.normal(0, READS_NOISE, logs.shape)
         )
-        if not machine.states:
+        if not machine.states and not machine.flicker:
             reads = np.full(logs.shape, None)
         ends, died = _ends(random, machine, len(members), cycles)
         columns = {
@@ -138,6 +143,13 @@ def _states(random: np.random.Generator, bad: bool, cycles: int, duration: float
     """For each cycle, whether the machine is in its bad state. `duration`: of a cycle."""
     switches = random.random(cycles) < _switch(duration)
     return (bad + np.cumsum(switches)) % 2 == 1
+
+
+def _flicker(random: np.random.Generator, machine: Machine, shape: tuple[int, int]) -> np.ndarray:
+    """How much a state of its own slows each turn down, relative to `SLOWER`."""
+    if not machine.flicker:
+        return np.zeros(shape)
+    return (random.random(shape) < machine.flicker) * random.uniform(0, 2, shape)
 
 
 def _disturbances(

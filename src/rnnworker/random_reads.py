@@ -1,5 +1,5 @@
-"""Times random reads of half a megabyte after each turn, by which tables see whether something
-slowed the processor down.
+"""Times random reads of half a megabyte before and after each turn, by which tables see whether
+something slowed the processor down.
 
 The array stays in the L2 cache, so that the time depends on the core, NumPy, and who else uses the
 core or its caches: a neighbour on the other half of a physical core makes it up to twice as long.
@@ -11,6 +11,7 @@ prints how many times as long as on an undisturbed core they take; nothing if th
 """
 
 import functools
+import math
 import os
 import time
 
@@ -22,6 +23,7 @@ KNOWN = {"AuthenticAMD 25 17": 15.6e-6}  # measured on two cores, 2026-11-24
 MOST_CORES = 4
 BYTES = 2**19
 READS = 20000
+TIMES = 7
 TRIES = 200
 
 
@@ -57,11 +59,16 @@ class Reads:
             os.sched_setaffinity(0, {core})
         self._read()  # fills the cache
         taken = []
-        for _ in range(3):  # a timer interrupt takes as long as the reads
+        for _ in range(TIMES):  # a timer interrupt takes as long as the reads
             begin = time.perf_counter()
             self._read()
             taken.append(time.perf_counter() - begin)
-        return sorted(taken)[1]
+        return sorted(taken)[TIMES // 2]
+
+
+def mean(before, after):
+    """The geometric mean of what a timer returned before and after a turn."""
+    return before and after and math.sqrt(before * after)
 
 
 def _reading():

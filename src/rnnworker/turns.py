@@ -3,7 +3,7 @@
 import collections
 import time
 
-from rnnworker import card_look, cpu_load
+from rnnworker import card_look, cpu_load, random_reads
 from rnnworker.phases import second_clock
 
 Grant = collections.namedtuple("Grant", "turn lead steps")
@@ -23,8 +23,8 @@ def grant_of(line):
 class Turns:
     """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate or
     reading the GPU's state (`waited_second`: by the second clock), `load` is the CPU load over its
-    turns. `read_card` is called before and after each turn (`card_look.card_reader`), `reads`
-    after it, while the process is warm (`random_reads.timer`)."""
+    turns. `read_card` (`card_look.card_reader`) and `reads` (`random_reads.timer`) are called
+    before and after each turn."""
 
     def __init__(self, events, read_card=card_look.no_card, reads=lambda: None):
         self._events, self._read_card, self._reads = events, read_card, reads
@@ -42,7 +42,7 @@ class Turns:
         self._end()
         line = self._events.gate(phase=self._phase, **fields)
         grant = grant_of(line) if line else WHOLE
-        self._card_before = self._read_card()
+        self._card_before, self._reads_before = self._read_card(), self._reads()
         self._before, begin = cpu_load.snapshot(), time.monotonic()
         self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": begin}
         self.waited += begin - start
@@ -69,5 +69,5 @@ class Turns:
         if self._card_before is not None:
             turn["card"] = [self._card_before, self._read_card()]
         turn["cores"] = len(cpu_load.processors()) or None
-        turn["reads"] = self._reads()
+        turn["reads"] = random_reads.mean(self._reads_before, self._reads())
         self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))

@@ -6,10 +6,13 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
 
+from benchmarks import simulated
+from benchmarks.simulated import Machine, Member, simulate
 from rnnbench.records.turns import disturbed_cycles
-from rnnbench.tables.effects import LEAST_CYCLES, effects
+from rnnbench.tables.effects import LEAST_CYCLES, effects, effects_of
 from rnnbench.tables.stats import difference_interval
 
 
@@ -239,3 +242,20 @@ def autocorrelated(effect: dict[str, float], stream: random.Random, cycles: int 
             noise = 0.5 * noise + stream.gauss(0, 0.015)
             seconds[name][cycle] = math.exp(own + level + noise + (0.3 if stalled else 0.0)) / 100
     return {name: columns(own) for name, own in seconds.items()}
+
+
+def test_random_reads_tell_which_turns_a_short_state_slowed_down(monkeypatch):
+    """Half of the turns are slowed down by up to 1.65; the reads show it, or are not known."""
+    times = {Member("keras"): math.log(0.003), Member("block"): math.log(0.002)}
+    monkeypatch.setattr(simulated, "CYCLES", (20, 25))
+    machine, stream = Machine(flicker=0.5, process=0.0), np.random.default_rng(0)
+    errors = {True: [], False: []}
+    for _ in range(40):
+        records = simulate(stream, machine, times, 1).records
+        for has_reads, known in errors.items():
+            for record in records if not has_reads else ():
+                del record.turns["reads"]
+            one, other = (effects_of(records)[record.key].log for record in records)
+            known.append(one - other - math.log(1.5))
+    with_reads, without = (np.sqrt(np.mean(np.square(errors[key]))) for key in (True, False))
+    assert with_reads < 0.025 and without > 1.8 * with_reads

@@ -12,6 +12,11 @@ two turns are unbiased with any number of members. Tukey's median polish, which 
 before, is biased towards 0 with an odd number: the member in the middle then *is* the level of its
 cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were reported as 3.7 %).
 
+A state of the machine can end between two turns of a cycle, so that one member meets it and another
+does not: in a noisy hour, ratios of rounds differed by 4 % because of it. The random reads before
+and after each turn (`rnnworker.random_reads`) show it. Their duration is a covariate of the turns,
+with one slope for all members of a round (`_slope`).
+
 A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
 has too few others is compared by all and marked. Slowed cycles are not compared if a round has
 `LEAST_UNDISTURBED` others. By how much the machine was slowed down from outside in each round
@@ -32,10 +37,20 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.turns import Turns, disturbed_cycles
-from rnnbench.tables.states import SLOWED, Slowness, Source, covariance, slowness
+from rnnbench.tables.states import (
+    SLOWED,
+    Slowness,
+    Source,
+    covariance,
+    lowest,
+    medians,
+    slowness,
+)
 
 LEAST_CYCLES = 5  # that two members have in common
 LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
+STEEPEST = 1.0  # slope of log seconds in log seconds of the reads
+ITERATIONS = 5  # the slope and the medians of members depend on each other
 KNOWN_FROM = (1, 26)  # NumPy of `random_reads.KNOWN`
 SECONDS = ("seconds", "steps", "full", "cycle")
 
@@ -140,8 +155,14 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     found: dict[str, Effect] = {}
     # Configurations → slowness and configuration → record key of each round that compares them.
     alike: dict[tuple[str, ...], list[tuple[float, dict[str, str]]]] = {}
-    for members, configurations, state in zip(rounds, names, conditions, strict=True):
-        logs, keys, left_out = _logs(members), list(members), state.not_compared
+    own_reads = list(map(_reads, rounds))
+    levels = lowest(own_reads, names)
+    for members, configurations, state, reads in zip(
+        rounds, names, conditions, own_reads, strict=True
+    ):
+        keys, left_out = list(members), state.not_compared
+        undisturbed = np.array([levels[name].value for name in configurations])
+        logs = _without_states(_logs(members), reads - undisturbed[:, None])
         fitted = _fitted(_without(logs, left_out))
         if not fitted:
             continue
@@ -149,9 +170,9 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
         slow_logs = _fitted(_without(logs, set(cycles.tolist()) - slowed)) if slowed else {}
         level = state.median(state.slowness.steps)
         for index, log in fitted.items():
-            undisturbed = _relative(members[keys[index]], left_out) - level
+            seconds = _relative(members[keys[index]], left_out) - level
             found[keys[index]] = Effect(
-                log, undisturbed, 1.0, is_slowed, slow_logs.get(index), len(slowed), len(cycles)
+                log, seconds, 1.0, is_slowed, slow_logs.get(index), len(slowed), len(cycles)
             )
         compared = {configurations[index]: keys[index] for index in fitted}
         slow = state.median(state.slowness.machine)
@@ -171,6 +192,29 @@ def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     logs, names = _logs(members), list(members)
     fitted = _fitted(_without(logs, _left_out(members, logs)))
     return {names[index]: log for index, log in fitted.items()}
+
+
+def _without_states(logs: np.ndarray, reads: np.ndarray) -> np.ndarray:
+    """The `logs` of turns (members × cycles) without what the random `reads` explain (log of how
+    many times as long as undisturbed they took)."""
+    return logs - np.nan_to_num(_slope(logs, reads) * reads)
+
+
+def _slope(logs: np.ndarray, reads: np.ndarray) -> float:
+    """Log seconds of steps per log seconds of reads, by least absolute deviations of all pairs of
+    turns of a cycle, each pair of members with a level of its own; between 0 and `STEEPEST`."""
+    one, other = np.triu_indices(len(logs), 1)
+    steps, slower = logs[one] - logs[other], reads[one] - reads[other]
+    seen = ~np.isnan(steps) & (np.abs(np.nan_to_num(slower)) > 0)
+    steps, slower = np.where(seen, steps, np.nan), np.where(seen, slower, np.nan)
+    slope = 0.0
+    for _ in range(ITERATIONS if seen.any() else 0):
+        level = medians(steps - slope * slower, (1,))[:, None]
+        slopes, weights = ((steps - level) / slower)[seen], np.abs(slower[seen])
+        order = np.argsort(slopes)
+        half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+        slope = min(max(0.0, float(slopes[order][half])), STEEPEST)
+    return slope
 
 
 def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:

@@ -11,11 +11,11 @@ the shortest that are known of their configuration: the lowest twentieth, over a
 running median over `SMOOTHED` cycles. The noise of the turns moves the lowest twentieth of each
 member and the mean of all; what it explains, by the least noisy round, is subtracted.
 
-If a whole session was slowed, the shortest that is known is slow too. The random reads
-(`rnnworker.random_reads`) that are timed after each turn can tell: their shortest time depends on
-the processor and NumPy only, and is known for those of `random_reads.KNOWN`, or from other rounds.
-A neighbour slows them down by more than a training step, which takes their time to the power of
-`GAIN`; the slowness is at least that.
+If a whole session was slowed, the shortest that is known is slow too. The random reads before and
+after each turn (`rnnworker.random_reads`) can tell: their shortest time depends on the processor
+and NumPy only, and is known for those of `random_reads.KNOWN`, or from other rounds. A neighbour
+slows them down by more than a training step, which takes their time to the power of `GAIN`; the
+slowness is at least that.
 
 Ratios of the undisturbed machine are estimated by analysis of covariance (`covariance`) with the
 slowness of the rounds as the covariate, up to `SATURATED`. Leaving out the slowed cycles instead
@@ -25,8 +25,8 @@ leaves too few of them in a noisy hour: intervals of ± 12 %, and ratios from a 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ UNEQUAL = 0.18
 ITERATIONS = 10  # the variance and the prior depend on each other
 CONFIDENCE = 0.95
 TINY = 1e-16
+Key = TypeVar("Key", bound=Hashable)
 NOISE = 1.645  # standard deviations below which a twentieth of a normal distribution is
 
 
@@ -64,6 +65,13 @@ class Slowness(NamedTuple):
 
     steps: np.ndarray
     machine: np.ndarray
+
+
+class Level(NamedTuple):
+    """The lowest twentieth of `known` values."""
+
+    value: float
+    known: int
 
 
 class Adjusted(NamedTuple):
@@ -142,21 +150,13 @@ def _slowness_of_steps(
     """The slowness of the cycles by the steps of the members, including their noise. Arguments as
     in `slowness`."""
     smoothed = [_running_median(own) for own in logs]
-    by_configuration: dict[str, list[np.ndarray]] = {}
-    for own, names in zip(smoothed, configurations, strict=True):
-        for name, row in zip(names, own, strict=True):
-            by_configuration.setdefault(name, []).append(row[~np.isnan(row)])
-    level: dict[str, float] = {}
-    known: dict[str, int] = {}
-    for name, rows in by_configuration.items():
-        values = np.concatenate(rows)
-        known[name] = len(values)
-        level[name] = float(np.quantile(values, LEVEL)) if len(values) else math.nan
+    levels = lowest(smoothed, configurations)
     found = []
     for own, names in zip(smoothed, configurations, strict=True):
-        excess = own - np.array([level[name] for name in names])[:, None]
+        excess = own - np.array([levels[name].value for name in names])[:, None]
         # The level of a configuration that has few rounds may itself be a slowed one.
-        weights = np.array([known[name] for name in names], float)[:, None] * ~np.isnan(excess)
+        weights = np.array([levels[name].known for name in names], float)[:, None]
+        weights = weights * ~np.isnan(excess)
         total = weights.sum(axis=0)
         with np.errstate(invalid="ignore"):
             found.append(np.where(total > 0, np.nansum(excess * weights, axis=0) / total, np.nan))
@@ -175,26 +175,34 @@ def _slowness_of_reads(
     - `sources`: for each round, where its members ran. Their levels are known from all rounds.
     """
     levels: dict[Source, float] = {}
-    values: dict[Source, list[np.ndarray]] = {}
-    for own, ran in zip(reads, sources, strict=True):
-        for source, row in zip(ran, own, strict=True):
-            values.setdefault(source, []).append(row[~np.isnan(row)])
-    for source, rows in values.items():
-        seen = np.concatenate(rows)
-        levels[source] = float(np.quantile(seen, LEVEL)) if len(seen) else math.nan
+    for source, level in lowest(reads, sources).items():
         known = math.log(KNOWN.get(source.processor, math.inf))
-        if known < levels[source] < known + math.log(OTHER):
-            levels[source] = known
+        is_slowed = known < level.value < known + math.log(OTHER)
+        levels[source] = known if is_slowed else level.value
     found = []
     for own, ran in zip(reads, sources, strict=True):
         excess = own - np.array([levels[source] for source in ran])[:, None]
-        found.append(GAIN * _median(_windows(excess), (0, 2)))
+        found.append(GAIN * medians(_windows(excess), (0, 2)))
+    return found
+
+
+def lowest(values: Sequence[np.ndarray], keys: Sequence[Sequence[Key]]) -> dict[Key, Level]:
+    """For each of the `keys` of the rows of `values` (of each round: members × cycles), the level
+    of its values over all rounds; NaN if it has none."""
+    rows: dict[Key, list[np.ndarray]] = {}
+    for own, names in zip(values, keys, strict=True):
+        for name, row in zip(names, own, strict=True):
+            rows.setdefault(name, []).append(row[~np.isnan(row)])
+    found = {}
+    for name, known in rows.items():
+        seen = np.concatenate(known)
+        found[name] = Level(float(np.quantile(seen, LEVEL)) if len(seen) else math.nan, len(seen))
     return found
 
 
 def _running_median(logs: np.ndarray) -> np.ndarray:
     """The median of `SMOOTHED` cycles around each; fewer at the ends."""
-    return _median(_windows(logs), (2,))
+    return medians(_windows(logs), (2,))
 
 
 def _windows(logs: np.ndarray) -> np.ndarray:
@@ -204,7 +212,7 @@ def _windows(logs: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED, axis=1)
 
 
-def _median(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+def medians(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """The median over `axes` of what is known, NaN where nothing is."""
     empty = np.isnan(values).all(axis=axes, keepdims=True)
     return np.where(
