@@ -49,7 +49,6 @@ SHARED_FOLDERS = ("tests/cluster",)
 NEEDS_BY_PATH = {
     "cluster/": "Slurm and PostgreSQL",
     "exchange/test_exchange_bundle": "bundles that train",
-    "exchange/test_exchange_carried": "bundles that train",
     "faults/test_faults_": "processes that are killed",
     "workflow/test_workflow_": "Snakemake",
 }

@@ -19,8 +19,8 @@ from rnnworker.bundle_session import CUT, Session
 LEFT, LACKING = 1, 3
 EXIT_CODES = (
     "Exit code 0: every run that this machine can execute is done; {}: some are left, start it "
-    "again; {}: the runs of a build were skipped because its Python lacks the framework or its "
-    "packages are missing (see the output).".format(LEFT, LACKING)
+    "again; {}: the runs of a build were skipped because its Python lacks the framework (see the "
+    "output).".format(LEFT, LACKING)
 )
 
 
@@ -72,7 +72,7 @@ def main(folder, arguments):
     for count, kind in ((left, "runs"), (len(session.unmade), "certificates and probes")):
         if count:
             print("{} {} are left: start it again.".format(count, kind))
-    if machine.lacking or machine.unfit:
+    if machine.unfit:
         return LACKING
     return LEFT if left or session.unmade else 0
 
@@ -92,13 +92,6 @@ def _options(arguments):
     parser.add_argument("--pack", metavar="FILE", help="also keep all of out/ in this .tar.gz")
     parser.add_argument("--no-certificates", action="store_true", help="make no certificates")
     parser.add_argument("--no-probes", action="store_true", help="make no probes")
-    parser.add_argument(
-        "--parts",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="a further folder with parts of carried packages",
-    )
     parser.add_argument(
         "--python",
         action="append",

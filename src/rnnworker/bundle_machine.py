@@ -6,20 +6,17 @@ Standard library only, Python 3.6 syntax.
 import os
 import sys
 
-from rnnworker import affinity, cards, carried_packages, machine, rounds
+from rnnworker import affinity, cards, machine, rounds
 from rnnworker.bundle_process import environment_of, missing_requirement
 
 
 class Machine:
-    """This machine: its processors, GPUs and packages, and the Python of each build."""
+    """This machine: its processors and GPUs, and the Python of each build."""
 
-    def __init__(self, folder, packages, options):
+    def __init__(self, options):
         self.hardware = machine.fingerprint()
         self.topology = affinity.read_topology()
-        self._packages = packages
-        self._folders = [os.path.join(folder, "packages")] + options.parts
         self._pythons = dict(pair.split("=", 1) for pair in options.python)
-        self._sites, self.lacking = {}, {}
         self.unfit = {}  # build → why its Python cannot run it
 
     def obstacle(self, config):
@@ -27,7 +24,7 @@ class Machine:
         return self._impossible(config) or self.unfit.get(config["build"]["name"])
 
     def _impossible(self, config):
-        device, build = config["device"], config["build"]
+        device = config["device"]
         if device["kind"] == "gpu" and not self.hardware["gpus"]:
             return "no NVIDIA GPU on this machine"
         if device["kind"] == "gpu" and self.card(config) is None:
@@ -39,13 +36,7 @@ class Machine:
             return "no {} on this machine, which has {}".format(model, available)
         if (device.get("threads") or 0) > len(self.topology):
             return "this machine offers {} cores".format(len(self.topology))
-        entry = self._packages.get(build.get("carry"))
-        if entry and entry["name"] not in self._sites and entry["name"] not in self.lacking:
-            try:
-                self._sites[entry["name"]] = carried_packages.provide(entry, self._folders)
-            except carried_packages.Missing as error:
-                self.lacking[entry["name"]] = str(error)
-        return self.lacking.get(entry["name"]) if entry else None
+        return None
 
     def card(self, config):
         """Returns the GPU that a run with `config` uses (`cards.select_card`); None on a CPU."""
@@ -70,7 +61,7 @@ class Machine:
         """Checks that the Python of each build of `configs` has the build's framework."""
         builds = [config["build"] for config in configs if not self._impossible(config)]
         for build in {build["name"]: build for build in builds}.values():
-            python, environment = self.python_of(build), self.environment(build, 1)
+            python, environment = self.python_of(build), environment_of(build, 1)
             self.refuse(build, missing_requirement(build, python, environment))
 
     def refuse(self, build, why):
@@ -82,9 +73,6 @@ class Machine:
 
     def python_of(self, build):
         return self._pythons.get(build["name"], sys.executable)
-
-    def environment(self, build, threads):
-        return environment_of(build, self._sites.get(build.get("carry")), threads)
 
 
 def _variables(config):

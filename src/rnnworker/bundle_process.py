@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 
-from rnnworker import carried_packages, members, rounds
+from rnnworker import members, rounds
 
 # Framework → the modules that it needs; their packages have the same names.
 NEEDED = {
@@ -76,14 +76,14 @@ def _facts(outcome):
     }
 
 
-def environment_of(build, site, threads):
+def environment_of(build, threads):
     """Returns the environment variables of a run: those of this process except
-    `THREAD_VARIABLES`, the number of threads, and those of the build. `site` is the folder of its
-    carried packages, or None."""
+    `THREAD_VARIABLES`, the number of threads, and those of the build."""
     environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
     environment["OMP_NUM_THREADS"] = str(threads)
     environment["PYTHONUNBUFFERED"] = "1"
-    environment.update(carried_packages.variables(build, site))
+    own = build.get("environment") or {}
+    environment.update({name: str(value) for name, value in own.items()})
     return environment
 
 

@@ -9,7 +9,7 @@ import time
 
 from rnnworker import affinity, cards, certificate_jobs, rounds
 from rnnworker.bundle_machine import Machine
-from rnnworker.bundle_process import member, read, supervise, write
+from rnnworker.bundle_process import environment_of, member, read, supervise, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
@@ -28,7 +28,7 @@ class Session:
         os.makedirs(self.out, exist_ok=True)
         self.deadline = time.monotonic() + options.limit if options.limit else None
         about = read(os.path.join(folder, "bundle.json"))
-        self.machine = Machine(folder, about["packages"], options)
+        self.machine = Machine(options)
         # User-supplied Python files: path on the machine that made the bundle → local path.
         self.own = {path: os.path.join(folder, name) for path, name in about["own"].items()}
         self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
@@ -213,7 +213,7 @@ class Session:
             write(file, job)
             build, threads[name] = config["build"], len(cores)
             command = [self.machine.python_of(build), os.path.join(self.folder, "rnnworker"), file]
-            environment = self.machine.environment(build, len(cores))
+            environment = environment_of(build, len(cores))
             environment.update(cards.variables(card))
             forks = "mode" not in job and rounds.may_fork(config)
             workers.append(member(name, command, environment, folder, limits[name] or {}, forks))

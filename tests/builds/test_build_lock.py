@@ -66,14 +66,6 @@ def test_another_python_is_run_once(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text() == "called\n"
 
 
-def test_paths_into_carried_packages_are_ignored(tmp_path: Path) -> None:
-    build = with_distributions(tmp_path, keras="3.1")
-    build["environment"] = {"PATH": "{packages}/bin"}
-    program = Path(build["python"])
-    program.write_text(program.read_text().replace("#!/bin/sh", "#!/usr/bin/env sh"))
-    assert versions(build)["distributions"] == {"keras": "3.1"}
-
-
 @pytest.mark.parametrize("script", ["exit 3", "echo nonsense", "true"])
 def test_a_python_that_reports_no_versions(script: str, tmp_path: Path) -> None:
     build = fake_build(tmp_path, script)

@@ -14,7 +14,7 @@ def bundle_of_two_builds(folder: Path) -> Path:
     """A bundle of the fake build and of a build with torch, which the tests' Python lacks."""
     project = make_project(folder / "home")
     (project.conf / "build/lacking.yaml").write_text(
-        "framework: keras3_torch\npython: python3\ncarry: null\nenvironment: {}\n"
+        "framework: keras3_torch\npython: python3\nenvironment: {}\n"
     )
     (project.conf / "experiment/two.yaml").write_text(
         "title: x\nprobe: false\ngrids:\n"

@@ -61,7 +61,7 @@ def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> N
     ("name", "overrides"),
     [
         ("relu_confound", ("model.train_samples=null", "model.val_samples=null")),
-        ("relu_confound", ("device=gpu", "build=tf_2_21_carried")),
+        ("relu_confound", ("device=gpu", "build=tf_cuda")),
         (
             "keras_implementation",
             (
@@ -72,7 +72,7 @@ def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> N
                 "model.val_samples=null",
             ),
         ),
-        ("why_not_cudnn", ("device=gpu", "build=tf_2_21_carried")),
+        ("why_not_cudnn", ("device=gpu", "build=tf_cuda")),
         ("threads", ("model.epochs=4", "model.train_samples=25000", "model.val_samples=25000")),
         ("samples_612235", ("model.train_samples=612235", "model.val_samples=61224")),
         ("cpu_against_gpu", ("model.train_samples=null", "model.val_samples=null")),

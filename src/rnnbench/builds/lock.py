@@ -76,8 +76,7 @@ def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
         locked = locked_versions(pins)
         installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
         return {"python": pins.python, "distributions": installed}
-    # Variables that refer to carried packages apply only on the target machine.
-    extra = {key: value for key, value in environment(build).items() if "{packages}" not in value}
+    extra = environment(build)
     command = launcher(build, root)
     # A variable such as PYTHONPATH changes which packages the running interpreter would find.
     if command == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):

@@ -69,5 +69,3 @@ def _locked(conf: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
         if isinstance(data, dict) and data.get("lock"):
             yield file, data
-        elif isinstance(data, dict) and data.get("carry"):
-            yield file, {"lock": data["carry"], "python": data.get("carried_python")}

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.carried_packages import carried_of, parts_of
 from rnnbench.builds.pins import pins_of
 from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
-from rnnbench.exchange.bundle import Packages, parts_folder, write_bundle
+from rnnbench.exchange.bundle import write_bundle
 from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.grid.preflight import Preflight
@@ -51,7 +50,6 @@ def main(arguments: Sequence[str]) -> int:
         {path: root / path for path in plan.datasets},
         {key: _entry(item, root, pins) for key, item in plan.certificates.items()},
         {key: _entry(item, root, pins) for key, item in plan.probes.items()},
-        _packages(plan, root),
         _own_files(plan),
     )
     print(
@@ -63,11 +61,6 @@ def main(arguments: Sequence[str]) -> int:
             f"warning: the bundle is larger than {LARGE_BYTES / 2**20:.0f} MiB. "
             "Fix: bundle fewer models or builds at once."
         )
-    if parts_folder(options.output).exists():
-        print(
-            f"{parts_folder(options.output)}: package archives to copy separately; "
-            "on the target machine: python run.py --parts FOLDER"
-        )
     return 0
 
 
@@ -75,16 +68,6 @@ def _own_files(plan: Plan) -> set[Path]:
     certified = (entry for item in plan.certificates.values() for entry in item.implementations)
     configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
     return set().union(*map(user_files, configs))
-
-
-def _packages(plan: Plan, root: Path) -> dict[str, Packages]:
-    packages = {}
-    for run in plan.runs.values():
-        carried = carried_of(run.config["build"], root)
-        if carried and carried.name not in packages:
-            parts = tuple(parts_of(carried, root))
-            packages[carried.name] = Packages(carried.name, carried.digest, parts)
-    return packages
 
 
 def _run(run: Run, plan: Plan, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,12 +79,8 @@ def _entry(planned: Run | Preflight, root: Path, pins: Mapping[str, Any]) -> dic
     """A planned run, certificate or probe as the bundle's files hold it. The packages of a build
     without a lock are known only on the target machine."""
     identity = dict(planned.identity)
-    build = planned.config["build"]
-    if pins_of(build, root) is None:
-        carried = carried_of(build, root)
+    if pins_of(planned.config["build"], root) is None:
         identity["build_lock"] = "read off the machine"
-        if carried:
-            identity["build_lock"] += f", carries {carried.digest}"
     path = planned.config.get("dataset", {}).get("path")
     return {
         **planned.as_dict(),
