@@ -259,3 +259,18 @@ def test_random_reads_tell_which_turns_a_short_state_slowed_down(monkeypatch):
             known.append(one - other - math.log(1.5))
     with_reads, without = (np.sqrt(np.mean(np.square(errors[key]))) for key in (True, False))
     assert with_reads < 0.025 and without > 1.8 * with_reads
+
+
+def test_time_that_other_processes_use_counts_as_slowness() -> None:
+    """The intervals of rounds beside a process that uses a quarter of the cores are wider."""
+    times = {Member("keras"): math.log(0.003), Member("block"): math.log(0.002)}
+    machine = Machine(level=0.0, drift=0.0)
+    records = simulate(np.random.default_rng(0), machine, times, 5).records
+    alone = effects_of(records)
+    for record in records:
+        took, cores = record.turns["took"], record.turns["cores"]
+        record.turns["others"] = [0.25 * t * c for t, c in zip(took, cores, strict=True)]
+    beside = effects_of(records)
+    assert not any(effect.slowed for effect in alone.values())
+    assert all(effect.slowed for effect in beside.values())
+    assert all(beside[key].widening > 2 > alone[key].widening for key in alone)

@@ -137,10 +137,14 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
     logs = list(map(_logs, rounds))
     sources = [list(map(_source, company)) for company in companies]
     slow = slowness(logs, _configurations(companies), list(map(_reads, rounds)), sources)
-    return [
-        Conditions(disturbed_cycles(members), _left_out(members, own), each)
-        for members, own, each in zip(rounds, logs, slow, strict=True)
-    ]
+    found = []
+    for members, own, each in zip(rounds, logs, slow, strict=True):
+        left_out = _left_out(members, own)
+        machine = np.maximum(each.machine, _lacking(members, left_out))
+        found.append(
+            Conditions(disturbed_cycles(members), left_out, each._replace(machine=machine))
+        )
+    return found
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -215,6 +219,18 @@ def _slope(logs: np.ndarray, reads: np.ndarray) -> float:
         half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
         slope = min(max(0.0, float(slopes[order][half])), STEEPEST)
     return slope
+
+
+def _lacking(members: Mapping[str, Turns], left_out: Collection[int]) -> float:
+    """The time that other processes used on the members' cores in the cycles that are not left out,
+    as a slowness: minus the log of the share that remained for the members."""
+    used = cores_seconds = 0.0
+    for turns in members.values():
+        columns = (turns.get(name, ()) for name in ("cycle", "others", "took", "cores"))
+        for cycle, others, took, cores in zip(*columns, strict=False):
+            if cycle not in left_out and None not in (others, took, cores):
+                used, cores_seconds = used + others, cores_seconds + cores * took
+    return -math.log1p(-min(max(0.0, used / cores_seconds), 0.9)) if cores_seconds else 0.0
 
 
 def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
