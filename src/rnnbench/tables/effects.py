@@ -80,12 +80,13 @@ class Effect(NamedTuple):
 
 class Conditions(NamedTuple):
     """The cycles of a round in which other processes used the cores: all (`disturbed`), and those
-    that are `left_out`, which are none if too few others are left; and the `slowness` of its
-    cycles."""
+    that are `left_out`, which are none if too few others are left; the `slowness` of its cycles;
+    and the time that other processes used in the others, as a slowness (`lacking`)."""
 
     disturbed: frozenset[int]
     left_out: frozenset[int]
     slowness: Slowness
+    lacking: float
 
     @property
     def cycles(self) -> np.ndarray:
@@ -115,8 +116,8 @@ class Conditions(NamedTuple):
         """Whether the machine was slowed down in most of the cycles that are compared, or other
         processes used the cores in most of all."""
         others = len(self.disturbed - self.left_out)
-        median = self.median(self.slowness.machine)
-        return median > math.log(SLOWED) or 2 * others > len(self.cycles)
+        slow = max(self.lacking, self.median(self.slowness.machine))
+        return slow > math.log(SLOWED) or 2 * others > len(self.cycles)
 
 
 def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
@@ -137,14 +138,10 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
     logs = list(map(_logs, rounds))
     sources = [list(map(_source, company)) for company in companies]
     slow = slowness(logs, _configurations(companies), list(map(_reads, rounds)), sources)
-    found = []
-    for members, own, each in zip(rounds, logs, slow, strict=True):
-        left_out = _left_out(members, own)
-        machine = np.maximum(each.machine, _lacking(members, left_out))
-        found.append(
-            Conditions(disturbed_cycles(members), left_out, each._replace(machine=machine))
-        )
-    return found
+    return [
+        Conditions(disturbed_cycles(members), left_out, each, _lacking(members, left_out))
+        for members, left_out, each in zip(rounds, map(_left_out, rounds, logs), slow, strict=True)
+    ]
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -157,8 +154,8 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     names = _configurations([[by_key[key] for key in members] for members in rounds])
     conditions = conditions_of(records)
     found: dict[str, Effect] = {}
-    # Configurations → slowness and configuration → record key of each round that compares them.
-    alike: dict[tuple[str, ...], list[tuple[float, dict[str, str]]]] = {}
+    # Configurations → slowness, lacking time and configuration → record key of each round.
+    alike: dict[tuple[str, ...], list[tuple[float, float, dict[str, str]]]] = {}
     own_reads = list(map(_reads, rounds))
     levels = lowest(own_reads, names)
     for members, configurations, state, reads in zip(
@@ -180,12 +177,13 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
             )
         compared = {configurations[index]: keys[index] for index in fitted}
         slow = state.median(state.slowness.machine)
-        alike.setdefault(tuple(sorted(compared)), []).append((slow, compared))
+        alike.setdefault(tuple(sorted(compared)), []).append((slow, state.lacking, compared))
     for group, alike_rounds in alike.items():
-        logs = np.array([[found[own[name]].log for _, own in alike_rounds] for name in group])
-        adjusted, widening = covariance(logs, np.array([slow for slow, _ in alike_rounds]))
+        slows, lackings, keys_of = zip(*alike_rounds, strict=True)
+        logs = np.array([[found[own[name]].log for own in keys_of] for name in group])
+        adjusted, widening = covariance(logs, np.array(slows), fmean(lackings))
         for name, row in zip(group, adjusted.tolist(), strict=True):
-            for (_, own), log in zip(alike_rounds, row, strict=True):
+            for own, log in zip(keys_of, row, strict=True):
                 found[own[name]] = found[own[name]]._replace(log=log, widening=widening)
     return found
 

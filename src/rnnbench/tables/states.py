@@ -112,12 +112,13 @@ def slowness(
     return found
 
 
-def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
+def covariance(effects: np.ndarray, slow: np.ndarray, lacking: float = 0.0) -> Adjusted:
     """Analysis of covariance: the `effects` of members (members × rounds, log) as a line in the
     slowness `slow` of the rounds, taken to slowness 0.
 
     The slopes have a normal prior with the standard deviation `UNEQUAL` (ridge regression): where
-    a few rounds say little about them, the interval becomes wider instead.
+    a few rounds say little about them, the interval becomes wider instead. What other processes
+    used of the time (`lacking`, as a slowness) only widens it.
     """
     members, rounds = effects.shape
     if rounds < 2 or members < 2:
@@ -138,7 +139,8 @@ def covariance(effects: np.ndarray, slow: np.ndarray) -> Adjusted:
         slopes = residuals @ centred / (squares + prior)
         share = squares / (squares + prior)
     freedom = rounds - 1, rounds - 1 - share
-    variance_of_mean = (1 + rounds * mean**2 / (squares + prior)) * freedom[0] / freedom[1]
+    unknown = mean**2 / (squares + prior) + min(lacking, SATURATED) ** 2 / prior
+    variance_of_mean = (1 + rounds * unknown) * freedom[0] / freedom[1]
     quantiles = [student_quantile(CONFIDENCE, degrees) for degrees in freedom]
     widening = math.sqrt(variance_of_mean) * quantiles[1] / quantiles[0]
     return Adjusted(effects - slopes[:, None] * slow, widening)
