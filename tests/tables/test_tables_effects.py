@@ -261,7 +261,7 @@ def test_random_reads_tell_which_turns_a_short_state_slowed_down(monkeypatch):
     assert with_reads < 0.025 and without > 1.8 * with_reads
 
 
-def test_time_that_other_processes_use_counts_as_slowness() -> None:
+def test_time_that_other_processes_use_widens_the_intervals() -> None:
     """The intervals of rounds beside a process that uses a quarter of the cores are wider."""
     times = {Member("keras"): math.log(0.003), Member("block"): math.log(0.002)}
     machine = Machine(level=0.0, drift=0.0)

@@ -79,14 +79,23 @@ class Effect(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """The cycles of a round in which other processes used the cores: all (`disturbed`), and those
-    that are `left_out`, which are none if too few others are left; the `slowness` of its cycles;
-    and the time that other processes used in the others, as a slowness (`lacking`)."""
+    """A round under the conditions of the machine.
 
+    - `configurations`: of its members.
+    - `logs`: log seconds per step of their turns (members × cycles) without what the random reads
+      explain, NaN for no turn.
+    - `disturbed`: the cycles in which other processes used the cores; `left_out`: the same, or none
+      if too few others are left; `lacking`: the time that other processes used in the rest, as a
+      slowness.
+    - `slowness`: of its cycles.
+    """
+
+    configurations: list[str]
+    logs: np.ndarray
     disturbed: frozenset[int]
     left_out: frozenset[int]
-    slowness: Slowness
     lacking: float
+    slowness: Slowness
 
     @property
     def cycles(self) -> np.ndarray:
@@ -135,13 +144,21 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
     rounds = members_of_rounds(records)
     by_key = {record.key: record for record in records}
     companies = [[by_key[key] for key in members] for members in rounds]
-    logs = list(map(_logs, rounds))
+    names = [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
+    all_logs, all_reads = list(map(_logs, rounds)), list(map(_reads, rounds))
     sources = [list(map(_source, company)) for company in companies]
-    slow = slowness(logs, _configurations(companies), list(map(_reads, rounds)), sources)
-    return [
-        Conditions(disturbed_cycles(members), left_out, each, _lacking(members, left_out))
-        for members, left_out, each in zip(rounds, map(_left_out, rounds, logs), slow, strict=True)
-    ]
+    slow = slowness(all_logs, names, all_reads, sources)
+    levels = lowest(all_reads, names)
+    found = []
+    for members, own, logs, reads, each in zip(
+        rounds, names, all_logs, all_reads, slow, strict=True
+    ):
+        undisturbed = np.array([levels[name].value for name in own])[:, None]
+        alike = _without_states(logs, reads - undisturbed)
+        left_out = _left_out(members, logs)
+        disturbed, lacking = disturbed_cycles(members), _lacking(members, left_out)
+        found.append(Conditions(own, alike, disturbed, left_out, lacking, each))
+    return found
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -149,33 +166,23 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     all records of their rounds, and of the same configurations in other rounds, by which it is
     known how much these were slowed down."""
     records = list(records)
-    rounds = members_of_rounds(records)
-    by_key = {record.key: record for record in records}
-    names = _configurations([[by_key[key] for key in members] for members in rounds])
-    conditions = conditions_of(records)
     found: dict[str, Effect] = {}
     # Configurations → slowness, lacking time and configuration → record key of each round.
     alike: dict[tuple[str, ...], list[tuple[float, float, dict[str, str]]]] = {}
-    own_reads = list(map(_reads, rounds))
-    levels = lowest(own_reads, names)
-    for members, configurations, state, reads in zip(
-        rounds, names, conditions, own_reads, strict=True
-    ):
+    for members, state in zip(members_of_rounds(records), conditions_of(records), strict=True):
         keys, left_out = list(members), state.not_compared
-        undisturbed = np.array([levels[name].value for name in configurations])
-        logs = _without_states(_logs(members), reads - undisturbed[:, None])
-        fitted = _fitted(_without(logs, left_out))
+        fitted = _fitted(_without(state.logs, left_out))
         if not fitted:
             continue
         slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
-        slow_logs = _fitted(_without(logs, set(cycles.tolist()) - slowed)) if slowed else {}
+        slow_logs = _fitted(_without(state.logs, set(cycles) - slowed)) if slowed else {}
         level = state.median(state.slowness.steps)
         for index, log in fitted.items():
             seconds = _relative(members[keys[index]], left_out) - level
             found[keys[index]] = Effect(
                 log, seconds, 1.0, is_slowed, slow_logs.get(index), len(slowed), len(cycles)
             )
-        compared = {configurations[index]: keys[index] for index in fitted}
+        compared = {state.configurations[index]: keys[index] for index in fitted}
         slow = state.median(state.slowness.machine)
         alike.setdefault(tuple(sorted(compared)), []).append((slow, state.lacking, compared))
     for group, alike_rounds in alike.items():
@@ -207,12 +214,11 @@ def _slope(logs: np.ndarray, reads: np.ndarray) -> float:
     turns of a cycle, each pair of members with a level of its own; between 0 and `STEEPEST`."""
     one, other = np.triu_indices(len(logs), 1)
     steps, slower = logs[one] - logs[other], reads[one] - reads[other]
-    seen = ~np.isnan(steps) & (np.abs(np.nan_to_num(slower)) > 0)
-    steps, slower = np.where(seen, steps, np.nan), np.where(seen, slower, np.nan)
-    slope = 0.0
+    seen = ~np.isnan(steps + slower) & (slower != 0)
+    slope, weights = 0.0, np.abs(slower[seen])
     for _ in range(ITERATIONS if seen.any() else 0):
         level = medians(steps - slope * slower, (1,))[:, None]
-        slopes, weights = ((steps - level) / slower)[seen], np.abs(slower[seen])
+        slopes = (steps - level)[seen] / slower[seen]
         order = np.argsort(slopes)
         half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
         slope = min(max(0.0, float(slopes[order][half])), STEEPEST)
@@ -238,11 +244,6 @@ def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
     rest = _compared(_common(_without(logs, disturbed)))
     is_enough = np.array_equal(rest, _compared(_common(logs)))
     return disturbed if is_enough else frozenset()
-
-
-def _configurations(companies: Iterable[Sequence[Record]]) -> list[list[str]]:
-    """The configurations of the members of each round, with their machines."""
-    return [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
 
 
 def _relative(turns: Turns, left_out: frozenset[int]) -> float:
