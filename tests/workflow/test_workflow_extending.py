@@ -67,7 +67,7 @@ def test_a_new_axis_quantity_and_table_reach_the_report(extended: Project) -> No
     assert all(float(row["context_switches"]) >= 0 for row in runs)
     page = (folder / "reports/clipped/report.html").read_text()
     assert "Peak memory" in page and "switches" in page
-    assert "trains fake (norm_1)" in result.stdout
+    assert "fake (norm_1)" in result.stdout
 
 
 def rows(file: Path) -> list[dict[str, str]]:
