@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -228,3 +229,24 @@ def test_an_invalid_round_file_is_one_line(tmp_path, text):
     process = start_track("--root", tmp_path, file)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 1 and len(error.splitlines()) == 1 and "round.json" in error
+
+
+def test_a_project_that_was_copied_writes_into_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    ensure_store(old)
+    first = make_record(experiment="moving")
+    runs = track([write_run(old, first)], old)
+    shutil.copytree(old, new)
+    before = sorted(old.rglob("*"))
+    second = make_record(experiment="moving", started=LATER)
+    other = make_record(experiment="another")
+    ensure_store(new)
+    runs |= track([write_run(new, record) for record in (second, other)], new)
+    assert sorted(old.rglob("*")) == before
+    with connected(new) as client:
+        for record in (first, second, other):
+            artifacts = client.get_run(runs[record.key]).info.artifact_uri
+            assert artifacts.startswith(f"{new}/mlruns/") and Path(artifacts).is_dir()
+            assert client.list_artifacts(runs[record.key])

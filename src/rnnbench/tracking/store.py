@@ -21,6 +21,7 @@ from rnnbench.tracking.address import VARIABLE, database_file, is_server, redact
 
 TIMEOUT = 5.0  # seconds to wait for a server to answer
 SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
+ARTIFACTS = "mlruns"
 MISSING, VALID, CORRUPT = "missing", "valid", "corrupt"
 
 
@@ -43,6 +44,8 @@ def ensure_store(root: Path) -> Path | None:
             aside = _set_aside(database) if state == CORRUPT else None
             if state != VALID:
                 _create(database)
+            elif database == root.resolve() / database.name:
+                adopt_artifacts(database)
     except (OSError, sqlite3.OperationalError) as error:
         raise TrackingError(
             f"the MLflow store cannot be created or read ({error}).",
@@ -68,10 +71,29 @@ def inspect(database: Path) -> str:
     return VALID if "alembic_version" in tables else CORRUPT if tables else MISSING
 
 
+def adopt_artifacts(database: Path) -> None:
+    """Makes the artifact paths, which are absolute, those of the folder that the `database` is in:
+    otherwise a project that was moved or copied writes into the folder where it was created."""
+    here = str(database.parent / ARTIFACTS)
+    with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
+        row = connection.execute(
+            "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
+        ).fetchone()
+        there = str(row[0]).removesuffix("/0") if row else here
+        if there == here or not there.endswith(f"/{ARTIFACTS}"):
+            return
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE substr({column}, 1, ?) = ?",
+                (here, len(there) + 1, len(there) + 1, f"{there}/"),
+            )
+
+
 def _create(database: Path) -> None:
     new = database.with_name(f"{database.name}.new")
     _remove(new)
-    client.create_database(f"sqlite:///{new}", artifacts=database.parent / "mlruns")
+    client.create_database(f"sqlite:///{new}", artifacts=database.parent / ARTIFACTS)
     # SQLite would replay the journal of a missing or empty database into the new one.
     _remove(database)
     new.replace(database)
