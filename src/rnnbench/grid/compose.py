@@ -33,6 +33,9 @@ ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 PackagedChoice = tuple[str, str]  # (group, choice)
 STAGING = "_staging"
 
+# A record, bundle or page would carry what a configuration reads from the environment.
+OmegaConf.clear_resolver("oc.env")
+
 
 @dataclass(frozen=True)
 class Library:
@@ -114,7 +117,8 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise ConfigError(
             f"an interpolation cannot be resolved: {error}",
             where=where,
-            remedy="correct the ${…} in the choice's file or in the override.",
+            remedy="correct the ${…} in the choice's file or in the override; it cannot read the "
+            "environment (oc.env).",
         ) from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
