@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -29,7 +32,7 @@ def write_report(report: Content, out: Path) -> list[Path]:
         "report.md": to_readme(report),
     }
     texts |= {
-        f"tables/{name}.csv": table.to_csv(index=False)
+        f"tables/{name}.csv": without_formulas(table).to_csv(index=False)
         for name, table in report.csv.items()
         if len(table) or name in ALWAYS
     }
@@ -79,6 +82,24 @@ def to_readme(report: Content) -> str:
     return environment(html=False).get_template("report.md.j2").render(page=report)
 
 
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with an apostrophe before texts that a spreadsheet would compute."""
+    texts = table.select_dtypes(["object", "string"]).columns
+    return table.assign(**{name: table[name].map(_no_formula) for name in texts})
+
+
+def _no_formula(value: Any) -> Any:
+    is_one = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
+    return f"'{value}" if is_one else value
+
+
+def only_text(value: Any) -> Any:
+    """`value` without what Markdown would show as HTML, a link or an image."""
+    if isinstance(value, Markup):
+        return value
+    return re.sub(r"\](?=[(:\[])", r"\]", str(value).replace("<", "&lt;"))
+
+
 def environment(*, html: bool) -> Environment:
     """The Jinja environment, with filters for tables and text."""
     result = Environment(
@@ -88,6 +109,7 @@ def environment(*, html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=None if html else only_text,
     )
     result.filters |= {
         "spans": spans,

@@ -215,4 +215,5 @@ def to_markdown(view: TableView) -> str:
 
 def _escape(text: str) -> str:
     text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return " ".join(text.replace("*", "\\*").replace("_", "\\_").split())
+    text = text.replace("*", "\\*").replace("_", "\\_").replace("]", "\\]")
+    return " ".join(text.split())
