@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     options = parser.parse_args()
     pointers = sorted(options.results.glob(f"*/{options.experiment}/*-s*-r*.json"))
-    records, faults = records_of(options.results, pointers)
+    records, faults = records_of(pointers)
     for fault in faults:
         print(fault, file=sys.stderr)
     runs: dict[int, list[list[float]]] = {}

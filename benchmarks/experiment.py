@@ -28,7 +28,7 @@ def measure_experiment(name: str, folder: Path, text: str, runs: str = "*") -> l
     print(f"the workflow took {time.monotonic() - start:.0f} s")
     os.chdir(ROOT)
     pointers = sorted(Path("results").glob(f"*/{name}/{runs}-s*-r*.json"))
-    records, faults = records_of(Path("results"), pointers)
+    records, faults = records_of(pointers)
     for fault in faults:
         print(fault)
     return records

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Verdict
 from rnnbench.records.run import Run
@@ -73,7 +72,7 @@ def make_record(
     choices["build"] = "current"
     suffix = "".join(f"-{k.rpartition('.')[2]}{v}" for k, v in sorted(overrides.items()))
     config = make_config(choices, overrides, seed, repeat, len(epoch_seconds))
-    identity = {"config": config, "dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
+    identity = {"dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
     phases, timed = _phases(boot, epoch_seconds, acc)
     wall = phases[-1].end - boot
     run = Run(
@@ -85,8 +84,8 @@ def make_record(
         alias=None,
         block=seed + repeat,
         order=0,
-        digest=hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
-        identity={name: value for name, value in identity.items() if name != "config"},
+        digest=digest_of(full_identity(config, identity)),
+        identity=identity,
         config=config,
     )
     record = Record(

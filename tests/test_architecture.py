@@ -23,7 +23,7 @@ ALLOWED_IN = {
     "great_tables": {"report"},
 }
 # Small modules that every package may import.
-COMMON = {"axes", "errors", "locks", "interval_log", "validation"}
+COMMON = {"axes", "errors", "locks", "interval_log", "plain_text", "validation"}
 
 
 def imports(file: Path) -> set[str]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import sys
 
+from rnnbench.plain_text import plain
+
 
 class RnnbenchError(Exception):
     """A fault, its location, and how to fix it.
@@ -37,7 +39,7 @@ class RnnbenchError(Exception):
         head = f"{self.where}: {self.what}" if self.where else self.what
         end = "" if head.endswith((".", "!", "?")) else "."
         text = f"{head}{end} Fix: {self.remedy}" if self.remedy else head
-        return " ".join(text.split())
+        return plain(" ".join(text.split()))
 
 
 def say(message: object) -> None:

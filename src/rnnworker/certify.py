@@ -51,7 +51,9 @@ def certify(job, events, phases):
                 trial = Trial(job, rnn, arrays, with_sgd=further)
                 probed = trial.probe(sizes, tolerance, device)
                 results[name] = {} if further else judge(trial.measure())
-                results[name].update(worst(probed), function=trial.function)
+                results[name].update(
+                    certificate_jobs.worst(probed["batches"]), function=trial.function
+                )
                 results[name]["probed"] = {device: probed}
                 if not further:
                     trials[name] = trial
@@ -112,34 +114,6 @@ def judge(measured):
         "loss_curve": measured["loss_curve"],
         "round_trip": measured["round_trip"],
     }
-
-
-def worst(probed):
-    """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
-    return {
-        part: max((e[part] for e in probed["batches"] if e[part] is not None), default=None)
-        for part in ("outputs", "gradients")
-    }
-
-
-def wrong(batches, tolerance, device):
-    """Returns which errors of a device's `batches` exceed the `tolerance`, and where they are
-    largest, as text; None if none does."""
-    largest = worst({"batches": batches})
-    found = [
-        next((part, each) for each in batches if each[part] == largest[part])
-        for part in largest
-        if largest[part] is not None and not largest[part] <= tolerance[part]
-    ]
-    text = "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} with "
-    text += "training={} on {}"
-    return (
-        "; ".join(
-            text.format(part, each[part], tolerance[part], each["rows"], each["training"], device)
-            for part, each in found
-        )
-        or None
-    )
 
 
 def unmeasured(status, why):
@@ -320,7 +294,8 @@ class Trial:
             )
             for (rows, training), found in zip(sizes, errors)
         ]
-        return {"batches": batches, "wrong": wrong(batches, tolerance, device), "why": None}
+        why = certificate_jobs.wrong(batches, tolerance, device)
+        return {"batches": batches, "wrong": why, "why": None}
 
     def _probe_layer(self, index, arrays, sizes, errors):
         """Appends the errors of a layer to those of each size."""

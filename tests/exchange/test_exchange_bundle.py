@@ -26,7 +26,7 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert len(list(folder.glob("out/*/*/outcome.json"))) == 4
 
-    imported = project.rnnbench("import", str(folder))
+    imported = project.rnnbench("import", str(folder), "--restore")
     assert imported.returncode == 0, imported.stderr
     records = [read_record(path) for path in project.records()]
     assert len(records) == 4
@@ -41,8 +41,8 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
         effects = effects_of(members)
         effect = {record.run.choices["rnn"]: effects[record.key].log for record in members}
         assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
-    again = project.rnnbench("import", str(folder))
-    assert again.returncode == 0 and "0 new files" in again.stdout
+    again = project.rnnbench("import", str(folder), "--restore")
+    assert again.returncode == 0 and "0 files written" in again.stdout
 
 
 def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_outcome_of_another_plan_is_refused(bundled: tuple[Project, Path]) ->
     before = path.read_text()
     path.write_text(json.dumps({**json.loads(before), "digest": "0" * 64}))
     try:
-        refused = project.rnnbench("import", str(folder))
+        refused = project.rnnbench("import", str(folder), "--restore")
         assert refused.returncode == 1 and "another plan" in refused.stderr
     finally:
         path.write_text(before)
@@ -80,7 +80,7 @@ def test_the_memory_limit_applies_in_a_bundle(tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     bundle(project, "eats", folder)
     assert run(folder).returncode == 0
-    imported = project.rnnbench("import", str(folder))
+    imported = project.rnnbench("import", str(folder), "--restore")
     assert imported.returncode == 0, imported.stderr
     (record,) = map(read_record, project.records())
     assert record.verdict.reasons[0].code == "out_of_memory"
@@ -93,7 +93,7 @@ def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
         if not folder.exists():
             bundle(project, "small", folder, f"repeat={repeat}")
             assert run(folder).returncode == 0
-        assert project.rnnbench("import", str(folder)).returncode == 0
+        assert project.rnnbench("import", str(folder), "--restore").returncode == 0
     (plan,) = (project.folder / "results").glob("*/small/plan.jsonl")
     names = {json.loads(line)["name"] for line in plan.read_text().splitlines()}
     assert names == {path.stem for path in project.pointers("small")} and len(names) == 4

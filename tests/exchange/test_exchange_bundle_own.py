@@ -57,7 +57,7 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
         file.rename(file.with_suffix(".gone"))
     result = run(folder)
     assert result.returncode == 0 and "in phase" not in result.stdout, result.stdout
-    imported = project.rnnbench("import", str(folder))
+    imported = project.rnnbench("import", str(folder), "--restore")
     assert imported.returncode == 0, imported.stderr
     (record,) = map(read_record, project.records())
     assert record.verdict.status != "void", record.verdict

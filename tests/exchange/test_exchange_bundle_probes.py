@@ -57,7 +57,7 @@ def test_a_probe_follows_the_first_block_and_its_failure_does_not_affect_runs(
     assert again.returncode == 0 and again.stdout.count("exit code 3") == 1
     assert run(folder, "--again", "--no-probes").stdout == ""
 
-    imported = project.rnnbench("import", str(folder))
+    imported = project.rnnbench("import", str(folder), "--restore")
     assert imported.returncode == 0, imported.stderr
     (file,) = (project.folder / "results").glob("*/small/probes/*.json")
     probe = json.loads(file.read_text())
@@ -91,7 +91,7 @@ def test_an_invalid_probe_is_refused(probed: tuple[Project, Path], change: dict,
     before = path.read_text()
     path.write_text(json.dumps({**json.loads(before), **change}))
     try:
-        refused = project.rnnbench("import", str(folder))
+        refused = project.rnnbench("import", str(folder), "--restore")
         assert refused.returncode == 1 and reason in refused.stderr
     finally:
         path.write_text(before)

@@ -28,7 +28,7 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path)
     assert run(folder).returncode == 0
     assert len(list(folder.glob("out/*/*/outcome.json"))) == 5, "all runs have an outcome"
 
-    imported = project.rnnbench("import", str(folder))
+    imported = project.rnnbench("import", str(folder), "--restore")
     assert imported.returncode == 0, imported.stderr
     records = {path: read_record(path) for path in project.records()}
     (companion,) = (path for path, record in records.items() if record.is_companion)

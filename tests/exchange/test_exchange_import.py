@@ -1,4 +1,5 @@
-"""Export and import between machines: nothing is overwritten, tampered archives are refused."""
+"""Export and import between machines: nothing of this machine is touched, tampered archives are
+refused. See also ``tests/outside``."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import io
 import json
 import os
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,18 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange import archive, pack
 from rnnbench.locks import take
-from rnnbench.records.store import pointer_to, read_record, records_of, write_json
+from rnnbench.records.store import (
+    pointer_to,
+    read_record,
+    record_files,
+    records_of,
+    roots,
+    write_json,
+)
 from tests.factory import make_late, make_record
 
 EXPERIMENT = "quick"
+IMPORTED = "results/imported"
 
 
 def lay_down(results: Path, *records) -> None:
@@ -25,22 +35,33 @@ def lay_down(results: Path, *records) -> None:
         site = results / record.machine / EXPERIMENT
         write_json(results / "records" / f"{record.key}.json", record.to_json())
         write_json(site / f"{record.name}.json", pointer_to(record))
-        facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "skipped": []}
+        facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time",
+                 "repeats": None, "skipped": []}  # fmt: skip
         write_json(site / "experiment.json", facts)
-        with (site / "plan.jsonl").open("a") as plan:
-            plan.write(json.dumps({"name": record.name}) + "\n")
+        with (site / "plan.jsonl").open("ab") as plan:
+            plan.write(record.run.line())
 
 
 def exported(folder: Path, *records) -> Path:
     lay_down(folder / "results", *records)
-    file = folder / "export.tar.gz"
-    archive.write(
-        file,
-        pack.KIND,
-        pack.files_of(folder / "results", EXPERIMENT, sorted({r.machine for r in records})),
-        {"experiment": EXPERIMENT},
-    )
-    return file
+    return packed(folder / "export.tar.gz", files_in(folder / "results"))
+
+
+def files_in(results: Path) -> dict[str, bytes]:
+    """Name → content of all that an export of the experiment has."""
+    folders = pack.folders_of(results, EXPERIMENT)
+    files = {name: file for folder in folders for name, file in pack.files_of(folder).items()}
+    return {name: file.read_bytes() for name, file in files.items()}
+
+
+def packed(path: Path, files: dict[str, bytes], experiment: str = EXPERIMENT) -> Path:
+    """An archive of `files` with correct hashes."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = {name: Path(folder, str(number)) for number, name in enumerate(files)}
+        for name, source in sources.items():
+            source.write_bytes(files[name])
+        archive.write(path, experiment, sources)
+    return path
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -63,8 +84,9 @@ def here(tmp_path: Path, monkeypatch) -> Path:
 def test_records_of_two_machines_side_by_side(here: Path, tmp_path: Path) -> None:
     other = make_record(machine="away", experiment=EXPERIMENT)
     assert run("import", str(exported(tmp_path / "away", other))) == 0
-    machines = {read_record(p).machine for p in (here / "results/records").glob("*/*/*.json")}
-    assert machines == {"home", "away"}
+    own, imported = roots(here / "results")
+    assert {read_record(path).machine for path in record_files(own)} == {"home"}
+    assert {read_record(path).machine for path in record_files(imported)} == {"away"}
     assert run("import", str(tmp_path / "away/export.tar.gz")) == 0
 
 
@@ -72,7 +94,7 @@ def test_an_export_is_imported_unchanged(here: Path, tmp_path: Path, monkeypatch
     assert run("export", EXPERIMENT, "-o", str(tmp_path / "x.tar.gz")) == 0
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    assert run("import", str(tmp_path / "x.tar.gz")) == 0
+    assert run("import", str(tmp_path / "x.tar.gz"), "--restore") == 0
     assert everything(tmp_path / "empty/results") == everything(here / "results")
 
 
@@ -83,8 +105,8 @@ def test_both_records_of_a_run_are_kept_and_the_pointer_names_the_newer(here, tm
     newer = str(exported(tmp_path / "b", second))
     assert run("import", newer) == 0
     assert run("import", str(exported(tmp_path / "a", first))) == 0
-    assert len(list((here / "results/records/away").glob("*/*.json"))) == 2
-    pointer = here / "results/away" / EXPERIMENT / f"{first.name}.json"
+    assert len(list((here / IMPORTED / "records/away").glob("*/*.json"))) == 2
+    pointer = here / IMPORTED / "away" / EXPERIMENT / f"{first.name}.json"
     assert second.started in pointer.read_text()
 
 
@@ -107,10 +129,12 @@ def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, mo
     assert run("export", EXPERIMENT, "-o", str(away / "x.tar.gz")) == 0
     monkeypatch.chdir(here)
     assert run("import", str(away / "x.tar.gz")) == 0
-    exported_files, imported_files = everything(away / "results"), everything(here / "results")
-    assert {name: imported_files[name] for name in exported_files} == exported_files
-    pointers = sorted((here / "results/away" / EXPERIMENT).glob("*-s*-r*.json"))
-    imported, faults = records_of(here / "results", pointers)
+    logs = {name for name in everything(away / "results") if name.endswith(".log")}
+    assert logs, "logs name users and folders, so that they are not exported"
+    without_logs = {k: v for k, v in everything(away / "results").items() if k not in logs}
+    assert everything(here / IMPORTED) == without_logs
+    pointers = sorted((here / IMPORTED / "away" / EXPERIMENT).glob("*-s*-r*.json"))
+    imported, faults = records_of(pointers)
     assert {record.key for record in imported} == {record.key for record in records} and not faults
 
 
@@ -129,44 +153,46 @@ def outside_of_records(files: dict[str, bytes], name: str) -> None:
 @pytest.mark.parametrize("change", [without_file, outside_of_records])
 def test_a_missing_companion_is_refused(here, tmp_path, change, capsys) -> None:
     away, (*_, again) = with_companion(tmp_path / "away")
-    files = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    files = files_in(away / "results")
     change(files, f"records/{again.key}.json")
     before = everything(here)
-    assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 1
-    assert "names a companion whose record does not exist" in capsys.readouterr().err
+    assert run("import", str(packed(away / "x.tar.gz", files))) == 1
+    assert "; nothing was imported" in capsys.readouterr().err
     assert everything(here) == before
 
 
 def test_a_pointer_without_companions_does_not_replace_one_with_them(here, tmp_path) -> None:
     away, (_, late, _) = with_companion(tmp_path / "away")
-    complete = pack.files_of(away / "results", EXPERIMENT, ["away"])
+    complete = files_in(away / "results")
     name = f"away/{EXPERIMENT}/{late.name}.json"
     without = {**complete, name: json.dumps(pointer_to(late)).encode()}
     for files in (without, complete, without):
-        assert run("import", str(packed_by_hand(away / "x.tar.gz", files))) == 0
-    assert (here / "results" / name).read_bytes() == complete[name]
+        assert run("import", str(packed(away / "x.tar.gz", files))) == 0
+    assert (here / IMPORTED / name).read_bytes() == complete[name]
 
 
-def test_a_local_plan_is_kept(here: Path, tmp_path: Path, capsys) -> None:
-    """Another checkout on the same machine has the same site but another plan."""
-    site = here / "results/home" / EXPERIMENT
-    write_json(site / "certificates.json", {})
-    before = everything(site)
-    other = make_record(machine="home", experiment=EXPERIMENT, seed=7)
-    file = exported(tmp_path / "other", other)
-    assert run("import", str(file)) == 0
-    after = everything(site)
-    assert {name: after[name] for name in before} == before
-    assert f"{other.name}.json" in after
-    assert "1 newer or planned files kept" in capsys.readouterr().out
+def test_a_backup_is_restored_and_says_what_it_replaces(here: Path, tmp_path, capsys) -> None:
+    (old,) = (read_record(path) for path in record_files(here / "results"))
+    newer = make_record(machine="home", experiment=EXPERIMENT, started=later(old))
+    file = str(exported(tmp_path / "backup", newer))
+    before = everything(here)
+    assert run("import", file) == 1
+    error = capsys.readouterr().err
+    assert "is a machine or site of this project" in error and "--restore" in error
+    assert everything(here) == before
+    assert run("import", file, "--restore") == 0
+    pointer = Path("results/home") / EXPERIMENT / f"{newer.name}.json"
+    assert f"replaced: {pointer}" in capsys.readouterr().out
+    assert newer.started in pointer.read_text()
+    assert len(record_files(here / "results")) == 2
 
 
 def test_a_file_that_exports_do_not_hold_is_refused(here: Path, tmp_path: Path, capsys) -> None:
     away = tmp_path / "away"
     lay_down(away / "results", make_record(machine="away", experiment=EXPERIMENT))
-    files = pack.files_of(away / "results", EXPERIMENT, ["away"])
-    files[f"home/{EXPERIMENT}/certificates.json"] = b"{}"
-    archive.write(away / "x.tar.gz", pack.KIND, files, {"experiment": EXPERIMENT})
+    files = files_in(away / "results")
+    files[f"away/{EXPERIMENT}/certificates.json"] = b"{}"
+    packed(away / "x.tar.gz", files)
     before = everything(here)
     assert run("import", str(away / "x.tar.gz")) == 1
     assert "is not a file of an export" in capsys.readouterr().err
@@ -253,17 +279,13 @@ def test_a_link_is_refused(here: Path, tmp_path: Path) -> None:
     assert run("import", str(file)) == 1
 
 
-def packed_by_hand(path: Path, files: dict[str, bytes]) -> Path:
-    archive.write(path, pack.KIND, files, {"experiment": EXPERIMENT})
-    return path
-
-
 def test_an_existing_record_is_not_replaced(here: Path, tmp_path: Path) -> None:
-    mine = make_record(machine="home", experiment=EXPERIMENT)
-    theirs = make_record(machine="home", experiment=EXPERIMENT, epoch_seconds=9.0)
-    assert mine.key == theirs.key
+    first = make_record(machine="away", experiment=EXPERIMENT)
+    other = make_record(machine="away", experiment=EXPERIMENT, epoch_seconds=9.0)
+    assert first.key == other.key
+    assert run("import", str(exported(tmp_path / "first", first))) == 0
     before = everything(here)
-    assert run("import", str(exported(tmp_path / "away", theirs))) == 1
+    assert run("import", str(exported(tmp_path / "other", other))) == 1
     assert everything(here) == before
 
 
@@ -272,7 +294,7 @@ def test_a_record_in_the_folder_of_another_machine_is_refused(here: Path, tmp_pa
     content = json.dumps(record.to_json()).encode()
     name = f"records/third/{record.name}/{record.started}.json"
     before = everything(here)
-    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", {name: content}))) == 1
+    assert run("import", str(packed(tmp_path / "x.tar.gz", {name: content}))) == 1
     assert everything(here) == before
 
 
@@ -280,7 +302,7 @@ def test_a_newer_record_schema_is_refused(here: Path, tmp_path: Path, capsys) ->
     record = make_record(machine="away", experiment=EXPERIMENT)
     data = {**record.to_json(), "schema": 99}
     files = {f"records/{record.key}.json": json.dumps(data).encode()}
-    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", files))) == 1
+    assert run("import", str(packed(tmp_path / "x.tar.gz", files))) == 1
     assert "schema 99" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ from tests.exchange.test_exchange_import import (
     everything,
     exported,
     lay_down,
-    packed_by_hand,
+    packed,
     run,
 )
 from tests.factory import make_probe, make_record
@@ -52,40 +52,20 @@ def write_preflights(results: Path, machine: str, **changes: Any) -> tuple[Path,
     return files["certificates"], files["probes"]
 
 
-def test_they_are_imported_with_the_runs_and_replaced_by_a_later_import(
+def test_they_are_imported_with_the_runs_and_replaced_if_planned_differently(
     here: Path, tmp_path: Path
 ) -> None:
     record = make_record(machine="away", experiment=EXPERIMENT)
-    for digest in ("first", "second"):
-        write_preflights(tmp_path / "away" / "results", "away", digest=digest)
+    for digest, precision in (("first", None), ("second", "float32"), ("second", "tf32")):
+        write_preflights(tmp_path / "away" / "results", "away", digest=digest, precision=precision)
         assert run("import", str(exported(tmp_path / "away", record))) == 0
-        site = here / "results/away" / EXPERIMENT
-        files = [
-            path for kind in ("certificates", "probes") for path in site.glob(f"{kind}/*.json")
-        ]
-        assert [json.loads(path.read_text())["digest"] for path in files] == [digest, digest]
-
-
-def test_those_planned_locally_are_kept(here: Path, tmp_path: Path) -> None:
-    local = write_preflights(here / "results", "home", digest="planned")
-    for file in local:
-        write_json(file.parent.with_suffix(".json"), {file.stem: {"digest": "planned"}})
-    before = [file.read_bytes() for file in local]
-    record = make_record(machine="home", experiment=EXPERIMENT)
-    write_preflights(tmp_path / "old" / "results", "home", digest="old")
-    assert run("import", str(exported(tmp_path / "old", record))) == 0
-    assert [file.read_bytes() for file in local] == before
-
-
-@pytest.mark.parametrize("kind", [0, 1])
-def test_those_of_another_machine_are_not_replaced(here, tmp_path, kind: int, capsys) -> None:
-    local = write_preflights(here / "results", "home")[kind]
-    other = json.dumps({**json.loads(local.read_text()), "machine": "away"}).encode()
-    name = local.relative_to(here / "results").as_posix()
-    before = everything(here)
-    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", {name: other}))) == 1
-    assert everything(here) == before
-    assert "of another machine; nothing was imported" in capsys.readouterr().err
+    site = here / "results/imported/away" / EXPERIMENT
+    (certificate,) = site.glob("certificates/*.json")
+    (probe,) = site.glob("probes/*.json")
+    assert [json.loads(file.read_text())["digest"] for file in (certificate, probe)] == [
+        "second"
+    ] * 2
+    assert json.loads(certificate.read_text())["precision"] == "float32"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +88,7 @@ def test_an_invalid_one_is_refused(
     data = make_probe() if name.startswith("probes") else CERTIFICATE
     files = {f"away/{EXPERIMENT}/{name}": json.dumps({**data, **change}).encode()}
     before = everything(here)
-    assert run("import", str(packed_by_hand(tmp_path / "x.tar.gz", files))) == 1
+    assert run("import", str(packed(tmp_path / "x.tar.gz", files))) == 1
     assert everything(here) == before
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "nothing was imported" in error

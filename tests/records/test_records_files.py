@@ -67,5 +67,5 @@ def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
         "certificates/.m-lstm-current.json",
     ]
     for name in inputs + others:
-        write_json(project.folder / "results/away/small" / name, {})
-    assert job.imported_files == [f"results/away/small/{name}" for name in inputs]
+        write_json(project.folder / "results/imported/away/small" / name, {})
+    assert job.imported_files == [f"results/imported/away/small/{name}" for name in inputs]

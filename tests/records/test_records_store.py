@@ -96,7 +96,7 @@ def test_readable_records_are_returned_and_the_other_files_reported(results: Pat
     target = results / json.loads(truncated.read_text())["record"]
     target.write_text(target.read_text()[:200])
     (results / json.loads(missing.read_text())["record"]).unlink()
-    records, faults = store.records_of(results, [good, truncated, missing])
+    records, faults = store.records_of([good, truncated, missing])
     assert [record.run.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
@@ -115,7 +115,7 @@ def test_a_pointer_is_valid_only_with_its_companions(results: Path, damage: str)
         companion_file.write_bytes(companion_file.read_bytes()[:100])
     is_intact = damage == "none"
     assert store.pointer_is_valid(results, pointer) == is_intact
-    records, faults = store.records_of(results, [pointer])
+    records, faults = store.records_of([pointer])
     assert late in records and (companion in records) == is_intact
     assert len(faults) == (0 if is_intact else 1)
 

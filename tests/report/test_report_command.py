@@ -27,10 +27,13 @@ def test_readable_runs_are_reported_and_the_others_counted(results, tmp_path, ca
     out = tmp_path / "out"
     arguments = ["quick", "--results", str(results), "--site", "here", "--out", str(out)]
     assert main(["report", *arguments]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr()
+    lines = output.out.splitlines()
     assert "as fast as `keras`" in lines[0]
     assert lines[1].startswith("Measured within 3 minutes: the intervals hold for the state of")
-    assert lines[2] == "1 of 23 planned runs are missing, 1 unreadable."
+    assert lines[2] == "1 of 23 planned runs are missing."
+    assert output.err.count("left out") == 1 and f"{quick()[-2].name}.json" in output.err
+    assert f"{quick()[-2].name}.json: cannot be read" in (out / "report.md").read_text()
     assert lines[-1] == str(out / "report.html")
     assert quick()[-1].name in (out / "report.html").read_text()
 
@@ -38,7 +41,7 @@ def test_readable_runs_are_reported_and_the_others_counted(results, tmp_path, ca
 def test_an_unplanned_experiment_is_a_one_line_error(results, capsys):
     assert main(["report", "nothing", "--results", str(results), "--site", "here"]) == 1
     message = capsys.readouterr().err
-    assert message.count("\n") == 1 and "plan.jsonl" in message and "Fix:" in message
+    assert message.count("\n") == 1 and "has a plan of nothing" in message and "Fix:" in message
 
 
 def test_a_broken_experiment_file_is_a_one_line_error(results, capsys):

@@ -102,7 +102,8 @@ def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None
 def test_layers_that_are_wrong_on_one_device_are_a_failure_there() -> None:
     wrong = "outputs differ from the float64 reference by 3e-01 (tolerance 1e-05) at batch 16 with "
     wrong += "training=True on cpu_2"
-    entries = on_two_devices(STEPS, {**LAYERS, "wrong": wrong})["implementations"]
+    batches = [BATCH, {**BATCH, "outputs": 0.3}]
+    entries = on_two_devices(STEPS, {**LAYERS, "batches": batches})["implementations"]
     keras = entries["keras"]
     assert (keras["status"], keras["why"], keras["function_why"]) == ("failed", wrong, None)
     assert (keras["probed"]["cpu_1"], keras["probed"]["cpu_2"]["wrong"]) == (LAYERS, wrong)

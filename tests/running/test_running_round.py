@@ -153,7 +153,7 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     companion_record = read_record(place.results / companion)
     assert companion_record.name == lines[0]["name"] and companion_record.round.companion
     assert read_json(pointers[0])["record"] != companion
-    all_records, faults = records_of(place.results, pointers)
+    all_records, faults = records_of(pointers)
     assert len(all_records) == 4 and not faults
     # Once more: nothing is measured, and each pointer keeps its companion, even a deleted pointer.
     before = [pointer.read_bytes() for pointer in pointers]
@@ -197,7 +197,7 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
     for repeat, line in enumerate(late):
         measure_round(place, run("keras", repeat), run("cell", repeat), line)
     pointers = sorted(place.folder.glob("*-s*-r*.json"))
-    records, _ = records_of(place.results, pointers)
+    records, _ = records_of(pointers)
     assert len(records) == 12 and sum(r.round.companion for r in records) == 3
     table = time_table(tidy(records), {"rnn": "keras"}).set_index("rnn")
     assert table["runs"].to_dict() == {"keras": 3, "cell": 3, "late": 3}

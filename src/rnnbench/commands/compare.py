@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, command_parser
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, RecordError, say
 from rnnbench.records.record import Record
-from rnnbench.records.store import pointer_files, records_of
+from rnnbench.records.store import imported_machines, pointer_files, records_of, site_folders
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,9 +36,13 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
     from rnnbench.tables.usable_runs import run_values
 
-    records, faults = _records(options)
-    folders = sorted(options.results.glob(f"{options.site}/{options.experiment}/certificates"))
-    certificates = Certificates(read_certificates(folders), tuple(records))
+    folders = site_folders(options.results, options.experiment, options.site)
+    records, faults = _records(options, folders)
+    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    elsewhere = imported_machines(options.results)
+    certificates = Certificates(every, tuple(records), elsewhere)
+    for fault in [*faults, *unreadable]:
+        say(fault)
     frame = tidy(certificates.mark_wrong_gradients(records))
     a, b = options.a.split(","), options.b.split(",")
     table = versus(frame, a, b, certificates)
@@ -52,17 +57,18 @@ def main(argv: Sequence[str]) -> int:
             where="rnnbench compare",
             remedy=remedy,
         )
-    print_comparison(table, options.a, options.b, faults)
+    print_comparison(table, options.a, options.b)
     held = session_text(run_values(frame)) if table["low"].notna().any() else []
     for line in dict.fromkeys([*held, *void]):
         print(line)
     return 0
 
 
-def _records(options: argparse.Namespace) -> tuple[list[Record], int]:
-    """The runs to select from, and the number of unreadable pointers."""
-    pointers = pointer_files(options.results.glob(f"{options.site}/{options.experiment}"))
-    records, faults = records_of(options.results, pointers)
+def _records(
+    options: argparse.Namespace, folders: Sequence[Path]
+) -> tuple[list[Record], list[RecordError]]:
+    """The runs to select from, and the faults of unreadable pointers."""
+    records, faults = records_of(pointer_files(folders))
     if not records:
         raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
-    return list({record.key: record for record in records}.values()), len(faults)
+    return records, faults

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
@@ -25,18 +25,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
     add_results(parser)
     options = parser.parse_args(arguments)
-    known = pack.sites_of(options.results, options.experiment)
-    sites = options.site or known
+    known = {
+        folder.parent.name: folder
+        for folder in pack.folders_of(options.results, options.experiment)
+    }
+    sites = options.site or list(known)
     if not known or set(sites) - set(known):
         raise ConfigError(
             f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}.",
             where=str(options.results),
             remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
         )
-    files = pack.files_of(options.results, options.experiment, sites)
-    archive.write(
-        options.output, pack.KIND, files, {"experiment": options.experiment, "sites": sites}
-    )
-    records = sum(is_record(PurePosixPath(name)) for name in files)
+    files = {name: file for site in sites for name, file in pack.files_of(known[site]).items()}
+    archive.write(options.output, options.experiment, files)
+    records = sum(map(is_record, files.values()))
     print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")
     return 0

@@ -19,6 +19,7 @@ from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import RnnbenchError
+from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.records.plan_file import read_runs
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
@@ -73,6 +74,8 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
             in_environment = path.parts[len(results.parts)] == "envs"
             if path.is_file() and not in_environment and _is_older(path, old):
                 yield path, "partially written"
+    for path in sorted(results.glob(f"{UNPACKED}*")):
+        yield path, "left by an import that was killed"
     for path in sorted(root.glob("mlflow.db.corrupt-*")):
         yield path, "a corrupt MLflow store; the records hold all of its data"
 

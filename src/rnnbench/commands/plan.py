@@ -23,7 +23,7 @@ from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import read_json, read_record, record_files
+from rnnbench.records.store import pointer_is_valid, read_json, read_record, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
 from rnnbench.running.progress import duration
@@ -149,11 +149,13 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
+    repeats = plan.experiment.repeats
     try:
         data = read_json(pointer)
     except RecordError:
         return False
-    return isinstance(data, dict) and data.get("digest") == run.digest
+    planned = isinstance(data, dict) and data.get("digest") == run.digest
+    return planned and pointer_is_valid(results, pointer, repeats.as_dict() if repeats else None)
 
 
 def _past(plan: Plan, results: Path) -> list[FinishedRun]:

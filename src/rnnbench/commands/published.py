@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, say
 
 if TYPE_CHECKING:
     from rnnbench.sources.claims import Claim
@@ -47,14 +46,15 @@ def _measured(claims: Sequence[Claim], results: Path) -> dict[str, Any]:
     from rnnworker import machine
 
     local_machine = machine.fingerprint()["machine"]
-    records, faults = records_of(results, pointer_files(results.glob("*/*")))
+    folders = sorted(results.glob("*/*"))
+    records, faults = records_of(pointer_files(folders))
     local = {record.key: record for record in records if record.machine == local_machine}
-    if faults:
-        print(f"{len(faults)} pointers could not be read.", file=sys.stderr)
+    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    for fault in [*faults, *unreadable]:
+        say(fault)
     if not local:
         return {}
-    folders = sorted(results.glob("*/*/certificates"))
-    certificates = Certificates(read_certificates(folders), tuple(local.values()))
+    certificates = Certificates(every, tuple(local.values()))
     return measured_claims(
         claims, tidy(certificates.mark_wrong_gradients(local.values())), certificates
     )

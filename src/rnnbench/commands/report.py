@@ -15,7 +15,13 @@ from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import not_needed, read_json, records_of
+from rnnbench.records.store import (
+    imported_machines,
+    not_needed,
+    read_json,
+    records_of,
+    site_folders,
+)
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -37,16 +43,18 @@ def main(argv: Sequence[str]) -> int:
     runs: list[Run] = []
     pointers: list[Path] = []
     missing: list[str] = []
+    faults: list[RecordError] = []
     for folder in folders:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
-        for run in read_runs(folder / "plan.jsonl"):
+        for run in _planned(folder, faults):
             runs.append(run)
             pointer = folder / f"{run.name}.json"
             if pointer.is_file():
                 pointers.append(pointer)
             else:
                 missing.append(f"{run.name}{site}")
-    records, faults = records_of(options.results, pointers)
+    records, unreadable = records_of(pointers)
+    faults += unreadable
     facts_file = folders[0] / "experiment.json"
     facts = read_json(facts_file)
     try:
@@ -58,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
             where=str(facts_file),
             remedy="move the file aside and run snakemake again, which writes it.",
         ) from error
-    inputs = report_inputs(options, folders, records)
+    inputs = report_inputs(options, folders, records, faults)
     not_measured = _reasons_not_needed(pointers)
     report = content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
@@ -70,10 +78,21 @@ def main(argv: Sequence[str]) -> int:
         write_index(out.parent)
     for line in [*map(str, report.answers), *report.advice]:
         print(line)
-    if missing or faults:
-        print(f"{len(missing)} of {len(runs)} planned runs are missing, {len(faults)} unreadable.")
+    if missing:
+        print(f"{len(missing)} of {len(runs)} planned runs are missing.")
+    for fault in faults:
+        say(f"left out: {fault}")
     print(page)
     return 0
+
+
+def _planned(folder: Path, faults: list[RecordError]) -> list[Run]:
+    """The runs planned in `folder`; if its plan cannot be read, none, and that in `faults`."""
+    try:
+        return read_runs(folder / "plan.jsonl")
+    except RecordError as error:
+        faults.append(error)
+        return []
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
@@ -111,10 +130,15 @@ def _reasons_not_needed(pointers: Sequence[Path]) -> dict[str, str]:
 
 
 def folders_of(options: argparse.Namespace) -> list[Path]:
-    """The experiment's folder at each requested site, this machine's first."""
-    folders = [path.parent for path in options.results.glob(f"*/{options.experiment}/plan.jsonl")]
-    if options.site:
-        folders = [options.results / site / options.experiment for site in options.site]
+    """The experiment's folder at each requested site, this machine's first and imported ones
+    last."""
+    sites = options.site or ["*"]
+    folders = [
+        folder
+        for site in sites
+        for folder in site_folders(options.results, options.experiment, site)
+        if (folder / "plan.jsonl").is_file()
+    ]
     if not folders:
         raise RecordError(
             f"no site has a plan of {options.experiment}.",
@@ -122,14 +146,17 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
             remedy=f"run `snakemake --cores all --config experiment={options.experiment}` first.",
         )
     local = machine.fingerprint()["machine"]
-    return sorted(folders, key=lambda folder: (folder.parent.name != local, folder.parent.name))
+    return sorted(folders, key=lambda folder: folder.parent.name != local)
 
 
 def report_inputs(
-    options: argparse.Namespace, folders: Sequence[Path], records: Sequence[Record]
+    options: argparse.Namespace,
+    folders: Sequence[Path],
+    records: Sequence[Record],
+    faults: list[RecordError],
 ) -> ReportInputs:
     """The experiment's certificates and probes, price list, published rows, limits and MLflow
-    runs."""
+    runs. Adds the faults of certificates and probes that cannot be read to `faults`."""
     from rnnbench.report.inputs import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
@@ -138,12 +165,13 @@ def report_inputs(
     from rnnbench.sources.tracked_runs import read_tracked
     from rnnbench.tables.certificates import Certificates
 
+    certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    probes, unreadable_probes = read_probes(folder / "probes" for folder in folders)
+    faults += [*unreadable, *unreadable_probes]
     devices = {record.run.choices.get("device", "") for record in records}
     return ReportInputs(
-        certificates=Certificates(
-            read_certificates(folder / "certificates" for folder in folders), tuple(records)
-        ),
-        probes=tuple(data for folder in folders for data in read_probes(folder / "probes")),
+        certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
+        probes=tuple(probes),
         prices=choose_prices(options.price, options.prices, devices),
         published=tuple(read_published(options.published)),
         deadline=options.deadline,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
-from rnnbench.records.store import read_record, record_files
+from rnnbench.records.store import read_record, record_files, roots
 
 
 def main(argv: Sequence[str]) -> int:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 def _newest(results: Path, pattern: str) -> Path:
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is not a run's name.", where="rnnbench show")
-    files = record_files(results, name=pattern)
+    files = [file for root in roots(results) for file in record_files(root, name=pattern)]
     names = {path.parent.name for path in files}
     if not names:
         raise ConfigError(

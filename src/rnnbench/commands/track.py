@@ -16,6 +16,7 @@ from rnnbench.records.store import (
     read_record,
     record_files,
     records_behind,
+    roots,
     write_json,
 )
 from rnnbench.tracking.store import ensure_store
@@ -113,7 +114,7 @@ def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
 def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:
     records: dict[Path, Record] = {}
     faults: list[RecordError] = []
-    for file in record_files(results):
+    for file in (file for root in roots(results) for file in record_files(root)):
         try:
             records[file.resolve()] = read_record(file)
         except RecordError as error:

@@ -1,7 +1,7 @@
 """Archives for the exchange of records between machines; reading one trusts nothing.
 
 An archive is a gzipped tar of plain files with a manifest of their SHA-256. Equal content gives an
-equal archive. All names and hashes are checked before any file is used.
+equal archive. All names, sizes and hashes are checked before any file is used.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,96 +20,123 @@ from typing import Any, Literal
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.records import strict_json
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
+KIND = "rnnbench experiment"
 MAX_FILES = 200_000
-MAX_BYTES = 4 * 2**30
-SAFE_PART = re.compile(r"[A-Za-z0-9_.+=@-]{1,255}")
+MAX_BYTES = 4 * 2**30  # of all files and headers
+MAX_FILE = 64 * 2**20
+NAME = re.compile(r"[A-Za-z0-9_+=@][A-Za-z0-9_.+=@-]{0,254}")
 
 
 class Manifest(msgspec.Struct):
     schema: Literal[1]
-    kind: str
+    kind: Literal["rnnbench experiment"]
+    experiment: str
     files: dict[str, str]
 
 
-def write(path: Path, kind: str, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
-    """Writes `files` (name → content) with a manifest of `kind` and `facts`."""
-    manifest = {
-        "schema": SCHEMA,
-        "kind": kind,
-        **facts,
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-    }
-    content = {MANIFEST: json.dumps(manifest, indent=1, sort_keys=True).encode(), **files}
+def write(path: Path, experiment: str, files: Mapping[str, Path]) -> None:
+    """Writes `files` (name in the archive → file) with a manifest. Raises `RecordError` if a name
+    cannot be imported."""
+    if unsafe := [name for name in files if not safe_name(name)]:
+        raise RecordError(f"{unsafe[0]!r} is not a safe name.", where=str(path))
+    digests = {name: _digest(file) for name, file in files.items()}
+    manifest = {"schema": SCHEMA, "kind": KIND, "experiment": experiment, "files": digests}
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         path.open("wb") as raw,
         gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for name, data in content.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o644
-            archive.addfile(entry, io.BytesIO(data))
+        content = json.dumps(manifest, indent=1, sort_keys=True).encode()
+        archive.addfile(_entry(MANIFEST, len(content)), io.BytesIO(content))
+        for name, file in files.items():
+            with file.open("rb") as source:
+                archive.addfile(_entry(name, file.stat().st_size), source)
 
 
-def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files (name → content) of the archive. Raises `RecordError` unless each
-    is a plain file with a safe name and the manifest's hash."""
+def unpack(path: Path, folder: Path) -> str:
+    """Writes the files of the archive into the empty `folder`. Returns the experiment's name.
+    Raises `RecordError` unless each is a plain file with a safe name and the manifest's hash."""
     try:
-        files = _files(path)
+        names = _extract(path, folder) - {MANIFEST}
+        manifest = msgspec.convert(strict_json.loads((folder / MANIFEST).read_bytes()), Manifest)
     except (OSError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise _refused(path, f"cannot be read as an archive ({error})") from None
-    manifest = _manifest(path, files.pop(MANIFEST, None), kind)
-    expected = manifest["files"]
-    for name in sorted({*files, *expected}):
-        if name not in expected or name not in files:
-            raise _refused(path, f"{name} is in the archive or in its manifest, but not in both")
-        if hashlib.sha256(files[name]).hexdigest() != expected[name]:
-            raise _refused(path, f"{name} has changed since it was packed: its hash differs")
-    return manifest, files
+        why = "has no manifest.json" if isinstance(error, FileNotFoundError) else str(error)
+        raise RecordError(f"is not an export ({why}).", where=str(path)) from None
+    (folder / MANIFEST).unlink()
+    for name in sorted(names ^ set(manifest.files)):
+        raise RecordError(f"{name} is in the archive or its manifest, not both.", where=str(path))
+    for name in names:
+        if _digest(folder / name) != manifest.files[name]:
+            raise RecordError(f"{name} has changed: its hash differs.", where=str(path))
+    if not NAME.fullmatch(manifest.experiment):
+        raise RecordError(f"its experiment is {manifest.experiment!r}.", where=str(path))
+    return manifest.experiment
 
 
 def safe_name(name: str) -> bool:
-    """Whether `name` is a relative path of plain characters, without ``.`` and ``..``."""
-    parts = name.split("/")
-    return all(SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts)
+    """Whether `name` is a relative path of plain characters, whose parts begin with none of
+    ``.-``."""
+    return all(map(NAME.fullmatch, name.split("/")))
 
 
-def _files(path: Path) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    size = 0
-    with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
-        for entry in archive:
-            if not entry.isreg() or not safe_name(entry.name) or entry.name in files:
-                raise ValueError(f"{entry.name!r} is not a plain file with a safe, unique name")
-            size += entry.size
-            if len(files) >= MAX_FILES or size > MAX_BYTES:
-                raise ValueError(f"more than {MAX_FILES} files or {MAX_BYTES / 2**30:.0f} GiB")
-            source = archive.extractfile(entry)
-            files[entry.name] = source.read() if source else b""
-        # Reading to the end verifies gzip's checksum.
-        while packed.read(2**20):
-            pass
-    return files
+class _Limited:
+    """The decompressed bytes of an archive. More than `MAX_BYTES`, or `MAX_FILE` at once, as
+    headers may claim, are a `ValueError`."""
+
+    def __init__(self, packed: Any):
+        self._packed, self.tell = packed, packed.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MAX_FILE:
+            raise ValueError(f"a header of more than {MAX_FILE >> 20} MiB")
+        _check_size(self.tell() + size)
+        return bytes(self._packed.read(size))
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        _check_size(position)
+        return int(self._packed.seek(position, whence))
 
 
-def _manifest(path: Path, content: bytes | None, kind: str) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = msgspec.json.decode(content or b"")
-        msgspec.convert(manifest, Manifest)
-    except (ValueError, RecursionError) as error:
-        raise _refused(path, f"has no valid manifest.json ({error})") from None
-    if manifest["kind"] != kind:
-        raise _refused(path, f"is not a {kind!r} archive but {manifest['kind']!r}")
-    return manifest
+def _check_size(read: int) -> None:
+    if read > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
 
 
-def _refused(path: Path, why: str) -> RecordError:
-    return RecordError(
-        f"{why}; nothing was imported.",
-        where=str(path),
-        remedy="copy or export it again, with the same version of rnnbench.",
-    )
+def _extract(path: Path, folder: Path) -> set[str]:
+    """Writes the files of the archive into `folder`. Returns their names."""
+    names: set[str] = set()
+    with gzip.open(path) as packed:
+        limited: Any = _Limited(packed)
+        with tarfile.open(fileobj=limited, mode="r:") as archive:
+            for entry in archive:
+                is_plain = entry.isreg() and not entry.issparse()
+                if not is_plain or not safe_name(entry.name) or entry.name in names:
+                    raise ValueError(f"{entry.name!r} is not a plain file with a safe, unique name")
+                if entry.size > MAX_FILE:
+                    raise ValueError(f"{entry.name} has more than {MAX_FILE >> 20} MiB")
+                if len(names) >= MAX_FILES:
+                    raise ValueError(f"more than {MAX_FILES} files")
+                names.add(entry.name)
+                target = folder / entry.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    shutil.copyfileobj(archive.extractfile(entry) or io.BytesIO(), file)
+        while packed.read(2**20):  # reading to the end verifies gzip's checksum
+            _check_size(packed.tell())
+    return names
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o644
+    return entry
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

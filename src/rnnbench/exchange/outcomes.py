@@ -1,22 +1,91 @@
-"""The outcomes of a bundle → records, certificates and probes, judged like local ones."""
+"""The outcomes of a bundle → records, certificates and probes, judged like local ones, as an export
+has them."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rnnbench.errors import RecordError
+from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import read_json
+from rnnbench.records.store import pointer_to, read_json, write_json
 from rnnbench.running import memory, turns
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
 from rnnbench.running.supervise import SIGKILLED, Outcome, parse
-from rnnbench.running.train import Place, assembled
+from rnnbench.running.train import Place, assembled, timing_lock
+
+
+def lay_out(bundle: Path, folder: Path) -> str:
+    """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them. Returns the
+    name of the experiment."""
+    _check_files(bundle)
+    facts = _facts(bundle)
+    experiment = str(facts.get("name"))
+    if not safe_name(experiment):
+        raise RecordError(f"has no valid experiment, but {experiment!r}.", where=str(bundle))
+    place = Place(bundle, bundle, "", experiment, timing_lock())
+    records = list(records_in(bundle, place))
+    companions: dict[str, list[str]] = {}
+    for record, _ in records:
+        if record.is_companion:
+            companions.setdefault(record.round_id or "", []).append(f"records/{record.key}.json")
+    for record, outcome in records:
+        file = folder / f"records/{record.key}.json"
+        write_json(file, record.to_json())
+        for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
+            if (outcome / name).exists():
+                shutil.copyfile(outcome / name, file.with_suffix(suffix))
+        site = folder / record.machine / experiment
+        if not record.is_companion:
+            pointer = pointer_to(record, companions.get(record.round_id or "", ()))
+            write_json(site / f"{record.name}.json", pointer)
+        write_json(site / "experiment.json", facts)
+        shutil.copyfile(bundle / "plan.jsonl", site / "plan.jsonl")
+    preflights = {"certificates": certificates_in(bundle), "probes": probes_in(bundle)}
+    for kind, every in preflights.items():
+        for data in every:
+            name = f"{data['machine']}/{experiment}/{kind}/{data['key']}.json"
+            if not safe_name(name):
+                raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
+            write_json(folder / name, data)
+    if not any(folder.iterdir()):
+        raise RecordError(
+            "has no finished run below out/.", where=str(bundle), remedy="start its run.py."
+        )
+    return experiment
+
+
+def _check_files(bundle: Path) -> None:
+    """Raises `RecordError` for a link, which could bring a file of this machine into the results,
+    and for a file that is too large to be read at once."""
+    top = [bundle / name for name in ("out", "plan.jsonl", "experiment.json", "certificates.json",
+                                      "probes.json")]  # fmt: skip
+    for path in [*top, *(bundle / "out").rglob("*")]:
+        if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+            raise RecordError("is not a plain file.", where=str(path))
+        if path.is_file() and path.stat().st_size > MAX_FILE:
+            raise RecordError(f"has more than {MAX_FILE >> 20} MiB.", where=str(path))
+
+
+def _facts(bundle: Path) -> dict[str, Any]:
+    """The experiment's facts, including the runs that the other machine skipped."""
+    facts, skipped = read_json(bundle / "experiment.json"), bundle / "out" / "skipped.json"
+    reasons = read_json(skipped) if skipped.exists() else {}
+    try:
+        more = [{"name": name, "why": why} for name, why in reasons.items()]
+        return {**facts, "skipped": [*facts.get("skipped", []), *more]}
+    except (AttributeError, TypeError) as error:
+        raise RecordError(
+            f"experiment.json or out/skipped.json is not one of a bundle ({error}).",
+            where=str(bundle),
+        ) from error
 
 
 def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
@@ -27,7 +96,7 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
     outcomes = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
     try:
         rounds = _rounds(outcomes)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise RecordError(
             f"an outcome below out/ is not one of a bundle ({error}).", where=str(folder)
         ) from error
@@ -48,7 +117,7 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
                 log_tail=memory.tail(path.with_name("log")),
                 **rounds.get(path, {}),
             )
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise _not_an_outcome(path, error) from error
         yield record, path.parent
 
@@ -113,21 +182,9 @@ def _preflights(folder: Path, kind: str, assemble: Callable[..., dict[str, Any]]
                 continue
             outcome, tail = _outcome(path, data), memory.tail(path.with_name("log"))
             preflight = assemble(planned, data, outcome, tail, path.parent)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise _not_an_outcome(path, error) from error
         yield preflight
-
-
-def merged_plan(bundled: Path, local: Path) -> bytes:
-    """The plan of the bundle, plus the runs of the `local` plan that it lacks and that have a
-    pointer: an experiment may be split into several bundles."""
-    planned = _plan(bundled)
-    known = _plan(local) if local.exists() else {}
-    others = [
-        run for name, run in known.items()
-        if name not in planned and (local.parent / f"{name}.json").is_file()
-    ]  # fmt: skip
-    return b"".join(run.line() for run in [*planned.values(), *others])
 
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:

@@ -22,6 +22,8 @@ from typing import Any
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.records import bounds
+from rnnbench.records.bounds import Count, Duration, Moment, Seconds, Share
 from rnnbench.records.checks import check_path_component, check_timestamp
 from rnnbench.records.run import Run
 
@@ -78,10 +80,15 @@ class Phase(Part, frozen=True):
     """
 
     name: str
-    start: float
-    end: float
+    start: Moment
+    end: Moment
     timed: bool = False
     details: Mapping[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if not self.start <= self.end:
+            raise ValueError(f"{self.name[:80]!r} ends before it starts")
+        bounds.check("details", self.details, bounds.DETAILS)
 
     @property
     def seconds(self) -> float:
@@ -97,17 +104,17 @@ class Epoch(Part, frozen=True):
     untimed steps included (None in records of schema 1). Losses and accuracies are None if they do
     not exist or are not finite."""
 
-    epoch: int
-    start: float
-    seconds: float
-    samples: int
-    steps: int
+    epoch: bounds.Index
+    start: Moment
+    seconds: Duration
+    samples: Count
+    steps: Count
     loss: float | None = None
-    acc: float | None = None
+    acc: Share | None = None
     val_loss: float | None = None
-    val_acc: float | None = None
-    val_seconds: float | None = None
-    took: float | None = None
+    val_acc: Share | None = None
+    val_seconds: Seconds | None = None
+    took: Seconds | None = None
 
 
 def run_value(seconds: Sequence[float]) -> float:
@@ -195,8 +202,8 @@ class Record(Part, frozen=True, kw_only=True):
             check_path_component(field, getattr(self, field))
         check_timestamp("started", self.started)
         check_timestamp("finished", self.finished)
-        if len({len(column) for column in self.turns.values()}) > 1:
-            raise ValueError("turns is not a mapping of lists of equal length")
+        bounds.check("measured", self.measured, bounds.MEASURED)
+        bounds.check_turns(self.turns)
 
     @property
     def name(self) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from rnnbench.records import bounds
 from rnnbench.records.checks import check_path_component
 
 
@@ -26,21 +28,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    order: int
-    block: int
+    order: bounds.Index
+    block: bounds.Index
     digest: str
     round: str | None = None
     identity: Mapping[str, Any]
     choices: Mapping[str, str]
     overrides: Mapping[str, Any]
-    seed: int
-    repeat: int
+    seed: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    repeat: bounds.Index
     alias: str | None
     config: Mapping[str, Any]
     certificate: str | None = None
 
     def __post_init__(self) -> None:
         check_path_component("name", self.name)
+        bounds.check("config", self.config, bounds.CONFIG)
 
     @property
     def configuration(self) -> str:

@@ -1,7 +1,8 @@
 """Paths of records and pointers, and how they are written and read.
 
 A record is written once and never changed. A pointer names the record that represents a run at
-this site. Both are written atomically.
+a site. Both are written atomically. What was imported from other machines is in a folder of its own
+with the same layout, so that it can neither replace nor be taken for a result of this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 
+IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 _POINTER = re.compile(r"-s\d+-r\d+\.json$")
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
@@ -66,6 +68,22 @@ def read_json(path: Path) -> Any:
             where=str(path),
             remedy="move the file aside and run the same command again.",
         ) from error
+
+
+def roots(results: Path) -> tuple[Path, Path]:
+    """The folders that have sites and records: the results folder, and that of imported ones."""
+    return results, results / IMPORTED
+
+
+def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[Path]:
+    """The folders of the experiments at the sites that match the patterns, imported ones last."""
+    folders = (sorted(root.glob(f"{site}/{experiment}")) for root in roots(results))
+    return [folder for group in folders for folder in group if folder.parent.name != IMPORTED]
+
+
+def imported_machines(results: Path) -> frozenset[str]:
+    """The machines whose records were imported."""
+    return frozenset(folder.name for folder in (results / IMPORTED / "records").glob("*"))
 
 
 def record_folder(results: Path, machine: str, name: str) -> Path:
@@ -156,33 +174,26 @@ def records_behind(results: Path, pointer: Path, data: Any) -> Iterator[tuple[Pa
 
 
 def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
-    """Whether the pointer is valid. Either its record and those of its companions exist and end as
-    a complete record does (one truncated by a power failure does not), or it says why its run is
-    not needed by the current `rule`. Takes some 50 µs per record; `read_pointer` finds all other
-    faults."""
+    """Whether the pointer is valid: its record and those of its companions can be read, or it says
+    why its run is not needed by the current `rule`."""
     try:
         data = read_json(pointer)
         if not_needed(data):
             return data.get("repeats") == rule
-        return all(_is_complete(results / path) for path in (data["record"], *companions_of(data)))
-    except (RecordError, OSError, TypeError, KeyError, ValueError):
+        return len(list(records_behind(results, pointer, data))) > 0
+    except RecordError:
         return False
 
 
-def _is_complete(record: Path) -> bool:
-    with record.open("rb") as file:
-        file.seek(-2, os.SEEK_END)
-        return file.read() == b"}\n"
-
-
-def records_of(results: Path, pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
+def records_of(pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
     """All readable records that `pointers` name, those of companions included, and the errors of
     the unreadable ones. Runs that were not needed have no record."""
     records: dict[str, Record] = {}
     faults: list[RecordError] = []
     for pointer in pointers:
         try:
-            for _, record in records_behind(results, pointer, read_json(pointer)):
+            root = pointer.parents[2]
+            for _, record in records_behind(root, pointer, read_json(pointer)):
                 records[record.key] = record
         except RecordError as error:
             faults.append(error)

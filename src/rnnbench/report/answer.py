@@ -18,8 +18,9 @@ from rnnbench.records.labels import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.report.variant_labels import variant_labels
+from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.certificates import ANOTHER_FUNCTION, NOT_LEARNING
+from rnnbench.tables.certificates import ANOTHER_FUNCTION
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
     FASTER,

@@ -12,8 +12,8 @@ import pandas as pd
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import with_labels
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group, text_of
+from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 from rnnbench.tables.unequal_ratio import Unequal
 

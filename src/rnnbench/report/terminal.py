@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # `rnnbench show` does not need pandas
     import pandas as pd
 
 
-def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
+def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     """Prints one row per pair and notes on how to read the ratios. `faults`: the number of
     unreadable pointers."""
     shown = Table(box=SIMPLE_HEAD, title=f"{a} versus {b}", title_justify="left")
@@ -55,8 +55,6 @@ def print_comparison(table: pd.DataFrame, a: str, b: str, faults: int) -> None:
     if ratios > 1:
         console.print(f"{ratios} ratios: even if nothing differed, about {0.05 * ratios:.2g} would "
                       "appear to differ from 1 by chance.")  # fmt: skip
-    if faults:
-        console.print(f"{n.counted(faults, 'pointer')} could not be read.")
 
 
 def print_run(record: Record, place: str) -> None:

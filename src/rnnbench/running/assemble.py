@@ -6,21 +6,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
-from msgspec.structs import replace
 
+from rnnbench.records import bounds
 from rnnbench.records.record import Epoch, Phase
 
 Part = TypeVar("Part", Phase, Epoch)
 
 
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
-    ended = [{**e, "name": e.get("phase")} for e in events if e["event"] == "phase_end"]
-    phases = _valid((event for event in ended if {"timed", "details"} <= set(event)), Phase)
-    return tuple(replace(phase, details=_well_formed(phase.details, _DETAILS)) for phase in phases)
+    ended = [
+        {**event, "name": event.get("phase"), "details": bounds.fitting(details, bounds.DETAILS)}
+        for event in events
+        if event["event"] == "phase_end" and "timed" in event
+        for details in [event.get("details")]
+        if isinstance(details, Mapping)
+    ]
+    return tuple(_valid(ended, Phase))
 
 
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
@@ -59,7 +63,7 @@ def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for event in events:
         if event["event"] == "facts" and isinstance(event.get(topic), Mapping):
-            facts |= _well_formed(event[topic], _FACTS)
+            facts |= bounds.fitting(event[topic], _FACTS)
     return facts
 
 
@@ -75,11 +79,6 @@ def wall_seconds(events: Sequence[Mapping[str, Any]]) -> float | None:
     return end - begin - waited
 
 
-class Kernel(msgspec.Struct):
-    found: list[str] | None = None
-    expected: list[str] | None = None
-
-
 class Threads(msgspec.Struct):
     pinned_to: list[Any] = []
 
@@ -89,26 +88,17 @@ class Turn(msgspec.Struct):
 
     event: Literal["turn"]
     phase: Literal["train"]
-    turn: int
-    start: float
-    seconds: Annotated[float, Meta(gt=0)]
-    steps: Annotated[int, Meta(gt=0)]
+    turn: bounds.Index
+    start: bounds.Moment
+    seconds: bounds.Duration
+    steps: bounds.Positive
 
 
-# Facts that the verdict reads. All other facts are recorded as reported.
+# Facts that the verdict or the tables read. All other facts are recorded as reported.
 _FACTS = {
-    "kernel": Kernel, "threads": Threads, "framework_devices": list, "framework_cards": list,
-    "card": dict, "gpus": list[dict],
+    **bounds.MEASURED, "threads": Threads, "framework_devices": list, "framework_cards": list,
+    "gpus": list[dict],
 }  # fmt: skip
-_DETAILS = {"load": dict[str, float], "waited": float}
-
-
-def _well_formed(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in facts.items()
-        if value is None or name not in kinds or _is(value, kinds[name])
-    }
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -13,9 +13,11 @@ from rnnbench.running.preflight import preflight
 from rnnbench.running.supervise import Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import job_of
-from rnnbench.tables.certificates import NOT_TRIED, not_learning
+from rnnbench.sources.certificates import judged
+from rnnbench.tables.certificates import NOT_TRIED
 from rnnworker import machine
 from rnnworker.certificate_jobs import jobs_of
+from rnnworker.precision import DEFAULT, TOLERANCE
 
 SCHEMA = 3
 LIMITS = {"default": 3600.0}
@@ -89,6 +91,8 @@ def assembled(
                     result = result or {**missing, "why": why}
                     entry = {**entry, part: {**(entry.get(part) or {}), device: result}}
             entries[name] = entry
+    precision = reported.get("precision")
+    tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
     return {
         # A bundle of an older rnnbench planned no batches, and named its first device separately.
         "schema": 2 if "device" in planned else SCHEMA,
@@ -97,33 +101,18 @@ def assembled(
         "overrides": planned["overrides"],
         "digest": planned["digest"],
         "machine": made_on or machine.fingerprint()["machine"],
-        "precision": reported.get("precision"),
-        "tolerance": reported.get("tolerance") or {},
-        "implementations": {name: _with_status(entries[name]) for name in names},
+        "precision": precision,
+        "tolerance": tolerance,
+        "implementations": {name: _judged(entries[name], tolerance) for name in names},
         "pairs": reported.get("pairs") or [],
         "portability": reported.get("portability") or [],
     }
 
 
-def _with_status(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """`entry` with wrong layers and steps included in its status and ``why``; ``function_why``
-    keeps what is wrong apart from them."""
-    probed, applied = (
-        dict(sorted((entry.get(part) or {}).items())) for part in ("probed", "applied")
-    )
-    wrong = [layers["wrong"] for layers in probed.values() if layers["wrong"]]
-    wrong += [
-        f"on {device} it {why}" for device, steps in applied.items() if (why := not_learning(steps))
-    ]
+def _judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str, Any]:
+    """What failed by itself is wrong apart from layers and steps."""
     failed = entry["status"] == "failed"
-    return {
-        **entry,
-        "status": "failed" if wrong else entry["status"],
-        "why": "; ".join(filter(None, [entry["why"], *wrong])) or None,
-        "function_why": entry["why"] if failed else None,
-        "probed": probed,
-        "applied": applied,
-    }
+    return judged({**entry, "function_why": entry["why"] if failed else None}, tolerance)
 
 
 def _reported_by(outcome: Outcome | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rnnbench.records import timestamps
+from rnnbench.records import bounds, timestamps
 from rnnbench.records.record import Reason, Record, RoundFacts
 from rnnbench.records.run import Run
 from rnnbench.running import assemble, verdict
@@ -74,7 +74,7 @@ def assembled(
         "garbage_lines": outcome.garbage,
         "asleep": dict(asleep) if asleep else None,
     }
-    measured |= card_use(events, epochs)
+    measured = bounds.fitting(measured | card_use(events, epochs), bounds.MEASURED)
     machine_facts = {**hardware, **assemble.facts_of(events, "hardware")}
     taken = turns(events, outcome.turns)
     device = device_reasons(planned.config["device"], measured, machine_facts)

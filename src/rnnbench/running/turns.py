@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rnnbench.records import bounds
 from rnnbench.records.record import RoundFacts
 from rnnbench.records.turns import disturbed_cycles
 from rnnbench.running.assemble import turns_of
@@ -21,22 +22,25 @@ def turns(
     and the turns `given` by the supervisor."""
     cycles = {turn["turn"]: turn["cycle"] for turn in given}
     rows = [
-        {
-            **{name: turn[name] for name in COPIED},
-            "cycle": cycles[turn["turn"]],
-            "full": turn.get("full") is True,
-            "others": _others(turn),
-            "took": _took(turn),
-            "cores": turn.get("cores"),
-            "major_faults": turn.get("major_faults"),
-            "reads": turn.get("reads"),
-        }
+        bounds.fitting(
+            {
+                **{name: turn[name] for name in COPIED},
+                "cycle": cycles[turn["turn"]],
+                "full": turn.get("full") is True,
+                "others": _others(turn),
+                "took": _took(turn),
+                "cores": turn.get("cores"),
+                "major_faults": turn.get("major_faults"),
+                "reads": turn.get("reads"),
+            },
+            bounds.TURN,
+        )
         for turn in turns_of(events)
         if turn["turn"] in cycles
     ]
     names = ("turn", "cycle", *COPIED[1:], "full", "others", "took", "cores", "major_faults",
              "reads")  # fmt: skip
-    return {name: [row[name] for row in rows] for name in names}
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _others(turn: Mapping[str, Any]) -> float | None:

@@ -1,29 +1,78 @@
-"""Reads the certificates of an experiment (``docs/formats.md``, "Certificate")."""
+"""Reads the certificates of an experiment (``docs/formats.md``, "Certificate"), and judges them.
+
+What follows from the numbers of a certificate is derived here whenever it is read: whether an
+implementation or a pair is within the tolerance of its precision. What a file says about that is
+not used, because it may be from another machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json
+from rnnbench.records.store import IMPORTED, read_json
+from rnnworker.certificate_jobs import wrong
+from rnnworker.precision import DEFAULT, TOLERANCE
+
+NOT_LEARNING = "applies wrong gradients"
+ERRORS = ("outputs", "gradients", "loss_curve")
+Error = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Batch(msgspec.Struct):
+    rows: Count
+    training: bool
+    outputs: Error | None = None
+    gradients: Error | None = None
+
+
+class Layers(msgspec.Struct):
+    batches: list[Batch] = []
+    wrong: str | None = None
+    why: str | None = None
+
+
+class Steps(msgspec.Struct):
+    steps: Count = 0
+    off: Count | None = None
+    worst: Error | None = None
+    why: str | None = None
 
 
 class Implementation(msgspec.Struct):
-    status: str
-    function: Any
-    function_why: str | None
-    probed: dict[str, Any]
-    applied: dict[str, Any]
+    status: Literal["certified", "failed", "not_run"]
+    function: Mapping[str, Any] | None = None
+    function_why: str | None = None
+    why: str | None = None
+    outputs: Error | None = None
+    gradients: Error | None = None
+    round_trip: bool | None = None
+    kernel: list[str] | None = None
+    loss_curve: list[float] | None = None
+    probed: dict[str, Layers] = {}
+    applied: dict[str, Steps] = {}
 
 
 class Pair(msgspec.Struct):
     a: str
     b: str
     equal: bool
+    outputs: Error | None = None
+    gradients: Error | None = None
+    loss_curve: Error | None = None
+
+
+class Portability(msgspec.Struct):
+    trained: str
+    served: str
+    accuracy: float | None = None
+    difference: float | None = None
 
 
 class Certificate(msgspec.Struct):
@@ -31,35 +80,127 @@ class Certificate(msgspec.Struct):
 
     schema: Literal[1, 2, 3]
     implementations: dict[str, Implementation]
+    key: str = ""
+    model: str = ""
+    cell: str = ""
+    build: str = ""
+    overrides: Mapping[str, Any] = {}
+    digest: str | None = None
+    machine: str | None = None
+    precision: str | None = None
     pairs: list[Pair] = []
-    portability: list[Any] = []
+    portability: list[Portability] = []
 
 
-def read_certificates(folders: Iterable[Path]) -> tuple[dict[str, Any], ...]:
-    """All certificates in `folders`, of which some may not exist, sorted by file name within each.
-    Raises a `RecordError` if one cannot be read: skipping it would show speed-ups that it may
-    forbid."""
-    files = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
-    return tuple(checked(read_json(path), str(path)) for path in files)
+def read_certificates(
+    folders: Iterable[Path],
+) -> tuple[tuple[dict[str, Any], ...], list[RecordError]]:
+    """All certificates in `folders`, of which some may not exist, sorted by file name within each,
+    and the faults of those that cannot be read. ``imported`` says whether a certificate is from
+    another machine's archive."""
+    certificates, faults = [], []
+    for folder in folders:
+        imported = len(folder.parts) > 3 and folder.parents[2].name == IMPORTED
+        for path in sorted(folder.glob("[!.]*.json")):
+            try:
+                certificates.append({**checked(read_json(path), str(path)), "imported": imported})
+            except RecordError as error:
+                faults.append(error)
+    return tuple(certificates), faults
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every list of the schema filled in. A certificate of schema 1 contains nothing
-    about the applied training steps, and one of schema 2 does not say which batches it tested.
-    Raises a `RecordError` that names the fault."""
+    """`data`, judged, with every key of the schema filled in. A certificate of schema 1 contains
+    nothing about the applied training steps, and one of schema 2 does not say which batches it
+    tested. Raises a `RecordError` that names the fault."""
     if isinstance(data, dict) and data.get("schema") in (1, 2):
         entries = data.get("implementations")
         if isinstance(entries, dict):
-            data["implementations"] = {name: _upgraded(entry) for name, entry in entries.items()}
+            upgraded = {name: _upgraded(entry) for name, entry in entries.items()}
+            data = {**data, "implementations": upgraded}
     try:
-        msgspec.convert(data, Certificate)
+        certificate = msgspec.to_builtins(msgspec.convert(data, Certificate))
     except msgspec.ValidationError as error:
         raise RecordError(
             f"is not a complete certificate of schema 1, 2 or 3: {error}.",
             where=where,
             remedy="delete it and run snakemake again, which makes a new certificate.",
         ) from error
-    return {"pairs": [], "portability": [], **data}
+    tolerance = TOLERANCE.get(certificate["precision"] or DEFAULT, TOLERANCE[DEFAULT])
+    entries = {
+        name: judged(entry, tolerance) for name, entry in certificate["implementations"].items()
+    }
+    pairs = [
+        {**pair, "equal": _are_equal(pair, entries, tolerance)} for pair in certificate["pairs"]
+    ]
+    return {**certificate, "tolerance": tolerance, "implementations": entries, "pairs": pairs}
+
+
+def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str, Any]:
+    """The result of an implementation with its status and ``why``, which follow from its layers and
+    steps on each device and from ``function_why``, what is wrong apart from them."""
+    probed = {
+        device: {**layers, "wrong": wrong(layers["batches"], tolerance, device)}
+        for device, layers in sorted((entry.get("probed") or {}).items())
+    }
+    applied = {
+        device: {**steps, "off": _off(steps, tolerance["gradients"])}
+        for device, steps in sorted((entry.get("applied") or {}).items())
+    }
+    reasons = [layers["wrong"] for layers in probed.values() if layers["wrong"]]
+    reasons += [
+        f"on {device} it {why}" for device, steps in applied.items() if (why := not_learning(steps))
+    ]
+    own = entry.get("function_why")
+    ran = entry["status"] != "not_run"
+    return {
+        **entry,
+        "status": "failed" if reasons or (ran and own) else "certified" if ran else "not_run",
+        "why": "; ".join(filter(None, [own if ran else entry["why"], *reasons])) or None,
+        "probed": probed,
+        "applied": applied,
+    }
+
+
+def not_learning(applied: Mapping[str, Any]) -> str | None:
+    """``applies wrong gradients: …`` if steps of an entry's `applied` on one device are wrong, else
+    None."""
+    if not applied["off"]:
+        return None
+    worst = "not finite"
+    if applied["worst"] is not None:
+        percent = 100 * applied["worst"]
+        worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
+    return (
+        f"{NOT_LEARNING}: {applied['off']} of {applied['steps']} training steps "
+        f"applied a gradient other than the computed one ({worst})"
+    )
+
+
+def _off(steps: Mapping[str, Any], tolerance: float) -> int | None:
+    """How many steps are off. None are if the worst one is within the tolerance; a count that the
+    worst one contradicts is unknown."""
+    off, worst = steps["off"], steps["worst"]
+    if off is None or (off == 0) == (worst is not None and worst <= tolerance):
+        return off
+    return 0 if off else None
+
+
+def _are_equal(
+    pair: Mapping[str, Any], entries: Mapping[str, Any], tolerance: Mapping[str, float]
+) -> bool:
+    """Whether both implementations of a pair compute the same function by themselves, and all
+    measured differences are within tolerance."""
+    a, b = (entries.get(pair[side]) for side in ("a", "b"))
+    measured = [name for name in ERRORS if pair[name] is not None]
+    return (
+        a is not None
+        and b is not None
+        and not any(each["function_why"] or each["status"] == "not_run" for each in (a, b))
+        and a["function"] == b["function"]
+        and len(measured) > 0
+        and all(pair[name] <= tolerance[name] for name in measured)
+    )
 
 
 def _upgraded(entry: Any) -> Any:

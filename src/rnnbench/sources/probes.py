@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,8 +13,8 @@ from rnnbench.errors import RecordError
 from rnnbench.records.store import read_json
 
 SCHEMA = 1
-Rate = Annotated[float, Meta(gt=0)]
-Amount = Annotated[float, Meta(ge=0)]
+Rate = Annotated[float, Meta(gt=0, le=1e12)]
+Amount = Annotated[float, Meta(ge=0, le=1e18)]
 
 
 class Large(msgspec.Struct):
@@ -56,11 +56,17 @@ class Probe(msgspec.Struct):
     models: list[ProbedModel] = []
 
 
-def read_probes(folder: Path) -> list[dict[str, Any]]:
-    """All probes in `folder`, sorted by file name; an empty list if it does not exist. A failed
-    probe is included, with a message in ``error`` and None for values that were not measured.
-    Raises a `RecordError` if a probe cannot be read."""
-    return [checked(read_json(path), str(path)) for path in sorted(folder.glob("[!.]*.json"))]
+def read_probes(folders: Iterable[Path]) -> tuple[list[dict[str, Any]], list[RecordError]]:
+    """All probes in `folders`, of which some may not exist, sorted by file name within each, and
+    the faults of those that cannot be read. A failed probe is included, with a message in ``error``
+    and None for values that were not measured."""
+    found, faults = [], []
+    for path in (path for folder in folders for path in sorted(folder.glob("[!.]*.json"))):
+        try:
+            found.append(checked(read_json(path), str(path)))
+        except RecordError as error:
+            faults.append(error)
+    return found, faults
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:

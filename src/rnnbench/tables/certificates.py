@@ -14,6 +14,7 @@ from rnnbench.records.certificate_match import certificate_key, function_overrid
 from rnnbench.records.labels import label, labelled
 from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.sources.certificates import not_learning
 from rnnworker.certificate_jobs import batch_sizes
 from rnnworker.options import OF_THE_FUNCTION
 
@@ -27,7 +28,6 @@ SAME_PLACE = ("build", "device", "machine", "variant")
 NOT_TRIED = "it was not tried"
 ANOTHER_FUNCTION = "not the same function: "
 DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
-NOT_LEARNING = "applies wrong gradients"
 NOT_LEARNING_REMEDY = (
     "do not trust the accuracy of this configuration; on tf_1_2 run it without build.as_published, "
     "otherwise report an issue."
@@ -37,10 +37,12 @@ NOT_LEARNING_REMEDY = (
 @dataclass(frozen=True)
 class Certificates:
     """The certificates of an experiment (``docs/formats.md``, "Certificate"), and the records whose
-    configurations are judged by them."""
+    configurations are judged by them. Imported certificates only judge configurations on the
+    `elsewhere` machines, those of imported records."""
 
     every: tuple[Certificate, ...] = ()
     records: tuple[Record, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
 
     @cached_property
     def _functions(self) -> dict[Any, dict[Any, Sizes]]:
@@ -56,7 +58,12 @@ class Certificates:
         """For each function of a configuration: its certificates, those of the configuration's
         machine first, and the sizes of the batches."""
         functions = self._functions.get(_task(configuration)) or {(): set()}
-        every = sorted(self.every, key=lambda each: not _same_machine(each, configuration))
+        judges = [
+            each
+            for each in self.every
+            if not each.get("imported") or configuration.get("machine") in self.elsewhere
+        ]
+        every = sorted(judges, key=lambda each: not _same_machine(each, configuration))
         return [
             ([each for each in every if _name(each) in names], sizes)
             for names, sizes in functions.items()
@@ -238,21 +245,6 @@ def _marked(record: Record, why: str | None) -> Record:
     reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
     verdict = Verdict(status, (*record.verdict.reasons, reason))
     return replace(record, verdict=verdict)
-
-
-def not_learning(applied: Mapping[str, Any]) -> str | None:
-    """``applies wrong gradients: …`` if steps of an entry's `applied` on one device are wrong, else
-    None."""
-    if not applied["off"]:
-        return None
-    worst = "not finite"
-    if applied["worst"] is not None:
-        percent = 100 * applied["worst"]
-        worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
-    return (
-        f"{NOT_LEARNING}: {applied['off']} of {applied['steps']} training steps "
-        f"applied a gradient other than the computed one ({worst})"
-    )
 
 
 def _label(configuration: Configuration) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import KEY, PLACE, TASK
+from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.tables.certificates import NOT_LEARNING
 from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import Interval

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
-from rnnbench.tables.certificates import NOT_LEARNING, UNEQUAL, Certificates
+from rnnbench.sources.certificates import NOT_LEARNING
+from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.estimates import Estimates
 from rnnbench.tables.grouping import Rows, counts, split
 from rnnbench.tables.reference import keys_of, references

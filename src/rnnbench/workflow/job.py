@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.planning.plan import Plan, facts_of
-from rnnbench.records.store import pointer_files
+from rnnbench.records.store import pointer_files, site_folders
 from rnnbench.tracking.address import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 from rnnbench.workflow.wildcard_functions import WildcardFunctions
@@ -114,7 +114,7 @@ class Job:
     @property
     def imported_files(self) -> list[str]:
         """The pointers, certificates and probes of this experiment at other sites."""
-        folders = list((self.root / self.results).glob(f"*/{self.experiment}"))
+        folders = site_folders(self.root / self.results, self.experiment)
         files = pointer_files(folders)
         for kind in ("certificates", "probes"):
             files += [file for folder in folders for file in folder.glob(f"{kind}/[!.]*.json")]

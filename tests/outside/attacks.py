@@ -1,0 +1,383 @@
+"""Files from outside that are not what they claim to be, as data.
+
+`REFUSED` and `CONTAINED` have a change of the files (name → content) of a valid export of the
+machine ``away``; those in `REFUSED` must not be imported, those in `CONTAINED` may be and must have
+no effect on the machine ``home``. `ARCHIVES` make the bytes of an archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+EXPERIMENT = "quick"
+ESCAPE, RIGHT_TO_LEFT = "\x1b[2J\x1b]0;owned\x07", "\u202e"
+HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+LINK = "[here](javascript:alert(3))"
+FORMULA = "=HYPERLINK(A1)"
+Files = dict[str, bytes]
+Change = Callable[[Files], None]
+
+
+def record_name(files: Files) -> str:
+    return next(name for name in files if name.startswith("records/") and name.endswith("Z.json"))
+
+
+def pointer_name(files: Files) -> str:
+    return next(name for name in files if name.endswith("-r0.json"))
+
+
+def site_file(name: str, content: bytes = b"{}") -> Change:
+    def change(files: Files) -> None:
+        files[f"away/{EXPERIMENT}/{name}"] = content
+
+    return change
+
+
+def added(name: str, content: bytes = b"{}") -> Change:
+    def change(files: Files) -> None:
+        files[name] = content
+
+    return change
+
+
+def edited(find: Callable[[Files], str], edit: Callable[[Any], Any]) -> Change:
+    """The JSON of a file edited in place, or replaced by what `edit` returns."""
+
+    def change(files: Files) -> None:
+        name = find(files)
+        data = json.loads(files[name])
+        changed = edit(data)
+        files[name] = json.dumps(data if changed is None else changed).encode()
+
+    return change
+
+
+def in_record(*path: str | int, value: Any) -> Change:
+    def edit(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return edited(record_name, edit)
+
+
+def in_pointer(**values: Any) -> Change:
+    return edited(pointer_name, lambda data: {**data, **values})
+
+
+def in_facts(**values: Any) -> Change:
+    return edited(
+        lambda files: f"away/{EXPERIMENT}/experiment.json", lambda data: {**data, **values}
+    )
+
+
+def in_preflight(kind: str, *path: str | int, value: Any) -> Change:
+    def edit(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return edited(lambda files: next(name for name in files if f"/{kind}/" in name), edit)
+
+
+def as_home(files: Files) -> None:
+    """All of an export under the name of this machine, dated later."""
+    renamed = {
+        name.replace("away", "home"): content.replace(b"away", b"home").replace(b"2026", b"2027")
+        for name, content in files.items()
+    }
+    files.clear()
+    files.update({name.replace("2026", "2027"): content for name, content in renamed.items()})
+
+
+def record_of_home(files: Files) -> None:
+    """A record of this machine at the other machine's site."""
+    name = record_name(files)
+    files[name.replace("away", "home")] = files.pop(name).replace(b"away", b"home")
+
+
+def without_record(files: Files) -> None:
+    del files[record_name(files)]
+
+
+def other_companion(files: Files) -> None:
+    """The pointer of a run names another run's record as its companion."""
+    names = [name for name in files if name.startswith("records/")]
+    edited(pointer_name, lambda data: {**data, "companions": names[-1:]})(files)
+
+
+def other_run(files: Files) -> None:
+    """The pointer of a run names another run's record."""
+    last = [name for name in files if name.startswith("records/")][-1]
+    in_pointer(record=last)(files)
+
+
+def other_digest(files: Files) -> None:
+    in_record("run", "config", "model", "units", value=9999)(files)
+
+
+def garbled(files: Files) -> None:
+    files[record_name(files)] = files[record_name(files)][:500]
+
+
+def moved(folder: str) -> Change:
+    """Everything of the site at a site of another name."""
+
+    def change(files: Files) -> None:
+        for name in [name for name in files if name.startswith("away/")]:
+            files[f"{folder}{name.removeprefix('away')}"] = files.pop(name)
+
+    return change
+
+
+def plan_line(**values: Any) -> Change:
+    def change(files: Files) -> None:
+        name = f"away/{EXPERIMENT}/plan.jsonl"
+        first, *rest = files[name].splitlines()
+        files[name] = b"\n".join([json.dumps({**json.loads(first), **values}).encode(), *rest])
+
+    return change
+
+
+BIG = 10**400
+REFUSED: dict[str, Change] = {
+    "of this machine": as_home,
+    "a record of this machine": record_of_home,
+    "a probe of this machine": in_preflight("probes", "machine", value="home"),
+    "a certificate of this machine": in_preflight("certificates", "machine", value="home"),
+    "no record": without_record,
+    "pointer to another run": other_run,
+    "pointer to another run as companion": other_companion,
+    "pointer out of the folder": in_pointer(record="../../../etc/passwd"),
+    "pointer to this machine's record": in_pointer(record="../records/home/x/y.json"),
+    "pointer to a log": in_pointer(record="records/x.log"),
+    "pointer that is a list": edited(pointer_name, lambda data: [data]),
+    "pointer to a number": in_pointer(record=7),
+    "companions out of the folder": in_pointer(companions=["../../x.json"]),
+    "another configuration": other_digest,
+    "another digest": in_record("run", "digest", value="0" * 64),
+    "no model": in_record("run", "choices", "model", value=""),
+    "another machine in the record": in_record("machine", value="third"),
+    "another name in the record": in_record("run", "name", value="x-s0-r0"),
+    "another start in the record": in_record("started", value="20200101T000000_000000Z"),
+    "a newer schema": in_record("schema", value=99),
+    "negative seconds": in_record("epochs", 1, "seconds", value=-1.0),
+    "no seconds at all": in_record("epochs", 1, "seconds", value=0),
+    "seconds of centuries": in_record("epochs", 1, "seconds", value=1e300),
+    "seconds too large for a float": in_record("epochs", 1, "seconds", value=BIG),
+    "seconds as text": in_record("epochs", 1, "seconds", value="fast"),
+    "accuracy of 17": in_record("epochs", 1, "acc", value=17.0),
+    "samples as text": in_record("epochs", 1, "samples", value="many"),
+    "negative samples": in_record("epochs", 1, "samples", value=-5),
+    "too many epochs": in_record("epochs", 1, "epoch", value=10**12),
+    "a phase that ends first": in_record("phases", 1, "end", value=-1e9),
+    "negative energy": in_record("measured", "joules_per_sample", value=-3.0),
+    "memory as text": in_record("measured", "peak_memory_bytes", value="1 GB"),
+    "a card that is a number": in_record("measured", "card", value=3),
+    "a kernel that is a number": in_record("measured", "kernel", value={"found": 3}),
+    "calls that are no list": in_record("phases", -1, "details", value={"calls": 1.5}),
+    "turns of two lengths": in_record("turns", value={"turn": [1], "cycle": []}),
+    "turns without seconds": in_record("turns", value={"turn": [1], "cycle": [1]}),
+    "a turn in cycle 10**9": in_record("turns", "cycle", 0, value=10**9),
+    "a turn without steps": in_record("turns", "steps", 0, value=0),
+    "a turn of negative length": in_record("turns", "seconds", 0, value=-0.1),
+    "batch of nothing": in_record("run", "config", "model", "batch", value=0),
+    "a model that is a list": in_record("run", "config", "model", value=[1]),
+    "a verdict of its own": in_record("verdict", "status", value="proven"),
+    "reasons that are numbers": in_record("verdict", "reasons", value=[1]),
+    "a field of its own": in_record("speedup", value=17),
+    "deep nesting": in_record("hardware", value=json.loads("[" * 70 + "]" * 70)),
+    "a repeat of 10**18": in_record("run", "repeat", value=10**18),
+    "a plan that is no plan": site_file("plan.jsonl", b"{}\n"),
+    "a plan with a name of another folder": plan_line(name="../../x-s0-r0"),
+    "a plan with a name in right-to-left": plan_line(name=f"x{RIGHT_TO_LEFT}y-s0-r0"),
+    "a plan with another digest": plan_line(digest="0" * 64),
+    "facts of another experiment": in_facts(name="other"),
+    "facts whose title is a list": in_facts(title=["x"]),
+    "facts whose reference is a text": in_facts(reference="keras"),
+    "facts whose skipped runs are numbers": in_facts(skipped=[1, 2]),
+    "certificates.json": site_file("certificates.json"),
+    "a mark to retry": site_file("retry/x", b"2027"),
+    "an attempt": site_file("attempts/x/1.json"),
+    "a tracked run": site_file("tracked/0.json"),
+    "a round": site_file("rounds/x.json"),
+    "an environment": added("envs/current/bin/python"),
+    "an environment of an experiment": added(f"envs/{EXPERIMENT}/plan.jsonl"),
+    "the cache": added(f"cache/{EXPERIMENT}/plan.jsonl"),
+    "the lock": added(".lock"),
+    "a site of imports": moved("imported"),
+    "a site named records": moved("records"),
+    "a file named records": added("records"),
+    "a file named like a site": added("away2"),
+    "a site with a hyphen first": moved("-x"),
+    "a site with a dot first": moved(".git"),
+    "a site with a space": moved("a b"),
+    "a site with quotes": moved('a"b'),
+    "a site with a semicolon": moved("a;b"),
+    "a site with a newline": moved("a\nb"),
+    "a site with a backslash": moved("a\\b"),
+    "a site in right-to-left": moved(f"a{RIGHT_TO_LEFT}b"),
+    "a site of 300 characters": moved("a" * 300),
+    "a parent folder": added("../x.json"),
+    "an absolute path": added("/tmp/x.json"),
+    "a log of no record": added("records/away/x-s0-r0/20270101T000000_000000Z.log"),
+    "a record in a deeper folder": added("records/away/x/y/20270101T000000_000000Z.json"),
+    "a script": site_file("x.py", b"print(1)"),
+    "a probe of negative speed": in_preflight("probes", "peak_gflops", value=-1.0),
+    "a probe of infinite speed": in_preflight("probes", "peak_gflops", value=1e300),
+    "a certificate with a negative error": in_preflight(
+        "certificates", "implementations", "keras", "outputs", value=-1.0
+    ),
+    "a certificate with a status of its own": in_preflight(
+        "certificates", "implementations", "keras", "status", value="perfect"
+    ),
+    "a certificate with another key": in_preflight("certificates", "key", value="x"),
+    "a record that is cut off": garbled,
+    "a record that is NaN": in_record("epochs", 1, "loss", value=float("nan")),
+}
+
+
+def with_reason(text: str) -> Change:
+    reason = {"code": "x", "text": text, "remedy": text}
+    return in_record("verdict", value={"status": "suspect", "reasons": [reason]})
+
+
+def own_axes(**choices: str) -> Change:
+    """The choices of all records and of the plan."""
+
+    def change(files: Files) -> None:
+        for name in filter(lambda name: name.endswith("Z.json"), list(files)):
+            data = json.loads(files[name])
+            data["run"]["choices"].update(choices)
+            files[name] = json.dumps(data).encode()
+
+    return change
+
+
+CONTAINED: dict[str, Change] = {
+    "nothing wrong": lambda files: None,
+    "a title of HTML": in_facts(title=HTML + LINK),
+    "a title that controls a terminal": in_facts(title=ESCAPE + RIGHT_TO_LEFT),
+    "an about of HTML": in_facts(about=HTML + LINK + ESCAPE),
+    "a title that is a formula": in_facts(title=FORMULA),
+    "skipped runs of HTML": in_facts(skipped=[{"name": HTML, "why": ESCAPE + LINK}]),
+    "another reference": in_facts(reference={"rnn": "unrolled"}),
+    "another lead": in_facts(lead="kernels"),
+    "a reason of HTML": with_reason(HTML + LINK),
+    "a reason that controls a terminal": with_reason(ESCAPE + RIGHT_TO_LEFT),
+    "a reason of 100,000 characters": with_reason("x" * 100_000),
+    "an implementation of HTML": own_axes(rnn=HTML),
+    "an implementation that is a formula": own_axes(rnn=FORMULA),
+    "an implementation that controls a terminal": own_axes(rnn=ESCAPE + RIGHT_TO_LEFT + "x"),
+    "a model that is a link": own_axes(model=LINK),
+    "hardware of HTML": in_record("hardware", value={"cpu": HTML + ESCAPE, HTML: [LINK]}),
+    "an alias of HTML": in_record("run", "alias", value=HTML),
+    "the shortest epoch": in_record("epochs", 1, "seconds", value=1e-9),
+    "the longest epoch": in_record("epochs", 1, "seconds", value=1e8),
+    "the largest energy": in_record("measured", "joules_per_sample", value=1e15),
+    "an accuracy of 1": in_record("epochs", -1, "val_acc", value=1.0),
+    "a loss of 1e308": in_record("epochs", -1, "val_loss", value=1e308),
+    "a certificate that allows everything": in_preflight(
+        "certificates", "tolerance", value={"outputs": 9, "gradients": 9, "loss_curve": 9}
+    ),
+    "a certificate that says equal": in_preflight("certificates", "pairs", 0, "outputs", value=5.0),
+    "a certificate that says wrong": in_preflight(
+        "certificates", "implementations", "keras", "function_why", value=HTML + ESCAPE
+    ),
+    "a certificate of no machine": in_preflight("certificates", "machine", value=None),
+    "a probe of HTML": in_preflight("probes", "error", value=HTML + ESCAPE),
+}
+
+
+def manifest_of(files: Files, /, **changes: Any) -> bytes:
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest = {"schema": 1, "kind": "rnnbench experiment", "experiment": EXPERIMENT}
+    return json.dumps({**manifest, "files": hashes, **changes}).encode()
+
+
+def entry(name: str, content: bytes = b"", **changes: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for key, value in changes.items():
+        setattr(info, key, value)
+    return info, content
+
+
+def tar(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for info, content in entries:
+            archive.addfile(info, io.BytesIO(content))
+    return raw.getvalue()
+
+
+def packed(files: Files, /, **changes: Any) -> bytes:
+    """An archive of `files` with correct hashes, made without rnnbench."""
+    manifest = entry("manifest.json", manifest_of(files, **changes))
+    return gzip.compress(tar(manifest, *(entry(name, files[name]) for name in files)), 1)
+
+
+def with_entries(*entries: tuple[tarfile.TarInfo, bytes]) -> Callable[[Files], bytes]:
+    """A valid archive with more entries, which its manifest has too."""
+
+    def make(files: Files) -> bytes:
+        listed = files | {info.name: content for info, content in entries}
+        manifest = entry("manifest.json", manifest_of(listed))
+        return gzip.compress(
+            tar(manifest, *(entry(name, files[name]) for name in files), *entries), 1
+        )
+
+    return make
+
+
+def raw_header(kind: bytes, size: int) -> bytes:
+    """A header that announces `size` bytes, which follow as zeros."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT) + bytes(size + -size % 512)
+
+
+def with_header(kind: bytes, size: int) -> Callable[[Files], bytes]:
+    return lambda files: gzip.compress(raw_header(kind, size) + tar(), 1)
+
+
+LARGE = 100 * 2**20
+ARCHIVES: dict[str, Callable[[Files], bytes]] = {
+    "nothing": lambda files: b"",
+    "not a gzip": lambda files: b"PK\x03\x04" + bytes(2000),
+    "a gzip of nothing": lambda files: gzip.compress(b""),
+    "a gzip of noise": lambda files: gzip.compress(bytes(range(256)) * 40),
+    "cut off": lambda files: packed(files)[:-40],
+    "a wrong checksum": lambda files: packed(files)[:-8] + bytes(8),
+    "no manifest": lambda files: gzip.compress(tar(*(entry(n, files[n]) for n in files))),
+    "two manifests": with_entries(entry("manifest.json", b"{}")),
+    "a manifest that is a list": lambda files: gzip.compress(tar(entry("manifest.json", b"[]"))),
+    "a manifest of deep nesting": lambda files: gzip.compress(
+        tar(entry("manifest.json", b"[" * 9000 + b"]" * 9000))
+    ),
+    "another kind": lambda files: packed(files, kind="cake"),
+    "a newer manifest": lambda files: packed(files, schema=2),
+    "wrong hashes": lambda files: packed(files, files=dict.fromkeys(files, "0" * 64)),
+    "a file that is not listed": lambda files: packed(files, files={}),
+    "an experiment in another folder": lambda files: packed(files, experiment="../quick"),
+    "an experiment without a name": lambda files: packed(files, experiment=""),
+    "a link": with_entries(entry("records/x", type=tarfile.SYMTYPE, linkname="/etc/passwd")),
+    "a hard link": with_entries(entry("records/x", type=tarfile.LNKTYPE, linkname="manifest.json")),
+    "a folder": with_entries(entry("records/x", type=tarfile.DIRTYPE)),
+    "a pipe": with_entries(entry("records/x", type=tarfile.FIFOTYPE)),
+    "a device": with_entries(entry("records/x", type=tarfile.CHRTYPE, devmajor=1, devminor=3)),
+    "a sparse file": lambda files: gzip.compress(raw_header(tarfile.GNUTYPE_SPARSE, 0) + tar()),
+    "one name twice": with_entries(entry("away/quick/a.py"), entry("away/quick/a.py")),
+    "a file in a file": with_entries(entry("away/quick/a"), entry("away/quick/a/b")),
+    "a large file": with_header(tarfile.REGTYPE, LARGE),
+    "a large header": with_header(tarfile.XHDTYPE, LARGE),
+    "a large global header": with_header(tarfile.XGLTYPE, LARGE),
+    "a long name": with_header(tarfile.GNUTYPE_LONGNAME, LARGE),
+    "a long link": with_header(tarfile.GNUTYPE_LONGLINK, LARGE),
+}
