@@ -24,4 +24,6 @@ def plain(text: str) -> str:
 
 def may_hold_controls(json: bytes) -> bool:
     """Whether the texts in `json` may hold characters that `plain` removes."""
+    if json.isascii() and b"\\" not in json and b"\x7f" not in json:
+        return False
     return _IN_JSON.search(json) is not None
