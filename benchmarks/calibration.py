@@ -247,8 +247,11 @@ def planned_repeats(
     experiments with so many rounds that show it."""
     machine, times = Machine(process=0.01), true_times(random, members, 0.0)
     pilot = simulate(random, machine, times, 60).records
-    values = relative_values(pilot, effects_of(pilot))
-    spread, _ = run_spread(_finished(record, values.get(record.key)) for record in pilot)
+    effects = effects_of(pilot)
+    values = relative_values(pilot, effects)
+    spread, _ = run_spread(
+        _finished(record, values.get(record.key), effects[record.key].widening) for record in pilot
+    )
     rounds = repeats_for(difference, spread)
     times[Member("m1")] += math.log1p(difference)
     shown = []
@@ -260,9 +263,9 @@ def planned_repeats(
     return rounds, float(np.mean(shown))
 
 
-def _finished(record: Record, value: float | None) -> FinishedRun:
+def _finished(record: Record, value: float | None, widening: float) -> FinishedRun:
     company = tuple(sorted(map(configuration_of, record.round.members)))
-    return FinishedRun(record.name, None, 0, value, company)
+    return FinishedRun(record.name, None, 0, value, company, widening)
 
 
 def repeats_table(random: np.random.Generator, tries: int) -> Iterator[str]:

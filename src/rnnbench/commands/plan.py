@@ -187,6 +187,7 @@ def _as_past(files: Sequence[Path]) -> list[FinishedRun]:
             bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
             value=values.get(record.key),
             company=_company(record) if record.key in effects else (),
+            widening=effects[record.key].widening if record.key in effects else 1.0,
         )
         for path, record in records.items()
         for wall in [record.measured.get("wall_seconds")]

@@ -29,13 +29,15 @@ class FinishedRun:
     """A finished run. `wall_seconds`: its share of the wall time; `bytes`: size of its files;
     `value`: basis of the spread (`tables.effects.relative_values`);
     `company`: the configurations that took turns with it, including its own. Values are comparable
-    only if these are the same."""
+    only if these are the same. `widening`: of its interval, because the machine was slowed down
+    (`tables.effects.Effect`)."""
 
     name: str
     wall_seconds: float | None
     bytes: int
     value: float | None
     company: tuple[str, ...] = ()
+    widening: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,19 @@ def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     """The standard deviation of log run values within a configuration, pooled over configurations,
     and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
     do will take turns too. The value of one of n members is relative to all of them, itself
-    included, so its variance is smaller by (n - 1) / n than that of the member."""
+    included, so its variance is smaller by (n - 1) / n than that of the member. It includes what
+    the state of the machine adds to the intervals."""
     usable = [run for run in runs if run.value]
-    groups: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
+    groups: Mapping[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     for run in [run for run in usable if run.company] or usable:
-        groups[configuration_of(run.name), *run.company].append(math.log(run.value or 0))
+        value = math.log(run.value or 0)
+        groups[configuration_of(run.name), *run.company].append((value, run.widening))
     freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum(
-        statistics.variance(values) * (len(values) - 1) * _enlarged(len(company))
+        statistics.variance(value for value, _ in values)
+        * (len(values) - 1)
+        * _enlarged(len(company))
+        * statistics.fmean(widening**2 for _, widening in values)
         for (_, *company), values in groups.items()
         if len(values) > 1
     )

@@ -60,7 +60,9 @@ class Effect(NamedTuple):
 
     - `log`: natural logarithm of the seconds on the undisturbed machine, relative to the others of
       its round.
-    - `undisturbed`: the same relative to all of its own turns.
+    - `undisturbed`: the same relative to all of its own turns, if the machine was slowed down in
+      its round. Rounds that were not keep their own seconds: the shortest that are known of a
+      configuration are too short by chance, and an interval around them is too narrow.
     - `widening`: the factor by which the interval of a mean of effects is wider because the machine
       was slowed down.
     - `slowed`: whether the machine was slowed down in most cycles of its round.
@@ -176,7 +178,7 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
             continue
         slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
         slow_logs = _fitted(_without(state.logs, set(cycles) - slowed)) if slowed else {}
-        level = state.median(state.slowness.steps)
+        level = state.median(state.slowness.steps) if is_slowed else 0.0
         for index, log in fitted.items():
             seconds = _relative(members[keys[index]], left_out) - level
             found[keys[index]] = Effect(
