@@ -185,3 +185,16 @@ def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
         time.sleep(1)
     # Renewals are a hundred times as frequent as by default.
     assert time.process_time() - began < 0.1
+
+
+def test_a_zombie_holds_nothing(tmp_path: Path) -> None:
+    """A process that was killed keeps its number until its parent asks for its exit code."""
+    first = start(tmp_path, 300)
+    assert first.stdout is not None and first.stdout.readline().startswith("begins")
+    first.send_signal(signal.SIGKILL)
+    state = Path(f"/proc/{first.pid}/stat")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 10, "not a zombie")
+    began = time.monotonic()
+    with attempt.held(tmp_path, lambda holder: None) as mine:
+        assert mine.number == 2 and time.monotonic() - began < 5
+    first.wait()

@@ -264,3 +264,10 @@ def test_a_run_with_unknown_load_of_others_is_suspect() -> None:
     verdict = judge([unknown], FALLING, {}, disturbed=[False, False])
     assert [reason.code for reason in verdict.reasons] == ["load_unknown"]
     assert codes([train(10.0, timed=False, own=9.0)]) == []
+
+
+@pytest.mark.parametrize(("bad", "expected"), [(5, []), (6, ["foreign_load"])])
+def test_more_than_half_of_the_turns_must_be_disturbed(bad: int, expected: list[str]) -> None:
+    disturbed = [True] * bad + [False] * (10 - bad)
+    verdict = judge([train(10.0, own=9.0, foreign=0.0)], FALLING, {}, disturbed=disturbed)
+    assert [reason.code for reason in verdict.reasons] == expected

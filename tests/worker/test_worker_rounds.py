@@ -16,7 +16,7 @@ import pytest
 
 from rnnworker import members, turn_order
 from rnnworker.members import Member
-from rnnworker.rounds import supervise
+from rnnworker.rounds import starting_order, supervise
 from tests.running.test_running_supervise import PROTOCOL
 
 GATE = """
@@ -206,3 +206,22 @@ def test_events_are_kept_unchanged(run, tmp_path: Path) -> None:
         kept = [json.loads(line) for line in lines if line != "nonsense"]
         assert kept == outcome.events
     assert outcomes["b"].garbage == 1
+
+
+def test_the_limit_of_a_phase_covers_all_of_its_turns(run) -> None:
+    """Each turn is far shorter than the limit; all of them together are longer."""
+    long = 'emit("phase_begin", phase="train")\nfor _ in range(30): turn(0.1)'
+    outcomes = run({"a": long, "b": TURNS}, {"train": 1.0})
+    assert outcomes["a"].over_limit == "train" and outcomes["b"].over_limit is None
+    worked = sum(end - start for start, end, name in spans(outcomes) if name == "a")
+    assert 0.5 < worked < 1.5
+
+
+@pytest.mark.parametrize("repeat", range(4))
+def test_every_second_repeat_starts_in_the_reverse_order(repeat: int) -> None:
+    def order(number: int) -> list[str]:
+        runs = [{"name": f"{name}-s0-r{number}", "repeat": number} for name in "abcde"]
+        return [run["name"][0] for run in starting_order(runs)]
+
+    pair = 2 * (repeat // 2)
+    assert order(pair) == order(pair + 1)[::-1] and sorted(order(repeat)) == list("abcde")
