@@ -1,4 +1,5 @@
-"""Text without the characters that do something to a terminal or change the order of what is read.
+"""Text without the characters that do something to a terminal or change the order of what is read,
+and names that a shell, a file system and an archive take as they are.
 
 Records, certificates and plans may be from other machines, and messages quote what they contain.
 """
@@ -15,6 +16,13 @@ _IN_JSON = re.compile(
     rb"|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"[A-Za-z0-9_+=@][A-Za-z0-9_.+=@-]{0,254}")
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` consists of letters, digits and ``_.+=@-``, and begins with neither a dot nor
+    a hyphen."""
+    return _NAME.fullmatch(text) is not None
 
 
 def plain(text: str) -> str:

@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import io
 import json
-import re
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.plain_text import is_name
 from rnnbench.records import strict_json
 
 MANIFEST = "manifest.json"
@@ -28,7 +28,6 @@ KIND = "rnnbench experiment"
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files and headers
 MAX_FILE = 64 * 2**20
-NAME = re.compile(r"[A-Za-z0-9_+=@][A-Za-z0-9_.+=@-]{0,254}")
 
 
 class Manifest(msgspec.Struct):
@@ -73,7 +72,7 @@ def unpack(path: Path, folder: Path) -> str:
     for name in names:
         if _digest(folder / name) != manifest.files[name]:
             raise RecordError(f"{name} has changed: its hash differs.", where=str(path))
-    if not NAME.fullmatch(manifest.experiment):
+    if not is_name(manifest.experiment):
         raise RecordError(f"its experiment is {manifest.experiment!r}.", where=str(path))
     return manifest.experiment
 
@@ -81,7 +80,7 @@ def unpack(path: Path, folder: Path) -> str:
 def safe_name(name: str) -> bool:
     """Whether `name` is a relative path of plain characters, whose parts begin with none of
     ``.-``."""
-    return all(map(NAME.fullmatch, name.split("/")))
+    return all(map(is_name, name.split("/")))
 
 
 class _Limited:

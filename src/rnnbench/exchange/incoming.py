@@ -23,6 +23,7 @@ from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import (
+    RESERVED,
     companions_of,
     is_pointer,
     is_record,
@@ -41,7 +42,6 @@ ATTACHED_SUFFIXES = (".events.jsonl", ".log")  # of a record; exports leave logs
 PREFLIGHTS = {"certificates": certificates.checked, "probes": probes.checked}
 Refuse = Callable[[str], RecordError]
 UNPACKED = ".import-"  # beginning of the names of folders in which imports are unpacked
-RESERVED = {"cache", "envs", "imported", "records"}  # folders of a results folder that are no site
 
 
 class Skipped(msgspec.Struct):

@@ -17,6 +17,7 @@ from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.grid.experiment import Experiment, Lead
 from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.repeats import Repeats
+from rnnbench.plain_text import is_name
 from rnnbench.validation import converted
 from rnnworker.options import PREFIX
 
@@ -35,6 +36,7 @@ class ExperimentFile(msgspec.Struct, forbid_unknown_fields=True):
     lead: Lead = "time"
 
 
+LONGEST = 100  # characters of a name
 KEYS = ExperimentFile.__struct_fields__
 
 
@@ -49,6 +51,12 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
         )
     where = display_path(known[name])
+    if not is_name(name) or len(name) > LONGEST:
+        raise ConfigError(
+            f"the experiment's name is {name[:60]!r}.",
+            where=where,
+            remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
+        )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     data = converted(_read(known[name]), ExperimentFile, where, remedy)
     grids = _grids(data.grids, where)

@@ -26,12 +26,14 @@ from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import round_of
+from rnnbench.plain_text import is_name
 from rnnbench.planning.certificates import certifiable, certificates_of
 from rnnbench.planning.code_digest import worker_digest
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.probes import probes_of
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.run import Run
+from rnnbench.records.store import RESERVED
 from rnnworker import machine
 
 
@@ -53,6 +55,12 @@ def make_plan(
     - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
     - `overrides`: the command line's; each replaces the grids' setting of the same key.
     """
+    if site is not None and (not is_name(site) or site in RESERVED):
+        raise ConfigError(
+            f"the site is {site[:60]!r}.",
+            where="--config site",
+            remedy=f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}.",
+        )
     experiment = load_experiment(name, conf)
     missing_build = IdentityCache(lambda build: missing(build, root))
     points = expand(

@@ -20,6 +20,7 @@ from rnnbench.records import strict_json
 from rnnbench.records.record import Record
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
+RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder that are no site
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 _POINTER = re.compile(r"-s\d+-r\d+\.json$")
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
