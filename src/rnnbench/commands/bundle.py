@@ -20,7 +20,7 @@ from rnnbench.planning.planner import make_plan
 from rnnbench.records.probe_match import probe_key
 from rnnbench.records.run import Run
 
-SITE = "a bundle"
+SITE = "bundle"
 LARGE_BYTES = 64 * 2**20
 
 
