@@ -19,6 +19,7 @@ from rnnbench.records.store import (
     imported_machines,
     not_needed,
     read_json,
+    readable,
     records_of,
     site_folders,
 )
@@ -43,10 +44,10 @@ def main(argv: Sequence[str]) -> int:
     runs: list[Run] = []
     pointers: list[Path] = []
     missing: list[str] = []
-    faults: list[RecordError] = []
-    for folder in folders:
+    plans, faults = readable((folder / "plan.jsonl" for folder in folders), _planned)
+    for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
-        for run in _planned(folder, faults):
+        for run in planned:
             runs.append(run)
             pointer = folder / f"{run.name}.json"
             if pointer.is_file():
@@ -86,13 +87,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _planned(folder: Path, faults: list[RecordError]) -> list[Run]:
-    """The runs planned in `folder`; if its plan cannot be read, none, and that in `faults`."""
-    try:
-        return read_runs(folder / "plan.jsonl")
-    except RecordError as error:
-        faults.append(error)
-        return []
+def _planned(plan: Path) -> tuple[Path, list[Run]]:
+    return plan.parent, read_runs(plan)
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:

@@ -115,8 +115,8 @@ def examine(folder: Path, root: Path, experiment: str, local: Collection[str]) -
             raise RecordError(
                 f"holds results of {owner}, which is a machine or site of this project.",
                 where=name,
-                remedy="bring back a backup of your own with --restore; otherwise export with the "
-                "site's own name.",
+                remedy="export the other sites only (--site); a backup of your own is brought back "
+                "with --restore.",
             )
         if parts[0] == "records":
             incoming.records += _is_record(folder, parts, refuse)

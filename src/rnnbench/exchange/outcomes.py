@@ -46,8 +46,9 @@ def lay_out(bundle: Path, folder: Path) -> str:
         if not record.is_companion:
             pointer = pointer_to(record, companions.get(record.round_id or "", ()))
             write_json(site / f"{record.name}.json", pointer)
-        write_json(site / "experiment.json", facts)
-        shutil.copyfile(bundle / "plan.jsonl", site / "plan.jsonl")
+        if not (site / "plan.jsonl").exists():
+            write_json(site / "experiment.json", facts)
+            shutil.copyfile(bundle / "plan.jsonl", site / "plan.jsonl")
     preflights = {"certificates": certificates_in(bundle), "probes": probes_in(bundle)}
     for kind, every in preflights.items():
         for data in every:

@@ -11,9 +11,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from rnnbench.errors import RecordError
 from rnnbench.records import strict_json
@@ -22,6 +22,7 @@ from rnnbench.records.record import Record
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder that are no site
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
+Content = TypeVar("Content")
 _POINTER = re.compile(r"-s\d+-r\d+\.json$")
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
@@ -85,6 +86,19 @@ def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[
 def imported_machines(results: Path) -> frozenset[str]:
     """The machines whose records were imported."""
     return frozenset(folder.name for folder in (results / IMPORTED / "records").glob("*"))
+
+
+def readable(
+    paths: Iterable[Path], read: Callable[[Path], Content]
+) -> tuple[list[Content], list[RecordError]]:
+    """What `read` returns for each of the `paths`, and the errors of those that it cannot read."""
+    found, faults = [], []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except RecordError as error:
+            faults.append(error)
+    return found, faults
 
 
 def record_folder(results: Path, machine: str, name: str) -> Path:

@@ -20,7 +20,8 @@ def loads(content: bytes) -> Any:
         data = msgspec.json.decode(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check_depth(data, MAX_DEPTH)
+    if isinstance(data, dict | list):
+        _check_depth(data, MAX_DEPTH)
     if _MANY in content.translate(_DIGITS):
         _check_integers(data)
     return _plain(data) if may_hold_controls(content) else data
@@ -29,7 +30,7 @@ def loads(content: bytes) -> Any:
 def _check_depth(data: Any, depth: int) -> None:
     if depth == 0:
         raise ValueError("it is nested too deeply")
-    for item in data.values() if type(data) is dict else data if type(data) is list else ():
+    for item in data.values() if type(data) is dict else data:
         if type(item) is dict or type(item) is list:  # most items are numbers
             _check_depth(item, depth - 1)
 

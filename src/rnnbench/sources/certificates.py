@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.errors import RecordError
-from rnnbench.records.store import IMPORTED, read_json
+from rnnbench.records.bounds import Count
+from rnnbench.records.store import IMPORTED, read_json, readable
 from rnnworker.certificate_jobs import wrong
 from rnnworker.precision import DEFAULT, TOLERANCE
 
 NOT_LEARNING = "applies wrong gradients"
 ERRORS = ("outputs", "gradients", "loss_curve")
 Error = Annotated[float, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Batch(msgspec.Struct):
@@ -98,14 +98,14 @@ def read_certificates(
     """All certificates in `folders`, of which some may not exist, sorted by file name within each,
     and the faults of those that cannot be read. ``imported`` says whether a certificate is from
     another machine's archive."""
-    certificates, faults = [], []
-    for folder in folders:
-        imported = len(folder.parts) > 3 and folder.parents[2].name == IMPORTED
-        for path in sorted(folder.glob("[!.]*.json")):
-            try:
-                certificates.append({**checked(read_json(path), str(path)), "imported": imported})
-            except RecordError as error:
-                faults.append(error)
+
+    def read(path: Path) -> dict[str, Any]:
+        # results/imported/SITE/EXPERIMENT/certificates/KEY.json
+        imported = IMPORTED in (folder.name for folder in path.parents[3:4])
+        return {**checked(read_json(path), str(path)), "imported": imported}
+
+    paths = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
+    certificates, faults = readable(paths, read)
     return tuple(certificates), faults
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json
+from rnnbench.records.store import read_json, readable
 
 SCHEMA = 1
 Rate = Annotated[float, Meta(gt=0, le=1e12)]
@@ -60,13 +60,8 @@ def read_probes(folders: Iterable[Path]) -> tuple[list[dict[str, Any]], list[Rec
     """All probes in `folders`, of which some may not exist, sorted by file name within each, and
     the faults of those that cannot be read. A failed probe is included, with a message in ``error``
     and None for values that were not measured."""
-    found, faults = [], []
-    for path in (path for folder in folders for path in sorted(folder.glob("[!.]*.json"))):
-        try:
-            found.append(checked(read_json(path), str(path)))
-        except RecordError as error:
-            faults.append(error)
-    return found, faults
+    paths = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
+    return readable(paths, lambda path: checked(read_json(path), str(path)))
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
