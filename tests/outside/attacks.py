@@ -7,11 +7,11 @@ no effect on the machine ``home``. `ARCHIVES` make the bytes of an archive.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import io
 import json
-import tarfile
+import struct
+import warnings
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -26,10 +26,6 @@ Change = Callable[[Files], None]
 
 def record_name(files: Files) -> str:
     return next(name for name in files if name.startswith("records/") and name.endswith("Z.json"))
-
-
-def pointer_name(files: Files) -> str:
-    return next(name for name in files if name.endswith("-r0.json"))
 
 
 def site_file(name: str, content: bytes = b"{}") -> Change:
@@ -67,8 +63,8 @@ def in_record(*path: str | int, value: Any) -> Change:
     return edited(record_name, edit)
 
 
-def in_pointer(**values: Any) -> Change:
-    return edited(pointer_name, lambda data: {**data, **values})
+def a_pointer(data: Any) -> Change:
+    return site_file("x-s0-r0.json", json.dumps(data).encode())
 
 
 def in_facts(**values: Any) -> Change:
@@ -106,18 +102,6 @@ def without_record(files: Files) -> None:
     del files[record_name(files)]
 
 
-def other_companion(files: Files) -> None:
-    """The pointer of a run names another run's record as its companion."""
-    names = [name for name in files if name.startswith("records/")]
-    edited(pointer_name, lambda data: {**data, "companions": names[-1:]})(files)
-
-
-def other_run(files: Files) -> None:
-    """The pointer of a run names another run's record."""
-    last = [name for name in files if name.startswith("records/")][-1]
-    in_pointer(record=last)(files)
-
-
 def other_digest(files: Files) -> None:
     in_record("run", "config", "model", "units", value=9999)(files)
 
@@ -151,15 +135,13 @@ REFUSED: dict[str, Change] = {
     "a record of this machine": record_of_home,
     "a probe of this machine": in_preflight("probes", "machine", value="home"),
     "a certificate of this machine": in_preflight("certificates", "machine", value="home"),
-    "no record": without_record,
-    "pointer to another run": other_run,
-    "pointer to another run as companion": other_companion,
-    "pointer out of the folder": in_pointer(record="../../../etc/passwd"),
-    "pointer to this machine's record": in_pointer(record="../records/home/x/y.json"),
-    "pointer to a log": in_pointer(record="records/x.log"),
-    "pointer that is a list": edited(pointer_name, lambda data: [data]),
-    "pointer to a number": in_pointer(record=7),
-    "companions out of the folder": in_pointer(companions=["../../x.json"]),
+    "a pointer": a_pointer({"record": "records/away/x/20270101T000000_000000Z.json"}),
+    "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
+    "a pointer that is a list": a_pointer([]),
+    "a pointer to a number": a_pointer({"record": 7}),
+    "a record at a site without a plan": in_record("site", value="third"),
+    "a record at a site above": in_record("site", value="../../x"),
+    "a record of another experiment": in_record("experiment", value="../other"),
     "another configuration": other_digest,
     "another digest": in_record("run", "digest", value="0" * 64),
     "no model": in_record("run", "choices", "model", value=""),
@@ -243,6 +225,16 @@ REFUSED: dict[str, Change] = {
 }
 
 
+def not_needed(files: Files) -> None:
+    for name in ("x-s0-r0", record_name(files).split("/")[2]):
+        pointer = {"record": None, "not_needed": HTML + ESCAPE, "digest": [1], "repeats": LINK}
+        site_file(f"{name}.json", json.dumps(pointer).encode())(files)
+
+
+def companion(files: Files) -> None:
+    in_record("round", "companion", value=True)(files)
+
+
 def with_reason(text: str) -> Change:
     reason = {"code": "x", "text": text, "remedy": text}
     return in_record("verdict", value={"status": "suspect", "reasons": [reason]})
@@ -262,6 +254,9 @@ def own_axes(**choices: str) -> Change:
 
 CONTAINED: dict[str, Change] = {
     "nothing wrong": lambda files: None,
+    "a run without its record": without_record,
+    "runs that were not needed": not_needed,
+    "a companion of a round without others": companion,
     "a title of HTML": in_facts(title=HTML + LINK),
     "a title that controls a terminal": in_facts(title=ESCAPE + RIGHT_TO_LEFT),
     "an about of HTML": in_facts(about=HTML + LINK + ESCAPE),
@@ -295,89 +290,98 @@ CONTAINED: dict[str, Change] = {
 }
 
 
-def manifest_of(files: Files, /, **changes: Any) -> bytes:
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = {"schema": 1, "kind": "rnnbench experiment", "experiment": EXPERIMENT}
-    return json.dumps({**manifest, "files": hashes, **changes}).encode()
-
-
-def entry(name: str, content: bytes = b"", **changes: Any) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
+def entry(name: str, **changes: Any) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
     for key, value in changes.items():
         setattr(info, key, value)
-    return info, content
+    return info
 
 
-def tar(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:
+def packed(files: Files, *more: tuple[zipfile.ZipInfo, bytes]) -> bytes:
+    """An archive of `files` and `more`, made without rnnbench."""
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for info, content in entries:
-            archive.addfile(info, io.BytesIO(content))
+    with zipfile.ZipFile(raw, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a name that is there twice
+        for name, content in files.items():
+            archive.writestr(entry(name), content, zipfile.ZIP_DEFLATED, 1)
+        for info, content in more:
+            archive.writestr(info, content, info.compress_type)
     return raw.getvalue()
 
 
-def packed(files: Files, /, **changes: Any) -> bytes:
-    """An archive of `files` with correct hashes, made without rnnbench."""
-    manifest = entry("manifest.json", manifest_of(files, **changes))
-    return gzip.compress(tar(manifest, *(entry(name, files[name]) for name in files)), 1)
+def with_entry(name: str, content: bytes = b"", **changes: Any) -> Callable[[Files], bytes]:
+    return lambda files: packed(files, (entry(name, **changes), content))
 
 
-def with_entries(*entries: tuple[tarfile.TarInfo, bytes]) -> Callable[[Files], bytes]:
-    """A valid archive with more entries, which its manifest has too."""
+def with_fields(**values: int) -> Callable[[Files], bytes]:
+    """An archive whose last file has other values in its headers than its content."""
+    places = {"flags": (6, 8, "<H"), "method": (8, 10, "<H"), "size": (22, 24, "<I")}
 
     def make(files: Files) -> bytes:
-        listed = files | {info.name: content for info, content in entries}
-        manifest = entry("manifest.json", manifest_of(listed))
-        return gzip.compress(
-            tar(manifest, *(entry(name, files[name]) for name in files), *entries), 1
-        )
+        content = bytearray(packed(files, (entry("away/quick/a"), b"x" * 100)))
+        headers = content.rindex(b"PK\x03\x04"), content.rindex(b"PK\x01\x02")
+        for field, value in values.items():
+            *offsets, form = places[field]
+            for header, offset in zip(headers, offsets, strict=True):
+                struct.pack_into(form, content, header + offset, value)
+        return bytes(content)
 
     return make
 
 
-def raw_header(kind: bytes, size: int) -> bytes:
-    """A header that announces `size` bytes, which follow as zeros."""
-    info = tarfile.TarInfo("x")
-    info.type, info.size = kind, size
-    return info.tobuf(tarfile.GNU_FORMAT) + bytes(size + -size % 512)
+def overlapping(files: Files) -> bytes:
+    """A hundred names for the bytes of one file of 60 MiB: 6 GB unpacked."""
+    content = packed({"away/quick/000": bytes(60 * 2**20)})
+    start = content.rindex(b"PK\x01\x02")
+    end = content.rindex(b"PK\x05\x06")
+    headers = b"".join(
+        content[start:end].replace(b"away/quick/000", f"away/quick/{number:03}".encode())
+        for number in range(100)
+    )
+    tail = bytearray(content[end:])
+    struct.pack_into("<HHI", tail, 8, 100, 100, len(headers))
+    return content[:start] + headers + bytes(tail)
 
 
-def with_header(kind: bytes, size: int) -> Callable[[Files], bytes]:
-    return lambda files: gzip.compress(raw_header(kind, size) + tar(), 1)
+def damaged(files: Files) -> bytes:
+    """One byte in the middle of a file's content is another one."""
+    content = bytearray(packed(files))
+    content[len(content) // 2] ^= 1
+    return bytes(content)
 
 
 LARGE = 100 * 2**20
+TYPE = 16  # the bits of a file's type in the attributes that Unix writes
 ARCHIVES: dict[str, Callable[[Files], bytes]] = {
     "nothing": lambda files: b"",
-    "not a gzip": lambda files: b"PK\x03\x04" + bytes(2000),
-    "a gzip of nothing": lambda files: gzip.compress(b""),
-    "a gzip of noise": lambda files: gzip.compress(bytes(range(256)) * 40),
+    "not a zip": lambda files: b"\x1f\x8b" + bytes(2000),
+    "a zip of nothing": lambda files: packed({}),
+    "a header and noise": lambda files: b"PK\x03\x04" + bytes(range(256)) * 40,
+    "noise before the end": lambda files: packed(files)[:-22] + bytes(9) + packed(files)[-22:],
     "cut off": lambda files: packed(files)[:-40],
-    "a wrong checksum": lambda files: packed(files)[:-8] + bytes(8),
-    "no manifest": lambda files: gzip.compress(tar(*(entry(n, files[n]) for n in files))),
-    "two manifests": with_entries(entry("manifest.json", b"{}")),
-    "a manifest that is a list": lambda files: gzip.compress(tar(entry("manifest.json", b"[]"))),
-    "a manifest of deep nesting": lambda files: gzip.compress(
-        tar(entry("manifest.json", b"[" * 9000 + b"]" * 9000))
-    ),
-    "another kind": lambda files: packed(files, kind="cake"),
-    "a newer manifest": lambda files: packed(files, schema=2),
-    "wrong hashes": lambda files: packed(files, files=dict.fromkeys(files, "0" * 64)),
-    "a file that is not listed": lambda files: packed(files, files={}),
-    "an experiment in another folder": lambda files: packed(files, experiment="../quick"),
-    "an experiment without a name": lambda files: packed(files, experiment=""),
-    "a link": with_entries(entry("records/x", type=tarfile.SYMTYPE, linkname="/etc/passwd")),
-    "a hard link": with_entries(entry("records/x", type=tarfile.LNKTYPE, linkname="manifest.json")),
-    "a folder": with_entries(entry("records/x", type=tarfile.DIRTYPE)),
-    "a pipe": with_entries(entry("records/x", type=tarfile.FIFOTYPE)),
-    "a device": with_entries(entry("records/x", type=tarfile.CHRTYPE, devmajor=1, devminor=3)),
-    "a sparse file": lambda files: gzip.compress(raw_header(tarfile.GNUTYPE_SPARSE, 0) + tar()),
-    "one name twice": with_entries(entry("away/quick/a.py"), entry("away/quick/a.py")),
-    "a file in a file": with_entries(entry("away/quick/a"), entry("away/quick/a/b")),
-    "a large file": with_header(tarfile.REGTYPE, LARGE),
-    "a large header": with_header(tarfile.XHDTYPE, LARGE),
-    "a large global header": with_header(tarfile.XGLTYPE, LARGE),
-    "a long name": with_header(tarfile.GNUTYPE_LONGNAME, LARGE),
-    "a long link": with_header(tarfile.GNUTYPE_LONGLINK, LARGE),
+    "half of it": lambda files: packed(files)[: len(packed(files)) // 2],
+    "a changed byte": damaged,
+    "no plan": lambda files: packed({k: v for k, v in files.items() if "plan" not in k}),
+    "plans of two experiments": with_entry("away/other/plan.jsonl"),
+    "an experiment in a parent folder": with_entry("away/../plan.jsonl"),
+    "a manifest": with_entry("manifest.json", b"{}"),
+    "a link": with_entry("records/x", b"/etc/passwd", external_attr=0o120777 << TYPE),
+    "a folder": with_entry("away/quick/x/"),
+    "a pipe": with_entry("away/quick/x", external_attr=0o010644 << TYPE),
+    "a device": with_entry("away/quick/x", external_attr=0o020644 << TYPE),
+    "one name twice": with_entry("away/quick/plan.jsonl"),
+    "a file in a file": with_entry("away/quick/plan.jsonl/b"),
+    "an absolute path": with_entry("/etc/x"),
+    "a parent folder": with_entry("../x"),
+    "a backslash": with_entry("..\\x"),
+    "a name with a zero byte": with_entry("away/quick/a\0.json"),
+    "a name of 70,000 characters": lambda files: packed(files, (entry("a" * 65_000), b"")),
+    "a large file": with_entry("away/quick/a", bytes(LARGE), compress_type=zipfile.ZIP_DEFLATED),
+    "many names for one file": overlapping,
+    "an announced size of 4 GiB": with_fields(size=2**32 - 2),
+    "an announced size that is too small": with_fields(size=10),
+    "an encrypted file": with_fields(flags=1),
+    "an unknown method": with_fields(method=99),
+    "bzip2": with_entry("away/quick/a", bytes(9999), compress_type=zipfile.ZIP_BZIP2),
+    "LZMA": with_entry("away/quick/a", bytes(9999), compress_type=zipfile.ZIP_LZMA),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rnnbench import cli
+from rnnbench.exchange.pack import files_of
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.store import pointer_to, write_json
 from tests.factory import in_round, make_probe, make_record, replace
@@ -80,7 +81,7 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The files of an export, by name."""
     folder = tmp_path_factory.mktemp("away")
     lay_down(folder, "away", factor=0.1)
-    return contents(folder)
+    return {name: file.read_bytes() for name, file in files_of(folder / "away/quick").items()}
 
 
 @pytest.fixture(scope="session")

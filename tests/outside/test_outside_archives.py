@@ -22,7 +22,7 @@ from tests.outside.conftest import contents, report, without_imports
 
 
 def imported(folder: Path, content: bytes) -> int:
-    file = folder / "x.tar.gz"
+    file = folder / "x.zip"
     file.write_bytes(content)
     code = cli.main(["import", str(file)])
     file.unlink()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import socket
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -28,12 +28,13 @@ def test_an_export_and_a_bundle_name_nobody(tmp_path: Path) -> None:
     }
     project.environment |= secrets
     assert project.snakemake(experiment="small").returncode == 0
-    exported = project.rnnbench("export", "small", "-o", str(tmp_path / "x.tar.gz"))
+    exported = project.rnnbench("export", "small", "-o", str(tmp_path / "x.zip"))
     assert exported.returncode == 0, exported.stderr
     folder = bundle(project, "small", tmp_path / "bundle")
     bundled = [path for path in folder.rglob("*") if path.is_file()]
     page = [path for path in (project.folder / "reports/small").rglob("*") if path.is_file()]
-    contents = [gzip.decompress((tmp_path / "x.tar.gz").read_bytes())]
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        contents = [archive.read(name) for name in archive.namelist()]
     contents += [path.read_bytes() for path in (*bundled, *page)]
     names = [*project.environment.values(), *os.environ.values(), socket.gethostname()]
     names += [str(Path.home()), str(project.folder), "alices_secret_project"]

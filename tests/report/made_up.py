@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Experiment
 from tests.factory import BEGINNING, make_record, replace
 
 EXPERIMENT = Experiment(

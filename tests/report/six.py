@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.records.certificate_match import certificate_key
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Experiment
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import read_published

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from rnnbench.errors import RnnbenchError
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Experiment, content
+from rnnbench.report.content import content
 from rnnbench.report.page import write_report
 from rnnworker.random_reads import KNOWN
 from tests.factory import BEGINNING, in_round, make_record, replace

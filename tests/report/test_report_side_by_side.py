@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rnnbench.report.content import Content, Experiment, content
+from rnnbench.records.plan_file import Experiment
+from rnnbench.report.content import Content, content
 from tests.factory import make_record, replace
 from tests.report.made_up import with_choice
 

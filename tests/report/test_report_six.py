@@ -11,7 +11,8 @@ import tarfile
 import pandas as pd
 import pytest
 
-from rnnbench.report.content import Experiment, content
+from rnnbench.records.plan_file import Experiment
+from rnnbench.report.content import content
 from rnnbench.report.index import write_index
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.overrides import Overrides
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Experiment, content
+from rnnbench.report.content import content
 from rnnbench.report.equivalence_section import kernels_view
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.published import read_published

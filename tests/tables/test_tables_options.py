@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.overrides import NONE, Overrides
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Experiment, content
+from rnnbench.report.content import content
 from rnnbench.tables.certificates import UNEQUAL
 from rnnbench.tables.comparison import versus
 from rnnbench.tables.fastest import fastest

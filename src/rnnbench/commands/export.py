@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         *("-o", "--output"),
         type=Path,
         required=True,
-        metavar="FILE.tar.gz",
+        metavar="FILE.zip",
         help="the file to write",
     )
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
             remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
         )
     files = {name: file for site in sites for name, file in pack.files_of(known[site]).items()}
-    archive.write(options.output, options.experiment, files)
+    archive.write(options.output, files)
     records = sum(map(is_record, files.values()))
     print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")
     return 0

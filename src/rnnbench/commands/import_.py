@@ -55,17 +55,17 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
                 raise RecordError("does not exist.", where=str(source))
             read = outcomes.lay_out if source.is_dir() else archive.unpack
             try:
-                experiment = read(source, folder)
-                admitted = incoming.examine(folder, root, experiment, local)
+                read(source, folder)
+                admitted = incoming.examine(folder, root, local)
             except RecordError as error:
                 raise _refused(source, folder, error) from error
-            checked.append((source, experiment, admitted))
-        for source, experiment, admitted in checked:
+            checked.append((source, admitted))
+        for source, admitted in checked:
             admitted.write()
             print(
-                f"{source}: {admitted.records} records of {experiment}, "
+                f"{source}: {len(admitted.records)} records of {admitted.experiment}, "
                 f"{len(admitted.files)} files written, {admitted.known} known already"
-                + (f", {len(admitted.kept)} newer files kept" if admitted.kept else "")
+                + (f", {admitted.kept} newer files kept" if admitted.kept else "")
             )
             for name in admitted.replaced if restore else ():
                 print(f"replaced: {root / name}")

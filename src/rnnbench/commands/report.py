@@ -12,7 +12,7 @@ import msgspec
 
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
-from rnnbench.records.plan_file import read_runs
+from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import (
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(list(argv))
 
     # Imported late so that `rnnbench report --help` does not load pandas and Altair.
-    from rnnbench.report.content import Experiment, content
+    from rnnbench.report.content import content
     from rnnbench.report.index import CARD, card, write_index
     from rnnbench.report.page import write_report
 
@@ -56,17 +56,8 @@ def main(argv: Sequence[str]) -> int:
                 missing.append(f"{run.name}{site}")
     records, unreadable = records_of(pointers)
     faults += unreadable
-    facts_file = folders[0] / "experiment.json"
-    facts = read_json(facts_file)
-    try:
-        experiment = msgspec.convert(facts, Experiment)
-        skipped = msgspec.convert(facts["skipped"], list[dict[str, str]])
-    except (KeyError, msgspec.ValidationError) as error:
-        raise RecordError(
-            f"does not describe an experiment ({error}).",
-            where=str(facts_file),
-            remedy="move the file aside and run snakemake again, which writes it.",
-        ) from error
+    experiment = read_experiment(folders[0] / "experiment.json")
+    skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
     not_measured = _reasons_not_needed(pointers)
     report = content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)

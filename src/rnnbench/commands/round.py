@@ -18,11 +18,15 @@ from rnnbench.grid.identity import digest_of_round
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
-from rnnbench.records.store import pointer_is_valid, read_json, write_json
+from rnnbench.records.store import (
+    pointer_is_valid,
+    pointer_without_record,
+    read_json,
+    write_json,
+)
 from rnnbench.running.progress import remaining, say
 from rnnbench.running.repeats_needed import (
     known_so_far,
-    pointer_without_record,
     read_facts,
     rule_of,
     why_not_needed,
@@ -93,7 +97,9 @@ def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
         if why := reasons.get(run.name):
-            write_json(place.pointer(run.name), pointer_without_record(run.digest, why, rule))
+            write_json(
+                place.pointer(run.name), pointer_without_record(run.digest, why, rule.as_dict())
+            )
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""

@@ -14,7 +14,7 @@ from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import pointer_to, read_json, write_json
+from rnnbench.records.store import read_json, write_json
 from rnnbench.running import memory, turns
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
@@ -22,30 +22,21 @@ from rnnbench.running.supervise import SIGKILLED, Outcome, parse
 from rnnbench.running.train import Place, assembled, timing_lock
 
 
-def lay_out(bundle: Path, folder: Path) -> str:
-    """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them. Returns the
-    name of the experiment."""
+def lay_out(bundle: Path, folder: Path) -> None:
+    """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them."""
     _check_files(bundle)
     facts = _facts(bundle)
     experiment = str(facts.get("name"))
     if not safe_name(experiment):
         raise RecordError(f"has no valid experiment, but {experiment!r}.", where=str(bundle))
     place = Place(bundle, bundle, "", experiment, timing_lock())
-    records = list(records_in(bundle, place))
-    companions: dict[str, list[str]] = {}
-    for record, _ in records:
-        if record.is_companion:
-            companions.setdefault(record.round_id or "", []).append(f"records/{record.key}.json")
-    for record, outcome in records:
+    for record, outcome in records_in(bundle, place):
         file = folder / f"records/{record.key}.json"
         write_json(file, record.to_json())
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             if (outcome / name).exists():
                 shutil.copyfile(outcome / name, file.with_suffix(suffix))
         site = folder / record.machine / experiment
-        if not record.is_companion:
-            pointer = pointer_to(record, companions.get(record.round_id or "", ()))
-            write_json(site / f"{record.name}.json", pointer)
         if not (site / "plan.jsonl").exists():
             write_json(site / "experiment.json", facts)
             shutil.copyfile(bundle / "plan.jsonl", site / "plan.jsonl")
@@ -60,7 +51,6 @@ def lay_out(bundle: Path, folder: Path) -> str:
         raise RecordError(
             "has no finished run below out/.", where=str(bundle), remedy="start its run.py."
         )
-    return experiment
 
 
 def _check_files(bundle: Path) -> None:

@@ -1,17 +1,53 @@
-"""Reads ``plan.jsonl``, whose lines are runs in the order of measuring."""
+"""Reads a plan: ``plan.jsonl``, whose lines are runs in the order of measuring, and
+``experiment.json``, what is said about their experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.run import Run, RunHead
+from rnnbench.records.store import read_json
 
 Line = TypeVar("Line", bound=Run | RunHead)
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A grid point that cannot run, and why."""
+
+    name: str
+    why: str
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """``experiment.json``: what a report says about its experiment in addition to the runs.
+
+    `reference` (axis → choice): what speed-ups are relative to. `lead`: what the report leads with,
+    ``time``, ``devices``, ``kernels`` or ``calls``."""
+
+    name: str
+    title: str
+    about: str
+    reference: dict[str, str]
+    lead: str = "time"
+    repeats: dict[str, Any] | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+
+def read_experiment(file: Path) -> Experiment:
+    """Raises `RecordError` if the file does not describe an experiment."""
+    try:
+        return msgspec.convert(read_json(file), Experiment)
+    except msgspec.ValidationError as error:
+        raise RecordError(
+            f"does not describe an experiment ({error}).",
+            where=str(file),
+            remedy="move the file aside and run snakemake again, which writes it.",
+        ) from error
 
 
 def read_runs(plan: Path) -> list[Run]:

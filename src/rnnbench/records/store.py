@@ -7,11 +7,13 @@ with the same layout, so that it can neither replace nor be taken for a result o
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -138,6 +140,23 @@ def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]
         "verdict": record.verdict.status,
         "wall_seconds": record.measured.get("wall_seconds"),
     }
+
+
+def companion_files(results: Path, record: Record) -> list[str]:
+    """The companions' records in the round of a `record` (paths relative to `results`)."""
+    companions = []
+    for name in record.round.members if record.round else ():
+        for path in record_files(results, record.machine, glob.escape(name)):
+            with suppress(RecordError):
+                other = read_record(path)
+                if other.is_companion and other.round_id == record.round_id:
+                    companions.append(f"records/{other.key}.json")
+    return companions
+
+
+def pointer_without_record(digest: str, why: str, rule: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The pointer of a run that was not needed: the reason, and the rule that decided it."""
+    return {"record": None, "digest": digest, "not_needed": why, "repeats": rule}
 
 
 def not_needed(pointer: Any) -> str | None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from rnnbench.records.labels import reference_label
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report import listing_views, table_views
 from rnnbench.report import numbers as n
@@ -70,19 +71,6 @@ from rnnbench.tables.usable_runs import run_values
 from rnnbench.tables.warmup import warmup
 
 LEAD = 2  # figures next to the answer
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """The experiment that a report is about. `reference` (axis → choice): what speed-ups are
-    relative to. `lead`: what the report leads with, ``time``, ``devices``, ``kernels`` or
-    ``calls``."""
-
-    name: str
-    title: str
-    about: str
-    reference: Mapping[str, str]
-    lead: str = "time"
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""Finds the record that an earlier attempt left without a pointer, and its companions' records."""
+"""Finds the record that an earlier attempt left without a pointer."""
 
 from __future__ import annotations
 
 import glob
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,19 +42,6 @@ def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
         if _is_of(record, planned, place) and (is_own or record.site == place.site):
             return replace(record, run=planned)
     return None
-
-
-def existing_companions(record: Record, place: Place) -> list[str]:
-    """The companions' records (paths relative to the results folder) in the round of a record whose
-    pointer, which named them, is lost."""
-    companions = []
-    for name in record.round.members if record.round else ():
-        for path in record_files(place.results, record.machine, glob.escape(name)):
-            with suppress(RecordError):
-                other = read_record(path)
-                if other.is_companion and other.round_id == record.round_id:
-                    companions.append(f"records/{other.key}.json")
-    return companions
 
 
 def _is_of(record: Record, planned: Run, place: Place) -> bool:

@@ -182,8 +182,3 @@ def read_facts(place: Place) -> Mapping[str, Any]:
     except RecordError:
         return {}
     return facts if isinstance(facts, Mapping) else {}
-
-
-def pointer_without_record(digest: str, why: str, rule: Repeats) -> dict[str, Any]:
-    """The pointer of a run that was not needed: the reason, and the rule that decided it."""
-    return {"record": None, "digest": digest, "not_needed": why, "repeats": rule.as_dict()}

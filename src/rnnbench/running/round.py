@@ -17,9 +17,15 @@ from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
-from rnnbench.records.store import pointer_is_valid, pointer_to, read_json, write_json
+from rnnbench.records.store import (
+    companion_files,
+    pointer_is_valid,
+    pointer_to,
+    read_json,
+    write_json,
+)
 from rnnbench.running import attempt
-from rnnbench.running.adopt import existing_companions, existing_record
+from rnnbench.running.adopt import existing_record
 from rnnbench.running.capacity import cohorts
 from rnnbench.running.cohort import CohortRunner
 from rnnbench.running.progress import say
@@ -111,7 +117,7 @@ def _point_to(record: Record, place: Place) -> None:
         is_named = read_json(pointer).get("record") == f"records/{record.key}.json"
         if is_named and pointer_is_valid(place.results, pointer):
             return
-    write_json(pointer, pointer_to(record, existing_companions(record, place)))
+    write_json(pointer, pointer_to(record, companion_files(place.results, record)))
 
 
 def _waiting(label: str, what: str):
