@@ -48,9 +48,9 @@ from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.running.train import Place, timing_lock  # noqa: E402
-from rnnbench.running.worker import worker_environment  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import affinity  # noqa: E402
+from rnnworker.workers import environment_of  # noqa: E402
 
 SCRIPTS: dict[str, tuple[str, str]] = {
     "tf_2_21": ("keras3.py", "pipeline"),
@@ -243,7 +243,7 @@ def start_script(row: str, config: Mapping[str, Any], turns: str) -> subprocess.
             feed,
         ],
         env={
-            **worker_environment(os.environ, config, len(cores)),
+            **environment_of(config, len(cores)),
             "CUDA_VISIBLE_DEVICES": "-1",
         },
         preexec_fn=lambda: os.sched_setaffinity(0, cores),

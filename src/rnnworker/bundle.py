@@ -13,8 +13,8 @@ import json
 import os
 import sys
 
-from rnnworker.bundle_process import read
 from rnnworker.bundle_session import CUT, Session
+from rnnworker.workers import read
 
 LEFT, LACKING = 1, 3
 EXIT_CODES = (
@@ -50,17 +50,16 @@ def main(folder, arguments):
             if run["config"]["build"]["name"] not in machine.unfit:
                 print("{}  skipped: {}".format(labels[run["name"]], why), flush=True)
             continue
-        together, companion = ([run], None) if done else session.together(run, runs)
+        together = [run] if done else session.cohort_of(run, runs)
         for member in together:
             if member.get("certificate") in certificates:
                 session.make("certificates", [certificates[member["certificate"]]])
         if not done:
             results = {}
             if session.fits(together):
-                results = session.train(together, companion)
-                for member in together:
-                    result = results[member["name"]]
-                    print("{}  {}".format(labels[member["name"]], result or CUT), flush=True)
+                results = session.train(together)
+                for name in sorted(results, key=list(labels).index):
+                    print("{}  {}".format(labels[name], results[name] or CUT), flush=True)
             if results.get(run["name"]) is None:
                 left += 1
                 continue

@@ -3,11 +3,28 @@
 Standard library only, Python 3.6 syntax.
 """
 
-import os
+import subprocess
 import sys
 
-from rnnworker import affinity, cards, machine, rounds
-from rnnworker.bundle_process import environment_of, missing_requirement
+from rnnworker import affinity, cards, machine
+from rnnworker.workers import environment_of, variables_of
+
+# Framework → the modules that it needs; their packages have the same names.
+NEEDED = {
+    "keras3_tensorflow": ("numpy", "tensorflow", "keras"),
+    "keras3_torch": ("numpy", "torch", "keras"),
+    "keras3_jax": ("numpy", "jax", "keras"),
+    "keras2_tensorflow2": ("numpy", "tensorflow"),
+    "keras2_tensorflow1": ("numpy", "tensorflow"),
+    "keras206_tensorflow1": ("numpy", "tensorflow", "keras"),
+    "fake": ("numpy",),
+}
+# The modules are not imported, because that would take seconds of the session.
+PRINT_MISSING = """
+import importlib.util, sys
+print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
+"""
+CHECK_SECONDS = 120.0
 
 
 class Machine:
@@ -15,7 +32,7 @@ class Machine:
 
     def __init__(self, options):
         self.hardware = machine.fingerprint()
-        self.topology = affinity.read_topology()
+        self.cores = len(affinity.read_topology())
         self._pythons = dict(pair.split("=", 1) for pair in options.python)
         self.unfit = {}  # build → why its Python cannot run it
 
@@ -34,34 +51,24 @@ class Machine:
             available = ", ".join(names) or "no visible one ({})".format(cards.VISIBLE)
             model = device.get("gpu") or "GPU"
             return "no {} on this machine, which has {}".format(model, available)
-        if (device.get("threads") or 0) > len(self.topology):
-            return "this machine offers {} cores".format(len(self.topology))
+        if (device.get("threads") or 0) > self.cores:
+            return "this machine offers {} cores".format(self.cores)
         return None
 
     def card(self, config):
         """Returns the GPU that a run with `config` uses (`cards.select_card`); None on a CPU."""
         if config["device"]["kind"] != "gpu":
             return None
-        return cards.select_card(config["device"], self.hardware["gpus"], _variables(config))
+        return cards.select_card(config["device"], self.hardware["gpus"], variables_of(config))
 
     def _visible(self, config):
-        return cards.visible(self.hardware["gpus"], _variables(config).get(cards.VISIBLE))
-
-    def cores(self, config):
-        return affinity.for_device(self.topology, config["device"], self.card(config))
-
-    def capacity(self, config):
-        """Returns how many runs like one with `config` may be alive at the same time."""
-        capacity = rounds.memory_capacity(machine.available_memory())
-        if config["device"].get("kind") != "gpu":
-            return capacity
-        return min(capacity, rounds.gpu_capacity(cards.query_contexts(self.card(config))))
+        return cards.visible(self.hardware["gpus"], variables_of(config).get(cards.VISIBLE))
 
     def check_builds(self, configs):
         """Checks that the Python of each build of `configs` has the build's framework."""
         builds = [config["build"] for config in configs if not self._impossible(config)]
         for build in {build["name"]: build for build in builds}.values():
-            python, environment = self.python_of(build), environment_of(build, 1)
+            python, environment = self.python_of(build), environment_of({"build": build}, 1)
             self.refuse(build, missing_requirement(build, python, environment))
 
     def refuse(self, build, why):
@@ -75,5 +82,21 @@ class Machine:
         return self._pythons.get(build["name"], sys.executable)
 
 
-def _variables(config):
-    return dict(os.environ, **(config["build"].get("environment") or {}))
+def missing_requirement(build, python, environment):
+    """Returns the reason why the interpreter `python` cannot run `build`, or None."""
+    try:
+        output = subprocess.check_output(
+            [python, "-c", PRINT_MISSING] + list(NEEDED.get(build["framework"], ())),
+            stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
+            universal_newlines=True, timeout=CHECK_SECONDS,
+        )  # fmt: skip
+    except OSError as error:
+        return "{} cannot be started ({})".format(python, error.strerror or error)
+    except subprocess.SubprocessError as error:
+        return "{} does not work ({})".format(python, error)
+    names = output.split()
+    if not names:
+        return None
+    return "{} has no {}; install {} there".format(
+        python, " and no ".join(names), "it" if len(names) == 1 else "them"
+    )

@@ -7,9 +7,9 @@ import os
 import tarfile
 import time
 
-from rnnworker import affinity, cards, certificate_jobs, rounds
+from rnnworker import cards, certificate_jobs, cohorts, rounds, workers
 from rnnworker.bundle_machine import Machine
-from rnnworker.bundle_process import environment_of, member, read, supervise, write
+from rnnworker.workers import read, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
@@ -62,29 +62,21 @@ class Session:
         needed = sum(self.forecast(entry, name) for entry in planned)
         return self.deadline is None or time.monotonic() + needed <= self.deadline
 
-    def together(self, run, runs):
-        """Returns `run` and those of `runs` that are still missing and take turns with it; and
-        their companion: the reference if it is already measured, else None."""
-        if not rounds.takes_turns(run["config"]) or not run.get("round"):
-            return [run], None
+    def cohort_of(self, run, runs):
+        """Returns those of `runs` that are measured together with `run`, which is missing: missing
+        runs of its round, and the reference (see `cohorts.cohorts`)."""
         able = [
             other
             for other in runs
-            if other.get("round") == run["round"]
-            and rounds.takes_turns(other["config"])
-            and not self.machine.obstacle(other["config"])
+            if other.get("round") == run.get("round") and not self.machine.obstacle(other["config"])
         ]
         missing = [other for other in able if not self.done(other["name"], other["digest"])]
-        base = rounds.reference_of(able, self.reference)
-        companion = base if base not in missing else None
-        companions = [companion] if companion else []
-        capacity = self.machine.capacity(run["config"]) - len(companions)
-        # Runs beyond the capacity are measured later, with the reference as a companion.
-        first = sorted(missing, key=lambda other: (other is not base, other is not run))[:capacity]
-        cohort = [other for other in missing if other in first]
-        if run in cohort and self.fits(cohort + companions):
-            return cohort, companion
-        return [run], None
+        base = cohorts.reference_of(able, self.reference)
+        card = cards.query_contexts(self.machine.card(run["config"]))
+        for cohort in cohorts.cohorts(missing, base, card=card):
+            if run in cohort and self.fits(cohort):
+                return cohort
+        return [run]
 
     def forecast(self, planned, name=None):
         """Returns the expected seconds: the longest duration of its configuration so far, else of
@@ -114,29 +106,32 @@ class Session:
             self.unmade.discard(name)
             self.pack()
 
-    def train(self, runs, companion=None):
-        """Measures `runs` in turns, together with a `companion` if there is one. Returns {name:
-        message on the result}; None for a run that the session's end cut short, which leaves no
-        outcome and will be repeated."""
-        started, begin = self._now(), time.monotonic()
-        runs = rounds.starting_order(runs + ([companion] if companion else []))
-        folders = {run["name"]: self._folder(run["name"], started) for run in runs}
-        tasks = [(run["name"], folders[run["name"]], jobs_of(run)[0]) for run in runs]
-        limits = {run["name"]: run["config"].get("limits") for run in runs}
-        outcomes = self._run_workers(tasks, limits)
-        took = (time.monotonic() - begin) / len(runs)
-        about = {
-            "id": "{}/{}".format(runs[0].get("round"), started),
-            "members": [run["name"] for run in runs],
-            "companions": [companion["name"]] if companion else [],
-        }
-        results = {}
+    def train(self, runs):
+        """Measures `runs` in turns. Those that have an outcome already are companions of the
+        others. Returns {name: message on the result}; None for a run that the session's end cut
+        short, which leaves no outcome and will be repeated. A run that ran out of memory next to
+        others is measured again on its own."""
+        started, results = self._now(), {}
+        runs = cohorts.starting_order(runs)
+        names = [run["name"] for run in runs]
+        companions = [run["name"] for run in runs if self.done(run["name"], run["digest"])]
+        folders = {name: self._folder(name, started) for name in names}
+        about = {"id": "{}/{}".format(runs[0].get("round"), started), "members": names}
+        about["companions"] = companions
+        jobs = [(run["name"], folders[run["name"]], jobs_of(run)[0]) for run in runs]
+        outcomes = self._run_workers(jobs, [run["config"].get("limits") for run in runs])
+        again = []
         for run in runs:
             name, outcome = run["name"], outcomes[run["name"]]
-            self._note_duration(run, name, took)
-            if outcome is not None:
-                outcome = dict(outcome, round=about)
-            results[name] = outcome and self._keep(folders[name], name, run, started, outcome, took)
+            results[name] = None
+            if not outcome.cut and cohorts.must_retry_alone(run, outcome, runs):
+                again += [] if name in companions else [run]
+            elif not outcome.cut:
+                self._note_duration(run, name, outcome.seconds)
+                results[name] = self._keep(folders[name], name, run, started, outcome, round=about)
+        for run in again:
+            print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
+            results.update(self.train([run]))
         return results
 
     def measure(self, name, planned, limits):
@@ -144,22 +139,21 @@ class Session:
         Returns a message on the result, or None, as `train` does."""
         started, begin = self._now(), time.monotonic()
         folder = self._folder(name, started)
-        first, *others = jobs_of(planned)
-        outcome = self._run_workers([(name, folder, first)], {name: limits})[name]
-        for number, other in enumerate(others, 1):
-            if outcome is None or self.machine.obstacle(other["config"]):
+        for number, job in enumerate(jobs_of(planned)):
+            if number and self.machine.obstacle(job["config"]):
                 continue
-            device_folder = os.path.join(folder, str(number))
-            os.makedirs(device_folder)
-            result = self._run_workers([(name, device_folder, other)], {name: limits})[name]
-            if result is None:
-                outcome = None
-                continue
-            result.update(device=other["device"])
-            write(os.path.join(device_folder, "outcome.json"), result)
-        took = time.monotonic() - begin
-        self._note_duration(planned, name, took)
-        return outcome and self._keep(folder, name, planned, started, outcome, took)
+            files = os.path.join(folder, str(number)) if number else folder
+            os.makedirs(files, exist_ok=True)
+            outcome = self._run_workers([(name, files, job)], [limits])[name]
+            if outcome.cut:
+                return None
+            if number:
+                facts = dict(outcome.facts(), device=job["device"])
+                write(os.path.join(files, "outcome.json"), facts)
+            else:
+                first = outcome
+        self._note_duration(planned, name, time.monotonic() - begin)
+        return self._keep(folder, name, planned, started, first)
 
     def _now(self):
         return datetime.datetime.utcnow().strftime(STAMP)
@@ -173,54 +167,44 @@ class Session:
         key = _configuration(planned, name)
         self.seconds[key] = max(took, self.seconds.get(key, 0.0))
 
-    def _keep(self, folder, name, planned, started, outcome, took):
+    def _keep(self, folder, name, planned, started, outcome, **more):
         """Writes the outcome and returns a message on the result."""
-        error = outcome.pop("error")
-        outcome.update(
+        facts = dict(
+            outcome.facts(),
             name=name,
             digest=planned["digest"],
             started=started,
             finished=self._now(),
             hardware=self.machine.hardware,
-            seconds=took,
+            **more,
         )
-        write(os.path.join(folder, "outcome.json"), outcome)
-        if outcome["over_limit"]:
-            return "over the limit of phase {}".format(outcome["over_limit"])
-        if error and outcome["phase"] == "import" and not _kind(name):
+        write(os.path.join(folder, "outcome.json"), facts)
+        if outcome.over_limit:
+            return "over the limit of phase {}".format(outcome.over_limit)
+        errors = [event for event in outcome.events if event["event"] == "error"]
+        error = "{type}: {message}".format(**errors[-1]) if errors else None
+        if error and outcome.phase == "import" and not _kind(name):
             why = "{} cannot import its framework ({}); repair that installation"
             build = planned["config"]["build"]
             self.machine.refuse(build, why.format(self.machine.python_of(build), error))
-        message = "exit code {}, {:.0f} s".format(outcome["exit_code"], took)
-        return "{}, in phase {}: {}".format(message, outcome["phase"], error) if error else message
+        message = "exit code {}, {:.0f} s".format(outcome.exit_code, outcome.seconds)
+        return "{}, in phase {}: {}".format(message, outcome.phase, error) if error else message
 
-    def _run_workers(self, tasks, limits):
-        """Runs one process for each of `tasks` (name, folder of its files, job), in turns. Returns
-        {name: outcome}; None for one that the session's end cut short."""
-        workers, threads = [], {}
-        for number, (name, folder, job) in enumerate(tasks):
-            config = job["config"]
-            card, cores = self.machine.card(config), self.machine.cores(config)
-            dataset = (config.get("dataset") or {}).get("path")
-            path = os.path.join(self.folder, dataset) if dataset else None
+    def _run_workers(self, jobs, limits):
+        """Runs one process for each of `jobs` (name, folder of its files, job), in turns, with the
+        `limits` of each. Returns {name: outcome}."""
+        members = []
+        for place, (name, folder, job) in enumerate(jobs):
             job = with_local_paths(job, self.own)
-            job = dict(job, threads=len(cores), cores=list(cores), dataset=path)
-            job["card"], job["nvml"] = card, os.path.join(self.folder, "pynvml.py")
-            job["start_cores"] = list(affinity.start_cores(self.machine.topology, cores, number))
-            job["parent"] = os.getpid()
-            job["memory_bytes"] = (config.get("limits") or {}).get("memory_bytes")
-            file = os.path.join(folder, "job.json")
-            write(file, job)
-            build, threads[name] = config["build"], len(cores)
-            command = [self.machine.python_of(build), os.path.join(self.folder, "rnnworker"), file]
-            environment = environment_of(build, len(cores))
-            environment.update(cards.variables(card))
-            forks = "mode" not in job and rounds.may_fork(config)
-            workers.append(member(name, command, environment, folder, limits[name] or {}, forks))
+            config = job.pop("config")
+            nvml = os.path.join(self.folder, "pynvml.py")
+            job = workers.job_of(config, self.folder, place=place, nvml=nvml, **job)
+            launcher = [self.machine.python_of(config["build"])]
+            files = os.path.join(folder, "")
+            members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))
         with open(TIMING_LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            outcomes = supervise(workers, self.deadline)
-        return {name: out and dict(out, threads=threads[name]) for name, out in outcomes.items()}
+            return rounds.supervise(members, end=self.deadline)
 
     def pack(self, always=False):
         """Packs all results so far into one file, for machines that return only few files."""

@@ -12,9 +12,11 @@ import signal
 import subprocess
 import time
 
+from rnnworker import memory
+from rnnworker.memory import SIGKILLED
+
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
-SIGKILLED = -9
 DEADLY = (
     signal.SIGABRT,
     signal.SIGBUS,
@@ -38,14 +40,34 @@ class Outcome:
     - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: index of the turn and of
       its cycle (from 0), name of the member that had the previous turn (or None), and {name: CPU
       seconds} that each waiting member used during the turn.
+    - `log_tail`: the end of its log.
+    - `oom_kill`: whether the kernel killed a process in its control group because memory ran out.
+    - `seconds`: its share of the time that its round took, or None.
     """
 
-    def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start"):
+    def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start",
+                 turns=(), oom_kill=False, seconds=None, log_tail=""):  # fmt: skip
         self.events = list(events)
         self.exit_code, self.garbage = exit_code, garbage
         self.over_limit, self.phase = over_limit, phase
         self.cut = False
-        self.turns = []
+        self.turns = list(turns)
+        self.oom_kill, self.seconds, self.log_tail = oom_kill, seconds, log_tail
+
+    @property
+    def out_of_memory(self):
+        """Whether it ended because memory ran out."""
+        return memory.ran_out(self)
+
+    @property
+    def is_killed(self):
+        """Whether it received a SIGKILL from outside, which says nothing about the run."""
+        return self.exit_code == SIGKILLED and not self.over_limit and not self.out_of_memory
+
+    def facts(self):
+        """Returns it as JSON, without its events and log."""
+        names = ("exit_code", "garbage", "over_limit", "phase", "turns", "oom_kill", "seconds")
+        return {name: getattr(self, name) for name in names}
 
 
 class Member:
@@ -212,6 +234,7 @@ class Running:
             self.close_stdin()
             _end(self.process)
             self.outcome.exit_code = _as_signal(self.process.wait())
+            self.outcome.log_tail = memory.tail(self.member.log)
         finally:
             self.log.close()
             self.log = None

@@ -14,7 +14,7 @@ import random
 import selectors
 import time
 
-from rnnworker import turn_length
+from rnnworker import memory, turn_length
 from rnnworker.forked_workers import Importers
 from rnnworker.frameworks.names import FORKABLE
 from rnnworker.members import Running, event_of
@@ -22,19 +22,6 @@ from rnnworker.turn_order import cycles
 
 # Without pidfd_open, polling detects a process that has ended while a child holds its pipe open.
 POLL_SECONDS = 1.0
-GUESS_BYTES = 1500000000  # memory of a run that has never been measured
-GUESS_BYTES_OF_CARD = 4000000000  # GPU memory of such a run, including its context
-SHARE = 0.7  # of the available memory
-MOST = 16
-
-
-def takes_turns(config):
-    """Returns whether a run with `config` takes turns with others. On a GPU, it does so only if the
-    device has ``turns: true``, because two contexts on one GPU may disturb each other unless
-    measurements on that GPU show otherwise."""
-    enabled = (config.get("measure") or {}).get("turns", True)
-    device = config["device"]
-    return bool(enabled) and (device.get("kind") != "gpu" or device.get("turns") is True)
 
 
 def may_fork(config):
@@ -46,75 +33,42 @@ def may_fork(config):
     return cpu and build["framework"] in FORKABLE and not build.get("command")
 
 
-def reference_of(planned, reference):
-    """Returns the run (a line of the plan) of a round with which the others are compared, according
-    to the experiment's `reference` (axis or option → choice); None if there is none."""
-    wanted = dict({"alias": ""}, **reference)
-    for run in planned:
-        choices = {key: str(value) for key, value in run["overrides"].items()}
-        choices.update(run["choices"], alias=run["alias"] or "")
-        if reference and all(choices.get(axis) == choice for axis, choice in wanted.items()):
-            return run
-    return None
-
-
-def starting_order(runs):
-    """Returns the `runs` (lines of the plan) of one cohort in the order in which they start. The
-    order is random, and that of every second repeat is the reverse of the previous one: the process
-    that starts first trains more slowly throughout (by 0.4 % on one machine), and it must not
-    always be the same run, least of all the reference."""
-    ordered = sorted(runs, key=lambda run: run["name"].rpartition("-r")[0])
-    repeat = ordered[0].get("repeat", 0) if ordered else 0
-    names = [run["name"].rpartition("-r")[0] for run in ordered]
-    random.Random(" ".join([*names, str(repeat // 2)])).shuffle(ordered)
-    return ordered[::-1] if repeat % 2 else ordered
-
-
-def memory_capacity(available, each=GUESS_BYTES):
-    """Returns how many runs of `each` bytes may be alive at the same time with `available` bytes of
-    free memory (None: unknown)."""
-    return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
-
-
-def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
-    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time; 1 if
-    `card` (from `cards.query_contexts`) is None or its compute mode admits only one process."""
-    if card is None or card["mode"] != "Default":
-        return 1
-    return memory_capacity(card["free_bytes"], each)
-
-
-def supervise(members, seed=0, end=None, parse=None, at_once=None):
-    """Starts `members` and returns {name: `Outcome`} when they and their children have ended.
+def supervise(members, seed=0, end=None, parse=None):
+    """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
+    many start in parallel as there are cores.
 
     **Arguments:**
 
     - `seed`: seed of the order of turns.
     - `end`: monotonic time at which all remaining members are killed; None: never.
     - `parse`: converts a line of bytes to an event, or None if it is not one.
-    - `at_once`: number of members that may start in parallel; None: all.
 
     Raises OSError if a process cannot be started; no process is left running then.
     """
     running, importers = [], Importers(members)
+    begun, kills = time.monotonic(), memory.oom_kills()
     try:
-        _Round(members, running, importers, seed, end, parse or event_of, at_once).attend()
+        _Round(members, running, importers, seed, end, parse or event_of).attend()
     finally:
         for member in running:
             member.close_stdin()
         for member in running:
             member.finish()
         importers.finish()
+    killed = kills is not None and memory.oom_kills() != kills
+    for member in running:
+        member.outcome.oom_kill = killed
+        member.outcome.seconds = (time.monotonic() - begun) / len(running)
     return {member.name: member.outcome for member in running}
 
 
 class _Round:
     """The event loop over all members of a round; appends started members to `running`."""
 
-    def __init__(self, members, running, importers, seed, end, parse, at_once):
+    def __init__(self, members, running, importers, seed, end, parse):
         self.planned, self.running, self.end = list(members), running, end
         self.importers = importers
-        self.parse, self.at_once = parse, at_once or len(self.planned)
+        self.parse, self.at_once = parse, len(os.sched_getaffinity(0))
         self.single, self.length = len(self.planned) == 1, None
         self.stream = random.Random(seed)
         self.members, self.orders, self.order = [], None, []

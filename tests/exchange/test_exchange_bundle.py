@@ -11,7 +11,7 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.tables.effects import effects_of
-from rnnworker.bundle_process import NEEDED
+from rnnworker.bundle_machine import NEEDED
 from rnnworker.frameworks import FRAMEWORKS
 from tests.conftest import Project, make_project
 from tests.exchange.bundles import bundle, run

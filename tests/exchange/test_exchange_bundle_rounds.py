@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,57 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path)
     assert len(companions) == 2, "the pointer of the reference names its first run"
     assert companions.pop(late.name) == [f"records/{records[companion].key}.json"]
     assert list(companions.values()) == [None]
+
+
+TIMES = {"started", "finished", "id", "verdict", "turns", "switched_out", "major_faults",
+         "peak_memory_bytes"}  # fmt: skip
+# What only the machine that makes a bundle knows, or only the one that runs it.
+OF_A_PROJECT = {"revision", "digest", "identity"}
+
+
+def without_times(value: Any) -> Any:
+    """JSON without its times and what depends on them."""
+    if isinstance(value, dict):
+        left_out = TIMES | OF_A_PROJECT
+        return {key: without_times(item) for key, item in value.items() if key not in left_out}
+    if isinstance(value, list | tuple):
+        return [without_times(item) for item in value] if value and is_structure(value[0]) else []
+    return "seconds" if isinstance(value, float) else value
+
+
+def is_structure(value: Any) -> bool:
+    return isinstance(value, dict | str)
+
+
+def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(tmp_path: Path) -> None:
+    here, there = make_project(tmp_path / "here"), make_project(tmp_path / "there")
+    assert here.snakemake(experiment="small").returncode == 0
+    folder = bundle(there, "small", tmp_path / "bundle")
+    assert run(folder).returncode == 0
+    assert there.rnnbench("import", str(folder), "--restore").returncode == 0
+    local, measured_elsewhere = (
+        {record.name: without_times(record.to_json()) for record in map(read_record, p.records())}
+        for p in (here, there)
+    )
+    assert local == measured_elsewhere and len(local) == 4
+    for project in (here, there):
+        for record in map(read_record, project.records()):
+            assert record.measured["asleep"]["seconds"] > 0
+            assert record.measured["wall_seconds"] > 0 and record.turns["turn"]
+
+
+def test_a_run_of_a_bundle_that_ran_out_of_memory_is_retried_on_its_own(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    grid = "model=fake build=fake device=cpu_1"
+    (project.conf / "experiment/eats.yaml").write_text(
+        f"title: x\nreference: {{rnn: fake_middle}}\ngrids:\n- {grid} rnn=fake_middle\n"
+        f"- {grid} rnn=fake_fast rnn.fake.fault=memory rnn.fake.fault_epoch=1\n"
+    )
+    folder = bundle(project, "eats", tmp_path / "bundle")
+    result = run(folder)
+    assert "ran out of memory; retrying it on its own" in result.stdout, result.stdout
+    assert project.rnnbench("import", str(folder), "--restore").returncode == 0
+    records = {r.run.choices["rnn"]: r for r in map(read_record, project.records())}
+    bad, good = records["fake_fast"], records["fake_middle"]
+    assert [reason.code for reason in bad.verdict.reasons][:1] == ["out_of_memory"]
+    assert bad.round.members == (bad.name,) and good.verdict.status != "void"

@@ -26,6 +26,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def session_on(gpus: list[dict]) -> Session:
         monkeypatch.setattr(bundle_machine.machine, "fingerprint", lambda: {"gpus": gpus})
+        monkeypatch.setattr(bundle_machine.machine, "gpus", lambda: gpus)
         return Session(str(tmp_path), SimpleNamespace(out=None, limit=None, python=[], parts=[]))
 
     return session_on
@@ -59,13 +60,12 @@ def test_a_worker_sees_only_the_gpu_of_its_run(session, monkeypatch, tmp_path: P
 
     def supervise(members, end):
         started.extend(members)
-        return {member.name: None for member in members}
 
-    monkeypatch.setattr(bundle_session, "supervise", supervise)
+    monkeypatch.setattr(bundle_session.rounds, "supervise", supervise)
     monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "lock"))
     place = tmp_path / "place"
     place.mkdir()
-    session(TWO)._run_workers([("run", str(place), {"config": config("H100")})], {"run": {}})
+    session(TWO)._run_workers([("run", str(place), {"config": config("H100")})], [{}])
     (member,) = started
     assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
     assert json.loads((place / "job.json").read_text())["card"]["uuid"] == "GPU-a1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.exchange.outcomes import certificates_in
-from rnnworker import bundle, bundle_session
+from rnnworker import bundle, bundle_session, workers
 
 # Replaces the worker: reports the requested device and number of threads.
 WORKER = """
@@ -36,6 +36,7 @@ def device(name: str, threads: int) -> dict:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setattr(workers, "WORKER", str(tmp_path / "rnnworker"))
     config = {
         "device": device("cpu_1", 1),
         "build": {"name": "b", "framework": "fake"},
@@ -82,14 +83,3 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
     assert len(list(certificates_in(folder))) == 1
-
-
-def test_the_bundle_of_an_older_version_is_imported_without_batches(folder: Path) -> None:
-    bundle.main(str(folder), [])
-    planned = json.loads((folder / "certificates.json").read_text())
-    for each in planned.values():
-        each["devices"], each["device"] = each["devices"][1:], "cpu_1"
-    (folder / "certificates.json").write_text(json.dumps(planned))
-    (certificate,) = certificates_in(folder)
-    assert certificate["schema"] == 2
-    assert list(certificate["implementations"]["keras"]["applied"]) == ["cpu_1", "here", "large"]

@@ -21,7 +21,7 @@ from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json
 from rnnbench.running.supervise import Outcome, parse
-from rnnbench.running.train import Place, assembled
+from rnnbench.running.train import Place, Trained, assembled
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.factory import as_run, make_record
@@ -147,7 +147,8 @@ def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
     outcome = Outcome([e for e in map(parse, lines) if e], code, 0, None, "train")
     place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "lock")
     hardware = {"machine": "box-1", "cores": 1}
-    record = assembled(as_run(planned()), place, hardware, "20261121T075000_123456Z", outcome)
+    started = "20261121T075000_123456Z"
+    record = assembled(Trained(as_run(planned()), started, started, hardware, outcome), place)
     write_json(tmp_path / "record.json", record.to_json())
     again = read_record(tmp_path / "record.json")
     assert again.machine == "box-1" and again.verdict.status == record.verdict.status

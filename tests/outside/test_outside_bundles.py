@@ -84,6 +84,10 @@ REFUSED: dict[str, Change] = {
     "no start": edited(started="now"),
     "an end that is a number": edited(finished=7),
     "an exit code of text": edited(exit_code="x", turns=[{"turn": "x"}]),
+    "turns that are texts": edited(turns=["x"]),
+    "turns that lack what others used": edited(turns=[{"turn": 0, "cycle": 0}]),
+    "a round without others": edited(round=None),
+    "a round without the run": edited(round={"id": "x", "members": [], "companions": []}),
     "a round of numbers": edited(round={"id": "x", "members": [1, 2]}),
     "a list": lambda folder: outcome(folder).write_text("[]") and None,
     "not JSON": lambda folder: outcome(folder).write_text("{") and None,
@@ -96,6 +100,7 @@ REFUSED: dict[str, Change] = {
     "a pipe": pipe,
 }
 CONTAINED: dict[str, Change] = {
+    "a share of negative seconds": edited(seconds=-1e9, garbage="x", oom_kill=HTML),
     "garbage": event(event="facts", measured={"peak_memory_bytes": -1, "card": 3}),
     "negative seconds": event(event="epoch", epoch=9, start=1, seconds=-3, samples=1, steps=1),
     "text that controls a terminal": event(event="error", phase="train", type=HTML, message=ESCAPE),

@@ -113,7 +113,8 @@ def test_a_failed_probe_contains_the_measurements_so_far_and_the_error() -> None
     assert "SIGSEGV" in probe["error"] and probe["peak_gflops"] == 3.0
     assert checked(json.loads(json.dumps(probe)), "here")["models"] == []
     assert summary(probe).startswith("probe cpu_1-current failed: ")
-    out_of_memory = assembled(planned(), 1, HARDWARE, outcome, "terminate called: std::bad_alloc")
+    outcome.log_tail = "terminate called: std::bad_alloc"
+    out_of_memory = assembled(planned(), 1, HARDWARE, outcome)
     assert "ran out of memory" in out_of_memory["error"]
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.record import Epoch, Phase
-from rnnbench.running.assemble import epochs_of, facts_of, phases_of, wall_seconds
+from rnnbench.running.assemble import epochs_of, facts_of, phases_of
 
 PHASE = {
     "event": "phase_end",
@@ -77,21 +77,3 @@ def test_later_facts_of_a_topic_replace_earlier_ones() -> None:
     assert facts_of(events, "measured") == {"parameters": 5, "threads": {"asked": 2}}
     assert facts_of(events, "environment") == {"keras": "3"}
     assert facts_of(events, "hardware") == {}
-
-
-def test_wall_seconds_last_from_the_first_line_of_code_to_the_last_event() -> None:
-    hello = {"event": "hello", "t": 101.0, "begin": 100.5}
-    assert wall_seconds([hello, EPOCH | {"t": 110.0}]) == pytest.approx(9.5)
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [{"event": "epoch", "t": 3.0}],
-        [{"event": "hello", "t": 3.0}],
-        [{"event": "hello", "t": 3.0, "begin": 1.0}, {"event": "finished"}],
-        [{"event": "hello", "t": 3.0, "begin": 1.0}, {"event": "finished", "t": "late"}],
-    ],
-)
-def test_unknown_wall_seconds_are_none(events: list[dict]) -> None:
-    assert wall_seconds(events) is None

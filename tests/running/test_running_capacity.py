@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rnnbench.records.run import Run
-from rnnbench.running.capacity import available_bytes, cohorts, max_cohort_size
 from rnnworker import cards
-from rnnworker.rounds import GUESS_BYTES, starting_order
-from tests.factory import as_run
+from rnnworker.cohorts import GUESS_BYTES, cohorts, max_size, starting_order
+from rnnworker.memory import available_bytes
 
 GB = 10**9
 
@@ -22,17 +21,17 @@ def run(
     members: int | None = None,
     turns: bool = True,
     on_gpu: bool = False,
-) -> Run:
+) -> dict[str, Any]:
     config = {
         "device": {"kind": kind, "turns": on_gpu},
         "measure": {"turns": turns},
         "limits": {"members": members},
     }
-    return as_run({"name": name, "config": config})
+    return {"name": name, "config": config}
 
 
 def names(groups) -> list[str]:
-    return ["".join(run.name for run in group) for group in groups]
+    return ["".join(run["name"] for run in group) for group in groups]
 
 
 A, B, C, D, E = (run(name) for name in "abcde")
@@ -57,11 +56,11 @@ def test_which_runs_are_measured_together(missing, reference, available, groups)
 
 
 def test_known_peaks_and_a_configured_maximum_limit_a_cohort() -> None:
-    assert max_cohort_size([A] * 9, [], 10 * GB) == int(0.7 * 10 * GB // GUESS_BYTES)
-    assert max_cohort_size([A] * 9, [GB // 2, GB], 10 * GB) == 7
-    assert max_cohort_size([A, run("x", members=3)], [GB], 64 * GB) == 3
-    assert max_cohort_size([A], [GB], 100) == 1
-    assert max_cohort_size([A] * 40, [1], 64 * GB) == 16
+    assert max_size([A] * 9, [], 10 * GB) == int(0.7 * 10 * GB // GUESS_BYTES)
+    assert max_size([A] * 9, [GB // 2, GB], 10 * GB) == 7
+    assert max_size([A, run("x", members=3)], [GB], 64 * GB) == 3
+    assert max_size([A], [GB], 100) == 1
+    assert max_size([A] * 40, [1], 64 * GB) == 16
 
 
 def test_available_memory_as_reported_by_the_kernel(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_run_on_a_card_from_start_to_record(
     """With the fake framework, fake cards and a fake driver library."""
     library = tmp_path / "pynvml.py"
     library.write_text(LIBRARY.replace("FAILURES", "0").replace("PROCESSES", "['us', 'them']"))
-    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
+    monkeypatch.setattr(worker.workers.machine, "gpus", lambda: TWO)
     monkeypatch.setattr(worker, "nvml", lambda: str(library))
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
@@ -156,7 +156,7 @@ def test_a_run_on_a_card_from_start_to_record(
     assert "card_shared" in [reason.code for reason in record.verdict.reasons]
     assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]
     # The same run on a machine with another model of card only.
-    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO[:1])
+    monkeypatch.setattr(worker.workers.machine, "gpus", lambda: TWO[:1])
     other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
     (record,) = measure(
         [as_run(other)], place, label="[1/1]", name="b_round", reference=None

@@ -80,7 +80,7 @@ def on_two_devices(applied: dict | None, probed: dict = LAYERS) -> dict:
     second = {"implementations": second if applied else {}}
     outcome = Outcome(events=[{**FACTS, "certificate": first}])
     others = {"cpu_2": Outcome(events=[{**FACTS, "certificate": second}])}
-    return certifying.assembled(ON_TWO, outcome, "", others)
+    return certifying.assembled(ON_TWO, outcome, others)
 
 
 def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running import memory
 from rnnbench.running.supervise import Outcome
 from rnnbench.running.verdict import failure_reason
+from rnnworker import memory
 from tests.conftest import ROOT
 
 # /proc/PID/cgroup, the mount (root, type, options), and the group's file with the counts.
@@ -66,14 +66,14 @@ def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
 def test_only_a_sigkill_is_due_to_memory(signal: int, code: str) -> None:
-    reason = failure_reason(Outcome((), -signal), ran_out=True)
+    reason = failure_reason(Outcome((), -signal, oom_kill=True))
     assert reason is not None and reason.code == code
 
 
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A new control group with 48 MB of memory."""
-    for folder in memory._groups(Path("/proc/self")):
+    for folder in map(Path, memory._groups("/proc/self")):
         made = folder / f"rnnbench-test-{os.getpid()}"
         try:
             made.mkdir()
@@ -96,7 +96,7 @@ def group() -> Iterator[Path]:
 def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
     script = (
         "import os, sys, subprocess; from pathlib import Path\n"
-        "from rnnbench.running import memory\n"
+        "from rnnworker import memory\n"
         "Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))\n"
         "before = memory.oom_kills()\n"
         "eat = [sys.executable, '-c', 'bytearray(b\"x\") * 2**28']\n"

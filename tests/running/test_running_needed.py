@@ -11,11 +11,10 @@ import pytest
 from rnnbench.grid.repeats import Repeats
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
-from rnnbench.records.store import pointer_to, write_json
+from rnnbench.records.store import pointer_to, pointer_without_record, write_json
 from rnnbench.running.repeats_needed import (
     finished_runs,
     known_so_far,
-    pointer_without_record,
     why_not_needed,
 )
 from rnnbench.running.train import Place
@@ -88,7 +87,9 @@ def planned_anew(place: Place, record: Record) -> None:
 
 
 def not_needed(place: Place, record: Record) -> None:
-    write_json(place.pointer(record.name), pointer_without_record(record.run.digest, "why", RULE))
+    write_json(
+        place.pointer(record.name), pointer_without_record(record.run.digest, "why", RULE.as_dict())
+    )
 
 
 def damaged(place: Place, record: Record) -> None:

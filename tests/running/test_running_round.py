@@ -12,14 +12,14 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_is_valid, read_json, read_record, records_of
-from rnnbench.running import capacity
 from rnnbench.running import cohort as measuring
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
-from rnnworker.rounds import GUESS_BYTES
+from rnnworker import memory
+from rnnworker.cohorts import GUESS_BYTES
 from tests.factory import as_run
 from tests.running.alone import slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
@@ -179,7 +179,7 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     def killing(workers, seed):
         outcomes = supervise(workers, seed)
         (companion,) = (name for name in outcomes if "keras" in name)
-        outcomes[companion].exit_code = measuring.SIGKILLED
+        outcomes[companion].exit_code = memory.SIGKILLED
         return outcomes
 
     monkeypatch.setattr(measuring, "supervise", killing)
@@ -207,7 +207,7 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
 
 
 def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monkeypatch) -> None:
-    monkeypatch.setattr(capacity, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
+    monkeypatch.setattr(memory, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
     lines = [run("keras"), run("cell"), run("block")]
     records = measure_round(place, *lines)
     assert set(records["cell"].round.members) == {lines[0]["name"], lines[1]["name"]}

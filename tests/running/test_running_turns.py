@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.running import verdict
-from rnnbench.running.turns import asleep, turns
+from rnnbench.running.supervise import Outcome
+from rnnbench.running.turns import asleep_in, turns
 
 
 def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:
@@ -57,7 +58,8 @@ def test_cpu_time_of_a_waiting_member_is_counted() -> None:
         "quiet": [reported(0), reported(2), reported(4, "evaluate")],
         "spins": [reported(1), reported(3)],
     }
-    result = asleep(given, events)
+    outcomes = {name: Outcome(events[name], turns=given[name]) for name in given}
+    result = asleep_in(outcomes)
     assert result["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
     assert result["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
     for name, codes in (("spins", ["spins"]), ("quiet", [])):

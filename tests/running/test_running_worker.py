@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnnbench.running import worker
-from rnnbench.running.worker import worker_environment
+from rnnworker import machine
+from rnnworker.workers import environment_of
 from tests.worker.test_worker_cards import TWO
 
 
@@ -23,7 +24,7 @@ def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
         "SNAKEMAKE_PROFILE": "x",
     }
     config = {"build": {"environment": {"TF_FLAG": True, "PATH": "/theirs"}}}
-    assert worker_environment(ours, config, 2) == {
+    assert environment_of(config, 2, environment=ours) == {
         "HOME": "/home/me",
         "PATH": "/theirs",
         "OMP_NUM_THREADS": "2",
@@ -35,7 +36,7 @@ def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
 
 def test_the_build_may_set_removed_variables() -> None:
     build = {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}
-    assert worker_environment({"PYTHONPATH": "/ours"}, {"build": build}, 2) == {
+    assert environment_of({"build": build}, 2, environment={"PYTHONPATH": "/ours"}) == {
         "PYTHONPATH": "/theirs",
         "OMP_NUM_THREADS": "7",
         "PYTHONUNBUFFERED": "1",
@@ -44,7 +45,7 @@ def test_the_build_may_set_removed_variables() -> None:
 
 def test_a_run_on_a_gpu_sees_only_one_card(tmp_path: Path, monkeypatch) -> None:
     config = {"device": {"kind": "gpu", "gpu": "H100"}, "build": {"name": "b", "environment": {}}}
-    monkeypatch.setattr(worker.machine, "gpus", lambda: TWO)
+    monkeypatch.setattr(machine, "gpus", lambda: TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     job = worker.job_of(config, tmp_path)
     assert job["card"]["uuid"] == "GPU-a1"

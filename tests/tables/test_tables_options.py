@@ -16,7 +16,7 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
 from rnnbench.tables.reference_options import with_named_options
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
-from rnnworker.rounds import reference_of
+from rnnworker.cohorts import reference_of
 from tests.factory import make_record, replace
 
 KERAS = {"rnn": "keras"}

@@ -88,7 +88,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         lines = (line for line in done.stdout.splitlines() if line.startswith("{"))
         outcomes[job["device"]] = Outcome(events=[json.loads(line) for line in lines])
     first = outcomes.pop("cpu_1")
-    made = assembled(planned.as_dict(), first, "", outcomes)
+    made = assembled(planned.as_dict(), first, outcomes)
     return certificates_for({**made, "machine": None}, SMALL, LARGE_BATCH)
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from rnnworker import members, turn_order
+from rnnworker.cohorts import starting_order
 from rnnworker.members import Member
-from rnnworker.rounds import starting_order, supervise
+from rnnworker.rounds import supervise
 from tests.running.test_running_supervise import PROTOCOL
 
 GATE = """

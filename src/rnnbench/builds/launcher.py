@@ -22,6 +22,7 @@ from rnnbench.builds.interpreters import find, install_hint, is_version
 from rnnbench.builds.pins import build_file, pins_of
 from rnnbench.errors import ConfigError
 from rnnbench.validation import converted
+from rnnworker.workers import build_variables
 
 Variables = dict[str, str | int | float | bool | None]
 
@@ -55,11 +56,8 @@ def environment(build: Mapping[str, Any]) -> dict[str, str]:
     """The environment variables that the build adds, as strings: booleans become 1 and 0, None
     becomes the empty string. Raises `ConfigError` for a list or a mapping."""
     where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
-    variables = converted(build.get("environment") or {}, Variables, where, remedy)
-    return {
-        name: "" if value is None else str(int(value) if isinstance(value, bool) else value)
-        for name, value in variables.items()
-    }
+    converted(build.get("environment") or {}, Variables, where, remedy)
+    return build_variables(build)
 
 
 def _command(command: str, root: Path, build: Mapping[str, Any]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from rnnbench.running.repeats_needed import (
 )
 from rnnbench.running.round import measure
 from rnnbench.running.train import Place, progress_label
-from rnnworker.rounds import reference_of
+from rnnworker.cohorts import reference_of
 
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 

@@ -5,48 +5,52 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import MAX_FILE, safe_name
-from rnnbench.records.plan_file import read_runs
+from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
-from rnnbench.records.run import Run
 from rnnbench.records.store import read_json, write_json
-from rnnbench.running import memory, turns
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
-from rnnbench.running.supervise import SIGKILLED, Outcome, parse
-from rnnbench.running.train import Place, assembled, timing_lock
+from rnnbench.running.supervise import Outcome, parse
+from rnnbench.running.train import Place, Trained, records_of, timing_lock
+from rnnworker.memory import tail
 
 
 def lay_out(bundle: Path, folder: Path) -> None:
     """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them."""
     _check_files(bundle)
-    facts = _facts(bundle)
-    experiment = str(facts.get("name"))
-    if not safe_name(experiment):
-        raise RecordError(f"has no valid experiment, but {experiment!r}.", where=str(bundle))
-    place = Place(bundle, bundle, "", experiment, timing_lock())
+    experiment = _experiment(bundle)
+    place = Place(bundle, bundle, "", experiment.name, timing_lock())
+
+    def target(name: str) -> Path:
+        if not safe_name(name):
+            raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
+        return folder / name
+
     for record, outcome in records_in(bundle, place):
-        file = folder / f"records/{record.key}.json"
+        file = target(f"records/{record.key}.json")
         write_json(file, record.to_json())
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             if (outcome / name).exists():
                 shutil.copyfile(outcome / name, file.with_suffix(suffix))
-        site = folder / record.machine / experiment
-        if not (site / "plan.jsonl").exists():
-            write_json(site / "experiment.json", facts)
-            shutil.copyfile(bundle / "plan.jsonl", site / "plan.jsonl")
+        plan = target(f"{record.machine}/{experiment.name}/plan.jsonl")
+        if not plan.exists():
+            write_json(plan.with_name("experiment.json"), msgspec.to_builtins(experiment))
+            shutil.copyfile(bundle / "plan.jsonl", plan)
     preflights = {"certificates": certificates_in(bundle), "probes": probes_in(bundle)}
     for kind, every in preflights.items():
         for data in every:
-            name = f"{data['machine']}/{experiment}/{kind}/{data['key']}.json"
-            if not safe_name(name):
-                raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
-            write_json(folder / name, data)
+            name = f"{data['machine']}/{experiment.name}/{kind}/{data['key']}.json"
+            write_json(target(name), data)
     if not any(folder.iterdir()):
         raise RecordError(
             "has no finished run below out/.", where=str(bundle), remedy="start its run.py."
@@ -65,88 +69,58 @@ def _check_files(bundle: Path) -> None:
             raise RecordError(f"has more than {MAX_FILE >> 20} MiB.", where=str(path))
 
 
-def _facts(bundle: Path) -> dict[str, Any]:
-    """The experiment's facts, including the runs that the other machine skipped."""
-    facts, skipped = read_json(bundle / "experiment.json"), bundle / "out" / "skipped.json"
-    reasons = read_json(skipped) if skipped.exists() else {}
-    try:
-        more = [{"name": name, "why": why} for name, why in reasons.items()]
-        return {**facts, "skipped": [*facts.get("skipped", []), *more]}
-    except (AttributeError, TypeError) as error:
-        raise RecordError(
-            f"experiment.json or out/skipped.json is not one of a bundle ({error}).",
-            where=str(bundle),
-        ) from error
+def _experiment(bundle: Path) -> Experiment:
+    """The experiment, including the runs that the other machine skipped."""
+    experiment, file = read_experiment(bundle / "experiment.json"), bundle / "out" / "skipped.json"
+    with _is_an_outcome(file):
+        skipped = msgspec.convert(read_json(file), dict[str, str]) if file.exists() else {}
+    more = tuple(Skipped(name, why) for name, why in skipped.items())
+    return msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
 
 
 def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
     """Each complete outcome below ``out/`` as (record, folder of its events and log). The site of a
     record is its machine. Runs that received an external SIGKILL have no record, as in local
     measurements."""
-    planned = _plan(folder / "plan.jsonl")
-    outcomes = {path: read_json(path) for path in sorted(folder.glob("out/*/*/outcome.json"))}
-    try:
-        rounds = _rounds(outcomes)
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        raise RecordError(
-            f"an outcome below out/ is not one of a bundle ({error}).", where=str(folder)
-        ) from error
-    for path, data in outcomes.items():
-        try:
-            run = planned[data["name"]]
+    planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
+    rounds: dict[str, list[tuple[int, Trained, Path]]] = {}
+    companions: dict[str, Any] = {}
+    for path in sorted(folder.glob("out/*/*/outcome.json")):
+        with _is_an_outcome(path):
+            data = read_json(path)
+            run, facts = planned[data["name"]], data["round"]
             if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
-            if data["exit_code"] == SIGKILLED and not data["over_limit"]:
-                continue
-            record = assembled(
-                run,
-                replace(place, site=data["hardware"]["machine"]),
-                data["hardware"],
-                data["started"],
-                _outcome(path, data),
-                data["finished"],
-                log_tail=memory.tail(path.with_name("log")),
-                **rounds.get(path, {}),
+            trained = Trained(
+                run, data["started"], data["finished"], data["hardware"], _outcome(path, data)
             )
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-            raise _not_an_outcome(path, error) from error
-        yield record, path.parent
-
-
-def _rounds(outcomes: Mapping[Path, Any]) -> dict[Path, dict[str, Any]]:
-    """Outcome → the arguments of `assembled` that depend on its whole round, for runs that took
-    turns with others."""
-    members: dict[str, dict[str, Path]] = {}
-    for path, data in outcomes.items():
-        facts = data.get("round") or {}
-        if len(facts.get("members", ())) > 1:
-            members.setdefault(facts["id"], {})[data["name"]] = path
-    rounds: dict[Path, dict[str, Any]] = {}
-    for identity, paths in members.items():
-        data = outcomes[next(iter(paths.values()))]
-        facts = turns.rounds_of(
-            f"{data['hardware']['machine']}/{identity}",
-            tuple(data["round"]["members"]),
-            data["round"].get("companions", ()),
-        )
-        disturbed = turns.disturbed_in(
-            {name: _outcome(path, outcomes[path]) for name, path in paths.items()}
-        )
-        for name, path in paths.items():
-            rounds[path] = {"round_": facts[name], "disturbed": disturbed}
-    return rounds
+            order = facts["members"].index(run.name)
+            rounds.setdefault(facts["id"], []).append((order, trained, path))
+            companions[facts["id"]] = facts["companions"]
+    for identity, members in rounds.items():
+        members.sort(key=itemgetter(0))
+        site = members[0][1].hardware["machine"]
+        with _is_an_outcome(folder):
+            made = records_of(
+                [trained for _, trained, _ in members],
+                replace(place, site=site),
+                identity,
+                companions[identity],
+            )
+        for _, trained, path in members:
+            if record := made.get(trained.run.name):
+                yield record, path.parent
 
 
 def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each certificate below ``out/certificates/``, older ones first."""
 
-    def assemble(planned, data, outcome, tail, attempt):
+    def assemble(planned, data, outcome, attempt):
         others = {}
         for path in sorted(attempt.glob("*/outcome.json")):
             other = read_json(path)
             others[other["device"]] = _outcome(path, other)
-        machine = data["hardware"]["machine"]
-        return assembled_certificate(planned, outcome, tail, others, machine)
+        return assembled_certificate(planned, outcome, others, data["hardware"]["machine"])
 
     return _preflights(folder, "certificates", assemble)
 
@@ -154,8 +128,9 @@ def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
 def probes_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each probe below ``out/probes/``, older ones first; a failed probe has an ``error``."""
 
-    def assemble(planned, data, outcome, tail, attempt):
-        return assembled_probe(planned, data["threads"], data["hardware"], outcome, tail)
+    def assemble(planned, data, outcome, attempt):
+        threads = read_json(attempt / "job.json")["threads"]
+        return assembled_probe(planned, threads, data["hardware"], outcome)
 
     return _preflights(folder, "probes", assemble)
 
@@ -164,42 +139,34 @@ def _preflights(folder: Path, kind: str, assemble: Callable[..., dict[str, Any]]
     file = folder / f"{kind}.json"
     all_planned = read_json(file) if file.exists() else {}
     for path in sorted(folder.glob(f"out/{kind}/*/*/outcome.json")):
-        data = read_json(path)
-        try:
-            planned = all_planned[Path(data["name"]).name]
+        with _is_an_outcome(path):
+            data = read_json(path)
+            planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
             if data["digest"] != planned["digest"]:
                 raise RecordError("was made with another plan.", where=str(path))
-            if data["exit_code"] == SIGKILLED and not data["over_limit"]:
-                continue
-            outcome, tail = _outcome(path, data), memory.tail(path.with_name("log"))
-            preflight = assemble(planned, data, outcome, tail, path.parent)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-            raise _not_an_outcome(path, error) from error
-        yield preflight
+            made = None if outcome.is_killed else assemble(planned, data, outcome, path.parent)
+        if made:
+            yield made
+
+
+@contextmanager
+def _is_an_outcome(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise RecordError(f"is not an outcome of a bundle ({error}).", where=str(path)) from error
 
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
-    events, garbage = _events(path.with_name("events.jsonl"))
-    outcome = Outcome(
-        events=events,
-        garbage=garbage,
-        exit_code=data["exit_code"],
-        over_limit=data["over_limit"],
-        phase=data["phase"],
+    parsed = [parse(line) for line in path.with_name("events.jsonl").read_bytes().split(b"\n")]
+    return Outcome(
+        [event for event in parsed if event is not None],
+        data["exit_code"],
+        data["garbage"],
+        data["over_limit"],
+        data["phase"],
+        data["turns"],
+        data["oom_kill"],
+        data["seconds"],
+        tail(path.with_name("log")),
     )
-    outcome.turns = list(data.get("turns") or ())
-    return outcome
-
-
-def _events(path: Path) -> tuple[list[dict[str, Any]], int]:
-    parsed = [parse(line) for line in path.read_bytes().split(b"\n") if line]
-    events = [event for event in parsed if event is not None]
-    return events, len(parsed) - len(events)
-
-
-def _not_an_outcome(path: Path, error: Exception) -> RecordError:
-    return RecordError(f"is not an outcome of a bundle ({error}).", where=str(path))
-
-
-def _plan(path: Path) -> dict[str, Run]:
-    return {run.name: run for run in read_runs(path)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rnnbench.grid.point import GridPoint, name_of
-from rnnworker.rounds import takes_turns
+from rnnworker.cohorts import takes_turns
 
 ALWAYS_COMPARED = {"rnn"}
 FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device

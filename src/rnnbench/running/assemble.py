@@ -67,18 +67,6 @@ def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
     return facts
 
 
-def wall_seconds(events: Sequence[Mapping[str, Any]]) -> float | None:
-    """Seconds from the worker's first line of code to its last event, including handshakes but not
-    the time that it waited for its turns. None if they are unknown."""
-    hello = next((event for event in events if event["event"] == "hello"), {})
-    begin: Any = hello.get("begin")
-    end: Any = events[-1].get("t")
-    if not _is([begin, end], list[float]):
-        return None
-    waited = sum(phase.details.get("waited") or 0.0 for phase in phases_of(events))
-    return end - begin - waited
-
-
 class Threads(msgspec.Struct):
     pinned_to: list[Any] = []
 

@@ -54,7 +54,6 @@ def certify(
 def assembled(
     planned: Mapping[str, Any],
     outcome: Outcome,
-    log_tail: str = "",
     others: Mapping[str, Outcome] = MappingProxyType({}),
     made_on: str | None = None,
 ) -> dict[str, Any]:
@@ -62,12 +61,11 @@ def assembled(
 
     **Arguments:**
 
-    - `log_tail`: the end of the worker's log.
     - `others`: other device → its worker's outcome.
     - `made_on`: the worker's machine; None for this one.
     """
     reported = assemble.facts_of(outcome.events, "certificate")
-    failure = verdict.failure_reason(outcome, log_tail)
+    failure = verdict.failure_reason(outcome)
     entries = _reported_by(outcome)
     names = [entry["name"] for entry in planned["implementations"]]
     for entry in planned["implementations"]:
@@ -94,8 +92,7 @@ def assembled(
     precision = reported.get("precision")
     tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
     return {
-        # A bundle of an older rnnbench planned no batches, and named its first device separately.
-        "schema": 2 if "device" in planned else SCHEMA,
+        "schema": SCHEMA,
         "key": planned["key"],
         **planned["choices"],
         "overrides": planned["overrides"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +14,13 @@ from rnnbench.records import timestamps
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, read_json, record_files, record_folder, write_json
-from rnnbench.running import attempt, memory, slurm, turns, worker
+from rnnbench.running import attempt, slurm, worker
 from rnnbench.running.progress import Progress, say
 from rnnbench.running.revision import revision
-from rnnbench.running.supervise import SIGKILLED, Outcome, supervise
-from rnnbench.running.train import Place, assembled
+from rnnbench.running.supervise import Outcome, supervise
+from rnnbench.running.train import Place, Trained, records_of
 from rnnworker import machine
-from rnnworker.rounds import starting_order
+from rnnworker.cohorts import must_retry_alone, starting_order
 
 
 class CohortRunner:
@@ -70,7 +69,7 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         progress = Progress(self.label, {run.name: _epochs(run) for run in cohort})
-        code, killed_before = revision(), memory.oom_kills()
+        code, job = revision(), slurm.job()
         members = [
             worker.member(
                 run.name,
@@ -88,59 +87,31 @@ class CohortRunner:
             )
             for number, run in enumerate(cohort)
         ]
-        began = time.monotonic()
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
-        share = (time.monotonic() - began) / len(cohort)
         for path in files.values():
             worker.remove_job_file(path)
-        ran_out = killed_before is not None and memory.oom_kills() != killed_before
-        rounds = turns.rounds_of(
-            f"{self.hardware['machine']}/{self.name}/{min(started.values())}",
-            list(started),
-            set(started) - requested,
-        )
-        disturbed = turns.disturbed_in(outcomes)
-        asleep = turns.asleep(
-            {name: outcome.turns for name, outcome in outcomes.items()},
-            {name: outcome.events for name, outcome in outcomes.items()},
-        )
-        made: list[Record] = []
-        killed: list[Run] = []
-        out_of_memory: list[Run] = []
-        for run in cohort:
-            name = run.name
-            outcome = outcomes[name]
-            killed_externally = outcome.exit_code == SIGKILLED and not outcome.over_limit
-            if killed_externally and not (ran_out and len(cohort) == 1):
-                (out_of_memory if ran_out else killed).append(run)
-                continue
-            record = assembled(
-                run,
-                self.place,
-                self.hardware,
-                started[name],
-                outcome,
-                log_tail=memory.tail(self.folder(run) / f"{started[name]}.log"),
-                ran_out=ran_out,
-                round_=rounds[name],
-                asleep=asleep[name] if rounds[name].in_turns else None,
-                disturbed=disturbed,
-            )
-            measured = {**record.measured, "revision": code, "wall_seconds": share}
-            if job := slurm.job():
-                measured["job"] = {**job, "log": f"records/{record.key}.log"}
-            record = replace(record, measured=measured)
-            if len(cohort) > 1 and _ran_out_of_memory(record):
-                out_of_memory.append(run)
-                continue
-            made.append(record)
-        records = self._write(made, attempts, requested)
+        finished = timestamps.now()
+        trained = [
+            Trained(run, started[run.name], finished, self.hardware, outcomes[run.name])
+            for run in cohort
+        ]
+        identity = f"{self.name}/{min(started.values())}"
+        made = records_of(trained, self.place, identity, set(started) - requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
-        for run in out_of_memory:
+        again = [r for r in cohort if must_retry_alone(r.as_dict(), outcomes[r.name], cohort)]
+        complete = []
+        for record in made.values():
+            if record.name not in {run.name for run in again}:
+                log = {"job": {**job, "log": f"records/{record.key}.log"}} if job else {}
+                complete.append(
+                    replace(record, measured={**record.measured, "revision": code, **log})
+                )
+        records = self._write(complete, attempts, requested)
+        for run in again:
             if run.name in requested:
                 say(f"{self.label}  {run.name} ran out of memory; retrying it on its own")
                 records |= self.measure([run], timing, attempts, requested)
-        if killed:
+        if killed := [run for run in cohort if outcomes[run.name].is_killed]:
             raise _killed(killed, outcomes)
         return records
 
@@ -169,12 +140,6 @@ class CohortRunner:
 
 def _epochs(run: Run) -> int:
     return int(run.config["model"].get("epochs", 0))
-
-
-def _ran_out_of_memory(record: Record) -> bool:
-    """Whether the run ran out of memory without a memory limit of its own."""
-    limit = (record.run.config.get("limits") or {}).get("memory_bytes")
-    return limit is None and any(r.code == "out_of_memory" for r in record.verdict.reasons)
 
 
 def _killed(runs: Iterable[Run], outcomes: Mapping[str, Outcome]) -> RunError:

@@ -11,13 +11,12 @@ from typing import Any
 from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
-from rnnbench.running import memory
-from rnnbench.running.capacity import available_bytes
 from rnnbench.running.progress import say
-from rnnbench.running.supervise import SIGKILLED, Event, Outcome
+from rnnbench.running.supervise import Event, Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import run_workers
-from rnnworker.rounds import memory_capacity
+from rnnworker.cohorts import memory_capacity
+from rnnworker.memory import available_bytes
 
 
 def preflight(
@@ -26,7 +25,7 @@ def preflight(
     place: Place,
     job: Mapping[str, Any],
     limits: Mapping[str, float],
-    assembled: Callable[[Outcome, str, Mapping[str, Outcome]], dict[str, Any]],
+    assembled: Callable[[Outcome, Mapping[str, Outcome]], dict[str, Any]],
     others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Runs `job` and the `others` (by name) in workers of their own while nothing else on this host
@@ -36,8 +35,7 @@ def preflight(
     **Arguments:**
 
     - `kind`: ``certificate`` or ``probe``.
-    - `assembled`: makes the result from the outcome of `job`, the end of its log, and name →
-      outcome of the others.
+    - `assembled`: makes the result from the outcome of `job` and name → outcome of the others.
 
     Raises `RunError` if a worker received an external SIGKILL or the result cannot be written.
     """
@@ -59,7 +57,7 @@ def preflight(
             on_event=_say_phase,
         )
         for name, outcome in outcomes.items():
-            if outcome.exit_code == SIGKILLED and not outcome.over_limit:
+            if outcome.is_killed:
                 raise RunError(
                     f"received an external SIGKILL in phase {outcome.phase}.",
                     where=name,
@@ -77,9 +75,7 @@ def preflight(
             for names in [list(jobs)] if together else [[name] for name in jobs]:
                 outcomes |= run(names)
         first, *rest = (outcomes[name] for name in jobs)
-        result = assembled(
-            first, memory.tail(Path(f"{files}.log")), dict(zip(others, rest, strict=True))
-        )
+        result = assembled(first, dict(zip(others, rest, strict=True)))
         write_json(folder / f"{key}.json", result)
     except OSError as error:
         raise RunError(

@@ -32,8 +32,8 @@ def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:
     job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
     hardware = machine.fingerprint()
 
-    def made(outcome: Outcome, log_tail: str, others: Mapping[str, Outcome]) -> dict[str, Any]:
-        return assembled(planned, job["threads"], hardware, outcome, log_tail)
+    def made(outcome: Outcome, others: Mapping[str, Outcome]) -> dict[str, Any]:
+        return assembled(planned, job["threads"], hardware, outcome)
 
     return preflight("probe", planned["key"], place, job, LIMITS, made)
 
@@ -43,13 +43,11 @@ def assembled(
     threads: int,
     hardware: Mapping[str, Any],
     outcome: Outcome,
-    log_tail: str = "",
 ) -> dict[str, Any]:
-    """The probe, from what the worker reported before it ended. `log_tail` is the end of its
-    log."""
+    """The probe, from what the worker reported before it ended."""
     events: list[Event] = outcome.events
     reported = assemble.facts_of(events, "probe")
-    failure = verdict.failure_reason(outcome, log_tail)
+    failure = verdict.failure_reason(outcome)
     measured = assemble.facts_of(events, "measured")
     wrong = device_reasons(planned["config"]["device"], measured, hardware)
     error = "; ".join(reason.text for reason in [*filter(None, [failure]), *wrong]) or None

@@ -26,13 +26,12 @@ from rnnbench.records.store import (
 )
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_record
-from rnnbench.running.capacity import cohorts
 from rnnbench.running.cohort import CohortRunner
 from rnnbench.running.progress import say
 from rnnbench.running.train import Place
-from rnnbench.running.worker import card_of
 from rnnworker import cards
-from rnnworker.rounds import takes_turns
+from rnnworker.cohorts import cohorts, takes_turns
+from rnnworker.workers import card_of
 
 
 def measure(
@@ -87,8 +86,15 @@ def measure(
                     records[run.name] = record
                     _point_to(record, place)
             missing = [run for run in planned if run.name not in records]
-            base = next((run for run in planned if run.name == reference), None)
-            for cohort in cohorts(missing, base, runner.peaks(planned), card=_card(missing)):
+            lines = {run.name: run.as_dict() for run in planned}
+            groups = cohorts(
+                [lines[run.name] for run in missing],
+                lines.get(reference or ""),
+                runner.peaks(planned),
+                card=_card(missing),
+            )
+            by_name = {run.name: run for run in planned}
+            for cohort in ([by_name[line["name"]] for line in group] for group in groups):
                 # The reference is recorded once for itself; later it is the others' companion.
                 requested = {run.name for run in missing if run.name not in records}
                 records |= runner.measure(cohort, timing, attempts, requested)

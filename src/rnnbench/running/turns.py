@@ -3,11 +3,10 @@ effects."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.records import bounds
-from rnnbench.records.record import RoundFacts
 from rnnbench.records.turns import disturbed_cycles
 from rnnbench.running.assemble import turns_of
 from rnnbench.running.supervise import Outcome
@@ -60,32 +59,18 @@ def disturbed_in(outcomes: Mapping[str, Outcome]) -> frozenset[int]:
     return disturbed_cycles(members)
 
 
-def rounds_of(
-    identity: str, members: Collection[str], companions: Collection[str]
-) -> dict[str, RoundFacts]:
-    """Run → the ``round`` of its record, for the members of a cohort in starting order."""
-    return {
-        name: RoundFacts(id=identity, members=tuple(members), companion=name in companions)
-        for name in members
-    }
-
-
-def asleep(
-    given: Mapping[str, Sequence[Mapping[str, Any]]],
-    events: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, dict[str, float]]:
-    """Member → ``seconds`` that it waited while others had turns of their training, and the
-    ``cpu_seconds`` that it used in the meantime (the kernel counts in ticks of 10 ms). `given`:
-    member → its turns as noted by the supervisor; `events`: member → its events."""
+def asleep_in(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, float]]:
+    """Member of a cohort → ``seconds`` that it waited while others had turns of their training, and
+    the ``cpu_seconds`` that it used in the meantime (the kernel counts in ticks of 10 ms)."""
     durations = {
         turn["turn"]: turn["t"] - turn["begin"]
-        for member_events in events.values()
-        for turn in turns_of(member_events)
+        for outcome in outcomes.values()
+        for turn in turns_of(outcome.events)
         if all(isinstance(turn.get(name), float) for name in ("t", "begin"))
     }
-    totals = {name: {"seconds": 0.0, "cpu_seconds": 0.0} for name in given}
-    for turns_given in given.values():
-        for turn in turns_given:
+    totals = {name: {"seconds": 0.0, "cpu_seconds": 0.0} for name in outcomes}
+    for outcome in outcomes.values():
+        for turn in outcome.turns:
             for name, used in turn["asleep"].items():
                 if turn["turn"] in durations and name in totals:
                     totals[name]["seconds"] += durations[turn["turn"]]

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
-from rnnbench.running import memory
 from rnnbench.running.card_use import card_reasons
 from rnnbench.running.load_reasons import load_reasons
 from rnnbench.running.supervise import Outcome
 
 CLOSURE = 0.01
+RAN_OUT = "ran out of memory in native code"
 VOID_CODES = (
     "loss_not_finite", "exception", "out_of_memory", "died", "over_limit", "wrong_device",
     "wrong_kernel", "wrong_precision", "warm_start", "no_epochs",
@@ -47,16 +47,9 @@ def judge(
     return Verdict("void" if is_void else "suspect" if reasons else "clean", tuple(reasons))
 
 
-def failure_reason(outcome: Outcome, log_tail: str = "", ran_out: bool = False) -> Reason | None:
+def failure_reason(outcome: Outcome) -> Reason | None:
     """Why the worker ended early, or None. An external SIGKILL does not count against the run: the
-    caller must treat it as a failure without a record.
-
-    **Arguments:**
-
-    - `log_tail`: the end of the worker's log.
-    - `ran_out`: whether the kernel killed a process in the worker's control group because
-      memory ran out.
-    """
+    caller must treat it as a failure without a record."""
     events, phase, exit_code = outcome.events, outcome.phase, outcome.exit_code
     if over_limit := outcome.over_limit:
         return Reason(
@@ -67,30 +60,25 @@ def failure_reason(outcome: Outcome, log_tail: str = "", ran_out: bool = False) 
     error = next((event for event in events if event["event"] == "error"), None)
     if error is not None:
         text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
-        is_memory_error = error.get("type") in ("MemoryError", "ResourceExhaustedError")
-        if is_memory_error or memory.is_out_of_memory(text):
-            return _out_of_memory(text)
-        return Reason("exception", text, "see the traceback in the run's log.")
-    if exit_code < 0:
-        name = _signal_name(-exit_code)
-        if ran_out and -exit_code == signal.SIGKILL:
-            return _out_of_memory(f"the kernel's OOM killer ended it ({name}) in phase {phase}")
-        if memory.is_out_of_memory(log_tail):
-            return _out_of_memory(f"ran out of memory in native code ({name}) in phase {phase}")
-        text = f"was terminated by {name} in phase {phase}"
-        return Reason("died", text, "see the run's log.")
-    if exit_code != 0:
+    elif exit_code < 0:
+        text = f"was terminated by {_signal_name(-exit_code)} in phase {phase}"
+    elif exit_code != 0:
         text = f"ended with exit code {exit_code} in phase {phase}"
-        return Reason("died", text, "see the run's log.")
-    return None
-
-
-def _out_of_memory(text: str) -> Reason:
-    return Reason(
-        "out_of_memory",
-        text,
-        "use a smaller batch, a machine with more memory, or a higher limits.memory_bytes.",
-    )
+    else:
+        return None
+    if outcome.out_of_memory:
+        if error is None:
+            by_kernel = exit_code == -signal.SIGKILL
+            text = "the kernel's OOM killer ended it" if by_kernel else RAN_OUT
+            text += f" ({_signal_name(-exit_code)}) in phase {phase}"
+        return Reason(
+            "out_of_memory",
+            text,
+            "use a smaller batch, a machine with more memory, or a higher limits.memory_bytes.",
+        )
+    if error is not None:
+        return Reason("exception", text, "see the traceback in the run's log.")
+    return Reason("died", text, "see the run's log.")
 
 
 def _last_event(events: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Workers: their jobs, environments and processes."""
+"""Workers in this project's builds: their jobs and processes."""
 
 from __future__ import annotations
 
@@ -8,62 +8,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import rnnworker
-from rnnbench.builds.launcher import environment as build_environment
-from rnnbench.builds.launcher import launcher
+from rnnbench.builds.launcher import environment, launcher
 from rnnbench.errors import RunError
-from rnnbench.records.store import write_json
 from rnnbench.running.supervise import Event, Outcome, supervise
-from rnnworker import affinity, cards, machine
+from rnnworker import workers
 from rnnworker.members import Member
-from rnnworker.rounds import may_fork
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS", "GOTO_NUM_THREADS",
-)  # fmt: skip
 
 
-def job_of(
-    config: Mapping[str, Any],
-    root: Path,
-    *,
-    pinned_md5: str | None = None,
-    place: int = 0,
-    **more: Any,
-) -> dict[str, Any]:
-    """The job of a worker, on cores chosen by this function.
-
-    **Arguments:**
-
-    - `config`: has at least the sections ``device`` and ``build``.
-    - `pinned_md5`: md5 of the dataset from which the worker may load pickles.
-    - `place`: the number of the worker in its cohort, whose members start on different cores.
-    - `more`: further keys of the job.
-
-    Raises `RunError` if the device has more threads than this machine.
-    """
-    topology = affinity.read_topology()
-    card = card_of(config)
+def job_of(config: Mapping[str, Any], root: Path, **more: Any) -> dict[str, Any]:
+    """The job of a worker (see `workers.job_of`). Raises `RunError` if the device has more threads
+    than this machine."""
     try:
-        cores = affinity.for_device(topology, config["device"], card)
+        job: dict[str, Any] = workers.job_of(config, root, nvml=nvml(), **more)
     except ValueError as error:
-        remedy = f"choose a device with 1 to {len(topology)} threads."
+        remedy = f"choose a device with 1 to {len(os.sched_getaffinity(0))} threads."
         raise RunError(f"{error}.", where="device.threads", remedy=remedy) from None
-    dataset = (config.get("dataset") or {}).get("path")
-    return {
-        "config": config,
-        "card": card,
-        "nvml": nvml() if card else None,
-        "threads": len(cores),
-        "cores": list(cores),
-        "start_cores": list(affinity.start_cores(topology, cores, place)),
-        "dataset": str(root / dataset) if dataset else None,
-        "pinned_md5": pinned_md5,
-        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
-        "parent": os.getpid(),
-        **more,
-    }
+    return job
 
 
 def member(
@@ -74,8 +34,7 @@ def member(
     *,
     timing: int | None,
     limits: Mapping[str, float],
-    on_event: Callable[[Event], None] = lambda event: None,
-    on_handshake: Callable[[list[Event]], None] = lambda events: None,
+    **more: Any,
 ) -> Member:
     """The member of a cohort that runs `job`.
 
@@ -84,30 +43,19 @@ def member(
     - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until `remove_job_file`,
       ``.job.json``.
     - `timing`: the descriptor of the host's timing lock, which the worker inherits, if any.
-    - `limits`, `on_event`, `on_handshake`: as in `Member`.
+    - `limits`, `more`: as in `Member`.
     """
-    job_file = _job_file(files)
-    write_json(job_file, job)
-    return Member(
-        name,
-        [
-            *launcher(job["config"]["build"], root),
-            str(Path(rnnworker.__file__).parent),
-            str(job_file),
-        ],
-        worker_environment(os.environ, job["config"], job["threads"], job.get("card")),
-        Path(f"{files}.log"),
-        Path(f"{files}.events.jsonl"),
-        limits,
-        () if timing is None else (timing,),
-        on_event,
-        on_handshake,
-        forks=may_fork(job["config"]),
+    build = job["config"]["build"]
+    environment(build)  # raises for what is no variable
+    inherit = () if timing is None else (timing,)
+    files.parent.mkdir(parents=True, exist_ok=True)
+    return workers.member_of(
+        name, job, launcher(build, root), f"{files}.", limits, inherit=inherit, **more
     )
 
 
 def remove_job_file(files: Path) -> None:
-    _job_file(files).unlink(missing_ok=True)
+    Path(f"{files}.job.json").unlink(missing_ok=True)
 
 
 def run_workers(
@@ -134,39 +82,7 @@ def run_workers(
     return outcomes
 
 
-def _job_file(files: Path) -> Path:
-    return Path(f"{files}.job.json")
-
-
 def nvml() -> str | None:
     """The path of nvidia-ml-py's only module, with which a worker reads the state of its card."""
     spec = importlib.util.find_spec("pynvml")
     return spec.origin if spec else None
-
-
-def card_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The card that a run with `config` uses on this host (`cards.select_card`)."""
-    if config["device"].get("kind") != "gpu":
-        return None
-    environment = {**os.environ, **(config["build"].get("environment") or {})}
-    return cards.select_card(config["device"], machine.gpus(), environment)
-
-
-def worker_environment(
-    environment: Mapping[str, str],
-    config: Mapping[str, Any],
-    threads: int,
-    card: Mapping[str, Any] | None = None,
-) -> dict[str, str]:
-    """The worker's environment: this process's, without the thread counts that Snakemake exports
-    and without variables that lead Python to rnnbench's packages; then the build's variables, and
-    `card` as the only visible card."""
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name not in (*THREAD_VARIABLES, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-        and not name.startswith(("MLFLOW_", "SNAKEMAKE_"))
-    }
-    kept["OMP_NUM_THREADS"] = str(threads)
-    kept["PYTHONUNBUFFERED"] = "1"
-    return {**kept, **build_environment(config["build"]), **cards.variables(card)}
