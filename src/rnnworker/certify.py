@@ -3,9 +3,9 @@
 In one process per device, and with dropout off, it compares each implementation's layers with
 `reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
 with the gradients that it computes (`applied_steps`). On the first device it also compares the
-training of the implementations, and loads the trained weights of each into every other one. A model
-without a recurrent layer has a single implementation, ``none``, which is judged by its steps and
-its loss.
+implementations with each other: their layers, their training, and their outputs with the weights
+that the other has trained. A model without a recurrent layer has a single implementation, ``none``,
+which is judged by its steps and its loss.
 """
 
 import traceback
@@ -72,10 +72,9 @@ def certify(job, events, phases):
         events.emit("facts", certificate=part)
     if further:
         return
-    with phases.phase("portability"):
-        portability = evaluate_portability(trials)
-    compared = compare_pairs(trials, results, tolerance)
-    events.emit("facts", certificate={"pairs": compared, "portability": portability})
+    with phases.phase("pairs"):
+        pairs = compare_pairs(trials, results, tolerance)
+    events.emit("facts", certificate={"pairs": pairs})
 
 
 def relative_error(values, expected):
@@ -123,13 +122,18 @@ def unmeasured(status, why):
 
 
 def compare_pairs(trials, results, tolerance):
-    """Returns the differences of each pair of implementations that ran, and whether it is equal."""
+    """Returns the differences of each pair of implementations that ran, and whether it is equal.
+    Implementations of one function also exchange their trained weights; in another function the
+    same arrays mean something else or do not exist."""
     comparisons, names = [], [name for name in results if name in trials]
     for index, a in enumerate(names):
         for b in names[index + 1 :]:
             first, second = trials[a].saved, trials[b].saved
+            outputs = [_largest_error(first["outputs"], second["outputs"])]
+            if trials[a].function == trials[b].function:
+                outputs += [trials[a].error_of(trials[b]), trials[b].error_of(trials[a])]
             errors = {
-                "outputs": _largest_error(first["outputs"], second["outputs"]),
+                "outputs": max((each for each in outputs if each is not None), default=None),
                 "gradients": _largest_error(first["gradients"], second["gradients"]),
                 "loss_curve": relative_error(first["loss_curve"], second["loss_curve"]),
             }
@@ -140,30 +144,6 @@ def compare_pairs(trials, results, tolerance):
             )
             comparisons.append(dict(errors, a=a, b=b, equal=equal))
     return comparisons
-
-
-def evaluate_portability(trials):
-    """Evaluates the weights that each implementation has trained in every implementation of the
-    same function; in another function the same arrays mean something else or do not exist.
-    `difference`: relative error of the outputs against those in the implementation that trained
-    the weights."""
-    evaluations = []
-    for trained, trainer in trials.items():
-        weights, outputs = trainer.saved["trained"], trainer.saved["trained_outputs"]
-        for served, server in trials.items():
-            if server.function != trainer.function:
-                continue
-            metrics, served_outputs = server.serve(weights)
-            evaluations.append(
-                {
-                    "trained": trained,
-                    "served": served,
-                    "accuracy": metrics.get("acc"),
-                    "loss": metrics.get("loss"),
-                    "difference": relative_error(served_outputs, outputs),
-                }
-            )
-    return evaluations
 
 
 def probe_weights(cell, arrays, seed):
@@ -258,10 +238,12 @@ class Trial:
             "precision": session.precision_facts(),
         }
 
-    def serve(self, weights):
-        """Returns (metrics on the validation set, outputs) with `weights`."""
-        self.session.load_weights(weights)
-        return self.session.evaluate(SERVED_SAMPLES), self.session.outputs(SERVED_SAMPLES)
+    def error_of(self, trainer):
+        """Returns the relative error of the outputs with the weights that another trial has
+        trained, against the outputs of that trial."""
+        self.session.load_weights(trainer.saved["trained"])
+        outputs = self.session.outputs(SERVED_SAMPLES)
+        return relative_error(outputs, trainer.saved["trained_outputs"])
 
     def probe(self, sizes, tolerance, device):
         """Returns ``{"batches": [{"rows", "training", "outputs", "gradients"}], "wrong", "why"}``:

@@ -188,8 +188,6 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
         assert entry["applied"]["cpu_1"]["off"] == 0, name
     (pair,) = certificate["pairs"]
     assert pair["equal"], pair
-    assert len(certificate["portability"]) == 4
-    assert all(entry["difference"] < 1e-5 for entry in certificate["portability"])
 
 
 def test_a_certificate_fails_if_cudnn_lays_out_its_buffer_in_another_way(
