@@ -9,7 +9,6 @@ import pytest
 from rnnbench.records.overrides import Overrides
 from rnnbench.report.cost_section import cost_section
 from rnnbench.report.inputs import ReportInputs
-from rnnbench.sources.certificates import checked
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.builds import builds
@@ -24,7 +23,7 @@ from rnnbench.tables.target import target
 from rnnbench.tables.time import NOT_EQUAL, time
 from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record, replace
-from tests.report.six import SIZES, certificate, layers, steps
+from tests.report.six import SIZES, as_read, certificate, layers, steps
 
 REFERENCE = {"rnn": "keras"}
 PRICES = PriceList("x", "X", "2026", "me", (
@@ -193,7 +192,7 @@ def judging(*made):
         for model in ("mnist_rnn", "digits_rnn")
         for build in ("tf_2_21", "tf_1_15", "current")
     ]
-    return Certificates(made, tuple(records))
+    return Certificates(as_read(*made), tuple(records))
 
 
 def test_judgement_follows_the_certificates():
@@ -300,7 +299,7 @@ def test_a_certificate_of_schema_1_is_read_without_steps():
         for name in ("probed", "applied", "function", "function_why"):
             del entry[name]
     old["pairs"][2] |= {"outputs": 1.0}
-    certificates = judging(checked(old, "x"))
+    certificates = judging(old)
     verdict, why = certificates.judge(config("block"), KERAS)
     assert verdict == UNKNOWN and why.startswith("block is not certified for cpu_1")
     assert certificates.judge(config("cudnn"), KERAS)[0] == UNEQUAL
@@ -311,7 +310,7 @@ def test_a_certificate_of_schema_2_is_not_inherited_but_its_failures_count():
     for entry in old["implementations"].values():
         del entry["probed"]
     old["implementations"]["cell"] |= {"status": "failed", "function_why": "outputs differ"}
-    certificates = judging(checked(old, "x"))
+    certificates = judging(old)
     assert certificates.judge(config("unrolled"), KERAS) == (
         UNKNOWN, "unrolled is not certified for cpu_1: its certificate states no batches",
     )  # fmt: skip
@@ -330,14 +329,18 @@ def test_a_batch_or_device_that_was_not_tested_is_not_certified():
     for name, sizes in (("block", SIZES[1:]), ("unrolled", SIZES[:1] + SIZES[2:])):
         entries[name]["probed"]["cpu_1"] = layers(sizes)
     entries["cell"]["probed"]["cpu_1"] = layers(SIZES[:3])
-    wrong = "outputs differ … at batch 7 with training=False on cpu_1"
-    entries["cudnn"]["probed"]["cpu_1"] |= {"wrong": wrong}
+    entries["cudnn"]["probed"]["cpu_1"] = layers()
+    entries["cudnn"]["probed"]["cpu_1"]["batches"][3]["outputs"] = 0.5
     certificates = judging(lacking)
     expected = {
         "block": (UNKNOWN, "block is not certified for batch 32 with training=True on cpu_1"),
         "unrolled": (UNKNOWN, "unrolled is not certified for batch 30 with training=True on cpu_1"),
         "cell": (UNKNOWN, "cell is not certified for batch 7 with training=False on cpu_1"),
-        "cudnn": (UNEQUAL, f"cudnn failed: {wrong}"),
+        "cudnn": (
+            UNEQUAL,
+            "cudnn failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) at "
+            "batch 7 with training=False on cpu_1",
+        ),
     }
     for name, verdict in expected.items():
         assert certificates.judge(config(name), KERAS) == verdict

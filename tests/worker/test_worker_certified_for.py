@@ -17,6 +17,7 @@ from rnnbench.planning.certificates import certificates_of
 from rnnbench.records.overrides import Overrides
 from rnnbench.running.certify import assembled
 from rnnbench.running.supervise import Outcome
+from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnworker.certificate_jobs import jobs_of
 from tests.conftest import ROOT
@@ -93,7 +94,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def certificates_for(made: dict, *overrides: dict) -> Certificates:
-    return Certificates((made,), tuple(make_record(overrides=each) for each in overrides))
+    records = tuple(make_record(overrides=each) for each in overrides)
+    return Certificates((certificate_of(made, "here"),), records)
 
 
 def judged(certificates: Certificates, rnn: str, device: str, overrides: dict) -> tuple[str, str]:
@@ -127,7 +129,7 @@ def test_another_batch_and_another_device_are_not_certified(certificates: Certif
         UNKNOWN, "two_threads is not certified for cpu_4: it was not tried",
     )  # fmt: skip
     larger = {**SMALL, "model.batch": 256}
-    more = certificates_for(dict(certificates.every[0]), larger)
+    more = Certificates(certificates.every, (make_record(overrides=larger),))
     assert judged(more, "two_threads", "cpu_1", larger) == (
         UNKNOWN, "two_threads is not certified for batch 256 with training=True on cpu_1",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The section "Kernels and equivalence": kernels, certificates, portability of weights."""
+"""The section "Kernels and equivalence": the kernels that ran, and the certificates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import joined
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, TableView, view_of
-from rnnbench.tables.certificate_tables import (
-    CERTIFICATE_COLUMNS,
-    certified,
-    pairs,
-    portability,
-)
+from rnnbench.tables.certificate_tables import CERTIFICATE_COLUMNS, certified, pairs
 from rnnbench.tables.certificates import Certificates
 
 NO_CERTIFICATE = (
@@ -25,13 +20,6 @@ NO_CERTIFICATE = (
     "speed-up compares times only."
 )
 
-PORTABILITY = (
-    "Whether an implementation can use weights that another has trained. After a few training "
-    "steps, the weights of the row's implementation were loaded into the column's: its accuracy on "
-    "held-out samples, and the largest difference from the outputs of the row's implementation. "
-    "Weights are portable if accuracies are equal and differences are rounding errors (about "
-    "1e-07)."
-)
 NETWORK = [name for name in (*CERTIFIED_AXES, "variant") if name != "model"]
 
 
@@ -52,12 +40,7 @@ def equivalence_section(views: Sequence[TableView], certificates: Certificates) 
             "difference, and is not part of the answer. If an implementation does not learn what "
             "it computes, none of its runs is clean."
         )
-    views = (
-        *views,
-        certificates_view(certified(every)),
-        pairs_view(pairs(every)),
-        portability_view(portability(every)),
-    )
+    views = (*views, certificates_view(certified(every)), pairs_view(pairs(every)))
     filled = tuple(view for view in views if view.rows)
     return Section("ran", "Kernels and equivalence", tuple(words), (), filled, "words")
 
@@ -141,27 +124,6 @@ def certificates_view(table: pd.DataFrame) -> TableView:
 def pairs_view(table: pd.DataFrame) -> TableView:
     return view_of(table, "pairs", "Pairs", "pair", lambda r: f"{r['a']} and {r['b']}",
                    PAIR_COLUMNS, _certificate)  # fmt: skip
-
-
-def portability_view(table: pd.DataFrame) -> TableView:
-    """Weights trained by the row's implementation and used by the column's: accuracy, and
-    difference of outputs."""
-    by = [*CERTIFICATE_COLUMNS, "trained"]
-    texts = {
-        (*(row[name] for name in by), row["served"]): f"{n.share(row['accuracy'])} "
-        f"({n.small(row['difference'])})"
-        for row in table.to_dict("records")
-    }
-
-    def column(served: str) -> Column:
-        label = "used by: accuracy (difference of outputs)"
-        return Column(
-            served, lambda r: texts.get((*(r[name] for name in by), served), n.NOTHING), label
-        )
-
-    columns = list(map(column, dict.fromkeys(table["served"])))
-    return view_of(table.drop_duplicates(by), "portability", "Portability of weights",
-                   "trained by", "trained", columns, _certificate, (PORTABILITY,))  # fmt: skip
 
 
 def _against(row: Mapping[Any, Any], name: str) -> str:

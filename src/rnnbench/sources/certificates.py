@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
@@ -44,6 +45,20 @@ class Steps(msgspec.Struct):
     worst: Error | None = None
     why: str | None = None
 
+    @property
+    def fault(self) -> str | None:
+        """``applies wrong gradients: …`` if steps are off, else None."""
+        if not self.off:
+            return None
+        worst = "not finite"
+        if self.worst is not None:
+            percent = 100 * self.worst
+            worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
+        return (
+            f"{NOT_LEARNING}: {self.off} of {self.steps} training steps "
+            f"applied a gradient other than the computed one ({worst})"
+        )
+
 
 class Implementation(msgspec.Struct):
     status: Literal["certified", "failed", "not_run"]
@@ -68,15 +83,8 @@ class Pair(msgspec.Struct):
     loss_curve: Error | None = None
 
 
-class Portability(msgspec.Struct):
-    trained: str
-    served: str
-    accuracy: float | None = None
-    difference: float | None = None
-
-
 class Certificate(msgspec.Struct):
-    """The keys that the tables rely on."""
+    """What the tables rely on. `imported`: from another machine's archive."""
 
     schema: Literal[1, 2, 3]
     implementations: dict[str, Implementation]
@@ -89,24 +97,32 @@ class Certificate(msgspec.Struct):
     machine: str | None = None
     precision: str | None = None
     pairs: list[Pair] = []
-    portability: list[Portability] = []
+    imported: bool = False
+
+    @property
+    def tolerance(self) -> Mapping[str, float]:
+        return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
 
 def read_certificates(
     folders: Iterable[Path],
-) -> tuple[tuple[dict[str, Any], ...], list[RecordError]]:
+) -> tuple[tuple[Certificate, ...], list[RecordError]]:
     """All certificates in `folders`, of which some may not exist, sorted by file name within each,
-    and the faults of those that cannot be read. ``imported`` says whether a certificate is from
-    another machine's archive."""
+    and the faults of those that cannot be read."""
 
-    def read(path: Path) -> dict[str, Any]:
+    def read(path: Path) -> Certificate:
         # results/imported/SITE/EXPERIMENT/certificates/KEY.json
         imported = IMPORTED in (folder.name for folder in path.parents[3:4])
-        return {**checked(read_json(path), str(path)), "imported": imported}
+        return replace(certificate_of(read_json(path), str(path)), imported=imported)
 
     paths = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
     certificates, faults = readable(paths, read)
     return tuple(certificates), faults
+
+
+def certificate_of(data: Any, where: str) -> Certificate:
+    """`data`, judged. Raises a `RecordError` that names the fault."""
+    return msgspec.convert(checked(data, where), Certificate)
 
 
 def checked(data: Any, where: str) -> dict[str, Any]:
@@ -119,21 +135,21 @@ def checked(data: Any, where: str) -> dict[str, Any]:
             upgraded = {name: _upgraded(entry) for name, entry in entries.items()}
             data = {**data, "implementations": upgraded}
     try:
-        certificate = msgspec.to_builtins(msgspec.convert(data, Certificate))
+        found = msgspec.convert(data, Certificate)
     except msgspec.ValidationError as error:
         raise RecordError(
             f"is not a complete certificate of schema 1, 2 or 3: {error}.",
             where=where,
             remedy="delete it and run snakemake again, which makes a new certificate.",
         ) from error
-    tolerance = TOLERANCE.get(certificate["precision"] or DEFAULT, TOLERANCE[DEFAULT])
+    certificate, tolerance = msgspec.to_builtins(found), found.tolerance
     entries = {
         name: judged(entry, tolerance) for name, entry in certificate["implementations"].items()
     }
     pairs = [
         {**pair, "equal": _are_equal(pair, entries, tolerance)} for pair in certificate["pairs"]
     ]
-    return {**certificate, "tolerance": tolerance, "implementations": entries, "pairs": pairs}
+    return {**certificate, "implementations": entries, "pairs": pairs}
 
 
 def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str, Any]:
@@ -149,7 +165,9 @@ def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str
     }
     reasons = [layers["wrong"] for layers in probed.values() if layers["wrong"]]
     reasons += [
-        f"on {device} it {why}" for device, steps in applied.items() if (why := not_learning(steps))
+        f"on {device} it {fault}"
+        for device, steps in applied.items()
+        if (fault := msgspec.convert(steps, Steps).fault)
     ]
     own = entry.get("function_why")
     ran = entry["status"] != "not_run"
@@ -160,21 +178,6 @@ def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str
         "probed": probed,
         "applied": applied,
     }
-
-
-def not_learning(applied: Mapping[str, Any]) -> str | None:
-    """``applies wrong gradients: …`` if steps of an entry's `applied` on one device are wrong, else
-    None."""
-    if not applied["off"]:
-        return None
-    worst = "not finite"
-    if applied["worst"] is not None:
-        percent = 100 * applied["worst"]
-        worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
-    return (
-        f"{NOT_LEARNING}: {applied['off']} of {applied['steps']} training steps "
-        f"applied a gradient other than the computed one ({worst})"
-    )
 
 
 def _off(steps: Mapping[str, Any], tolerance: float) -> int | None:

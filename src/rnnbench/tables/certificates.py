@@ -14,11 +14,17 @@ from rnnbench.records.certificate_match import certificate_key, function_overrid
 from rnnbench.records.labels import label, labelled
 from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.record import Reason, Record, Verdict
-from rnnbench.sources.certificates import not_learning
+from rnnbench.sources.certificates import (
+    ERRORS,
+    Certificate,
+    Implementation,
+    Layers,
+    Pair,
+    Steps,
+)
 from rnnworker.certificate_jobs import batch_sizes
 from rnnworker.options import OF_THE_FUNCTION
 
-Certificate = Mapping[str, Any]
 Configuration = Mapping[str, Any]
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
@@ -61,7 +67,7 @@ class Certificates:
         judges = [
             each
             for each in self.every
-            if not each.get("imported") or configuration.get("machine") in self.elsewhere
+            if not each.imported or configuration.get("machine") in self.elsewhere
         ]
         every = sorted(judges, key=lambda each: not _same_machine(each, configuration))
         return [
@@ -71,22 +77,22 @@ class Certificates:
 
     def _entries(
         self, configuration: Configuration
-    ) -> Iterator[tuple[Certificate, Mapping[str, Any]]]:
+    ) -> Iterator[tuple[Certificate, Implementation]]:
         """The certificates of a configuration with the entry of its implementation, including
         overrides of ``rnn``."""
         for certificates, _ in self._required(configuration):
             for each in certificates:
-                if entry := each["implementations"].get(_label(configuration)):
+                if entry := each.implementations.get(_label(configuration)):
                     yield each, entry
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
         `options`, `machine`) apply a gradient other than the computed one, else None."""
         for certificate, entry in self._entries(configuration):
-            applied = entry["applied"].get(_device(configuration))
-            if applied and (text := not_learning(applied)):
-                published = (certificate.get("overrides") or {}).get(AS_PUBLISHED)
-                return f"{text}, as published" if published else text
+            steps = entry.applied.get(_device(configuration))
+            if steps and (fault := steps.fault):
+                published = certificate.overrides.get(AS_PUBLISHED)
+                return f"{fault}, as published" if published else fault
         return None
 
     def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
@@ -113,7 +119,7 @@ class Certificates:
             return CERTIFIED, "the same implementation in the same build on the same device"
         pairs = self._pairs(a, b)
         for pair, tolerance in pairs:
-            if not pair["equal"]:
+            if not pair.equal:
                 return UNEQUAL, _excess(pair, tolerance)
         for side in (a, b):
             if gap := self._gap(side):
@@ -127,20 +133,20 @@ class Certificates:
         if why := self.why_not_learning(configuration):
             return f"{name} {why}"
         for _, entry in self._entries(configuration):
-            layers = entry["probed"].get(_device(configuration)) or {}
-            if failure := entry["function_why"] or layers.get("wrong"):
+            layers = entry.probed.get(_device(configuration), Layers())
+            if failure := entry.function_why or layers.wrong:
                 return f"{name} failed: {failure}"
         return None
 
-    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Any, Mapping[str, Any]]]:
+    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Pair, Mapping[str, float]]]:
         """The comparisons of two configurations with their tolerances."""
         labels = {_label(a), _label(b)}
         of_b = [id(certificate) for certificate, _ in self._entries(b)]
         return [
-            (pair, certificate.get("tolerance") or {})
+            (pair, certificate.tolerance)
             for certificate, _ in self._entries(a)
-            for pair in certificate["pairs"]
-            if id(certificate) in of_b and {pair["a"], pair["b"]} == labels
+            for pair in certificate.pairs
+            if id(certificate) in of_b and {pair.a, pair.b} == labels
         ]
 
     def _gap(self, configuration: Configuration) -> str | None:
@@ -156,7 +162,7 @@ class Certificates:
         what the worker read if it read them for both."""
         options = [_requested_function(side) for side in (a, b)]
         read = [
-            next((entry["function"] for _, entry in self._entries(side) if entry["function"]), None)
+            next((entry.function for _, entry in self._entries(side) if entry.function), None)
             for side in (a, b)
         ]
         if all(read):
@@ -169,20 +175,20 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
     """What a certificate does not cover: the implementation, its device, a batch, or the machine;
     None if it covers all of them."""
     name, device = _label(configuration), _device(configuration)
-    entry = certificate["implementations"].get(name)
-    if entry is None or entry["status"] == "not_run":
-        return f"{name} was not certified: {(entry or {}).get('why') or NOT_TRIED}"
-    layers, steps = (entry[part].get(device) or {} for part in ("probed", "applied"))
-    if not layers.get("batches"):
-        return f"{name} is not certified for {device}: {layers.get('why') or NOT_TRIED}"
-    if steps.get("off") is None:
-        why = steps.get("why") or NOT_TRIED
+    entry = certificate.implementations.get(name)
+    if entry is None or entry.status == "not_run":
+        return f"{name} was not certified: {(entry and entry.why) or NOT_TRIED}"
+    layers, steps = entry.probed.get(device, Layers()), entry.applied.get(device, Steps())
+    if not layers.batches:
+        return f"{name} is not certified for {device}: {layers.why or NOT_TRIED}"
+    if steps.off is None:
+        why = steps.why or NOT_TRIED
         return f"the training steps of {name} on {device} were not checked: {why}"
-    tested = {(batch["rows"], batch["training"]) for batch in layers["batches"]}
+    tested = {(batch.rows, batch.training) for batch in layers.batches}
     for rows, training in sorted(sizes - tested, reverse=True):
         return f"{name} is not certified for batch {rows} with training={training} on {device}"
     if not _same_machine(certificate, configuration):
-        return f"they were certified on another machine, {certificate['machine']}"
+        return f"they were certified on another machine, {certificate.machine}"
     return None
 
 
@@ -203,10 +209,10 @@ def _names(record: Record) -> tuple[Any, ...]:
 def _name(certificate: Certificate) -> Any:
     """The function of a certificate: its key, or for schemas 1 and 2, whose keys do not identify
     it, the choices and overrides."""
-    if certificate["schema"] > 2:
-        return certificate["key"]
-    overrides = Overrides.of(certificate.get("overrides") or {})
-    return (*(str(certificate.get(axis, "")) for axis in CERTIFIED_AXES), overrides)
+    if certificate.schema > 2:
+        return certificate.key
+    axes = (getattr(certificate, axis) for axis in CERTIFIED_AXES)
+    return (*axes, Overrides.of(certificate.overrides))
 
 
 def _sizes(record: Record) -> Sizes:
@@ -272,17 +278,17 @@ def _precision(configuration: Configuration) -> str:
     return configuration.get("variant", NONE).get("precision") or "float32"
 
 
-def _same_machine(certificate: Mapping[str, Any], configuration: Mapping[str, Any]) -> bool:
+def _same_machine(certificate: Certificate, configuration: Configuration) -> bool:
     """Whether the machines are equal or one of them is unknown."""
-    machine = certificate.get("machine")
+    machine = certificate.machine
     return not machine or machine == configuration.get("machine", machine)
 
 
-def _excess(pair: Mapping[str, Any], tolerance: Mapping[str, Any]) -> str:
+def _excess(pair: Pair, tolerance: Mapping[str, float]) -> str:
     """The differences of a pair that exceed the tolerance, as text."""
     excess = [
-        f"{name.replace('_', ' ')} differ by {pair[name]:.1g} (allowed {tolerance[name]:.1g})"
-        for name in ("outputs", "gradients", "loss_curve")
-        if pair.get(name) is not None and name in tolerance and pair[name] > tolerance[name]
+        f"{name.replace('_', ' ')} differ by {error:.1g} (allowed {tolerance[name]:.1g})"
+        for name in ERRORS
+        if (error := getattr(pair, name)) is not None and error > tolerance[name]
     ]
-    return f"{pair['a']} and {pair['b']}: " + (", ".join(excess) or "they were found not equal")
+    return f"{pair.a} and {pair.b}: " + (", ".join(excess) or "they were found not equal")
