@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.report.answer import NO_RUNS, answers, spans
 from rnnbench.report.numbers import ratio_span
-from rnnbench.tables.accuracy_outliers import find_accuracy_outliers
+from rnnbench.tables.accuracy import find_accuracy_outliers
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy

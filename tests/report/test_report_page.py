@@ -14,7 +14,8 @@ import pytest
 from rnnbench.errors import RnnbenchError
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import content
+from rnnbench.report.content import Content, content
+from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, Note
 from rnnbench.report.page import write_report
 from rnnworker.random_reads import KNOWN
 from tests.factory import BEGINNING, in_round, make_record, replace
@@ -26,6 +27,10 @@ def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     paths = write_report(content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
     return out, paths
+
+
+def notes(page: Content, text: str, section: str = RELIABILITY) -> list[Note]:
+    return [note for note in page.notes_of(section) if text in note.text]
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +146,9 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
             for record in in_round(members, [0.1, -0.1], cycles, number=number)
         ]
         page = content(records, EXPERIMENT)
-        found = [text for text in page.caveats if "too few undisturbed turns" in text]
+        found = notes(page, "too few undisturbed turns")
         assert len(found) == caveats
-    assert found[0].startswith("6 runs of digits_rnn shared")
+    assert found[0].text.startswith("6 runs of digits_rnn shared")
 
 
 @pytest.mark.parametrize(
@@ -154,9 +159,9 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
 def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
     records = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")], [0.1, -0.1], cycles,
                        disturbed)  # fmt: skip
-    found = [each for each in content(records, EXPERIMENT).caveats if "Other processes" in each]
+    found = notes(content(records, EXPERIMENT), "Other processes")
     assert len(found) == (text is not None)
-    assert text is None or text in found[0]
+    assert text is None or text in found[0].text
 
 
 def slowed_rounds(slow: int, unequal: float) -> list[Record]:
@@ -184,8 +189,7 @@ def test_the_answer_is_that_of_the_undisturbed_machine(slow):
     assert "1.49× as fast" in answer
     assert ("about 1.82× while the machine was slowed down" in answer) == bool(slow)
     assert ("40 % of the time" in answer) == bool(slow)
-    found = [text for text in page.caveats if "was slowed down in 40 % of the cycles" in text]
-    assert len(found) == bool(slow)
+    assert len(notes(page, "was slowed down in 40 % of the cycles")) == bool(slow)
 
 
 def test_a_state_that_slows_all_alike_needs_no_clause():
@@ -225,8 +229,8 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
             [0.1, -0.1 - 0.001 * number],
         )
     ]  # fmt: skip
-    advice = content(records, EXPERIMENT).advice
-    assert [text in line for line in advice] == ([True] if text else [])
+    advice = content(records, EXPERIMENT).notes_of(ANSWER)
+    assert [text in note.text for note in advice] == ([True] if text else [])
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])
@@ -235,7 +239,7 @@ def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, co
     page = content(
         [make_record(rnn=rnn, epoch_seconds=seconds) for rnn in ("keras", "block")], EXPERIMENT
     )
-    assert len(page.unsteady) == count
+    assert len(notes(page, "was not steady", LEAD)) == count
     write_report(page, tmp_path)
     for name in ("report.html", "report.md"):
         text = (tmp_path / name).read_text()
@@ -245,4 +249,5 @@ def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, co
 
 
 def test_runs_of_few_epochs_say_nothing_about_steadiness():
-    assert not content([make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])], EXPERIMENT).unsteady
+    page = content([make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])], EXPERIMENT)
+    assert not notes(page, "was not steady", LEAD) and not notes(page, "Warm-up")

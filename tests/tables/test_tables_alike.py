@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rnnbench.tables.accuracy_outliers import distances, find_accuracy_outliers
+from rnnbench.tables.accuracy import distances, find_accuracy_outliers
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.stats import student_quantile
 from tests.factory import TEST_SAMPLES, make_record, replace

@@ -19,9 +19,9 @@ from rnnbench.tables.curves import curves
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
+from rnnbench.tables.steadiness import steadiness, warm_epochs
 from rnnbench.tables.target import target
 from rnnbench.tables.time import NOT_EQUAL, time
-from rnnbench.tables.warmup import change_point, warmup
 from tests.factory import make_record, replace
 from tests.report.six import SIZES, as_read, certificate, layers, steps
 
@@ -164,14 +164,13 @@ def test_time_to_target_by_hand():
         ([1.0, 1.01, 0.99, 1.0, 1.0], 0),
         ([1.03, 1.0, 1.0, 1.0, 1.0], 0),  # slower by less than 5 %
         ([1.0, 1.0, 1.0, 1.0, 5.0], 0),  # slow at the end
-        ([9.0, 1.0, 1.0, 1.0], 0),  # too few epochs
     ],
 )
 def test_warmup_is_a_change_point(seconds, epochs):
-    assert change_point(seconds) == epochs
-    if len(seconds) > 4:
-        table = warmup(tidy([make_record(epoch_seconds=[9.0, *seconds])]))
-        assert table["still_warm"].tolist() == [int(epochs > 0)]
+    assert warm_epochs(seconds) == epochs
+    assert steadiness(tidy([make_record(epoch_seconds=[9.0, *seconds])]))["warm"].tolist() == [
+        epochs
+    ]
 
 
 def config(rnn, build="tf_2_21", device="cpu_1", **options):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.point import GridPoint
-from rnnbench.tables.optimizers import EPSILON_OUTSIDE_SQRT, SQUARES_PER_OCCURRENCE
+from rnnbench.report.notes import EPSILON_OUTSIDE_SQRT, SQUARES_PER_OCCURRENCE
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 from tests.worker.seeds import SAMPLES, cpu_builds, grid_points, write_data

@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     add_results(parser)
     options = parser.parse_args(list(argv))
 
-    from rnnbench.report.reliability import session_text
+    from rnnbench.report.notes import session_notes
     from rnnbench.report.terminal import print_comparison
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
@@ -58,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
             remedy=remedy,
         )
     print_comparison(table, options.a, options.b)
-    held = session_text(run_values(frame)) if table["low"].notna().any() else []
-    for line in dict.fromkeys([*held, *void]):
+    held = session_notes(run_values(frame)) if table["low"].notna().any() else ()
+    for line in dict.fromkeys([*map(str, held), *void]):
         print(line)
     return 0
 

@@ -38,6 +38,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported late so that `rnnbench report --help` does not load pandas and Altair.
     from rnnbench.report.content import content
     from rnnbench.report.index import CARD, card, write_index
+    from rnnbench.report.notes import ANSWER
     from rnnbench.report.page import write_report
 
     folders = folders_of(options)
@@ -68,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     (out / CARD).write_text(card(report), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
-    for line in [*map(str, report.answers), *report.advice]:
+    for line in [*report.answers, *report.notes_of(ANSWER)]:
         print(line)
     if missing:
         print(f"{len(missing)} of {len(runs)} planned runs are missing.")
@@ -84,11 +85,12 @@ def _planned(plan: Path) -> tuple[Path, list[Run]]:
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
+    from rnnbench.report.notes import ANSWER
     from rnnbench.tracking.address import is_server, redacted, tracking_uri
     from rnnbench.tracking.overview import Overview, differing_keys, labels_of, publish_overview
 
     experiment = report.experiment
-    answers = "\n\n".join(map(str, [*report.answers, *report.advice]))
+    answers = "\n\n".join(map(str, [*report.answers, *report.notes_of(ANSWER)]))
     overview = Overview(
         experiment.name,
         "\n\n".join(filter(None, (f"**{experiment.title}**", answers, experiment.about))),

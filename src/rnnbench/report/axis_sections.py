@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -14,18 +14,18 @@ from rnnbench.report.charts import build_heatmap, second_panel, thread_panel
 from rnnbench.report.colours import colours, of_these
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import joined, with_labels
+from rnnbench.report.notes import Note
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, TableView, view_of
 from rnnbench.report.table_views import epoch_span, marked, span_of, speedup_span
-from rnnbench.tables.optimizers import OptimizerDifference
 
 ACROSS = 4  # devices in one heatmap, so that its numbers are legible on a phone
 ALL_BUT_BUILD = [name for name in GROUP if name != "build"]
 DRAWN = 12  # figures of a section; its table has all rows
 
 
-def builds_section(table: pd.DataFrame, optimizers: Sequence[OptimizerDifference] = ()) -> Section:
-    """`table` as from `tables.builds`, `optimizers` as from `tables.optimizers`."""
+def builds_section(table: pd.DataFrame, notes: Iterable[Note] = ()) -> Section:
+    """`table` as from `tables.builds`; `notes` stand above the figures."""
     if table.empty:
         return Section("builds", "Builds")
     words = [
@@ -37,27 +37,9 @@ def builds_section(table: pd.DataFrame, optimizers: Sequence[OptimizerDifference
     words += [_regression(row) for row in regressions.head(5).to_dict("records")]
     if regressions.empty:
         words.append("No regression of 2 % or more is shown.")
-    words += map(_parted, optimizers)
+    words += map(str, notes)
     return Section("builds", "Builds", tuple(words), tuple(_heatmaps(table)),
                    (builds_view(table),))  # fmt: skip
-
-
-OPTIMIZER_SENTENCES = {
-    "epsilon": (
-        "`{model}` is trained with RMSprop, which adds epsilon to the square root in {some} and "
-        "inside it in {others}"
-    ),
-    "rows": (
-        "`{model}` has an embedding: if a batch contains a row of it several times, the optimizer "
-        "adds the squares of the row's gradients in {some} and squares their sum in {others}"
-    ),
-}
-
-
-def _parted(parted: OptimizerDifference) -> str:
-    some, others = (", ".join(f"`{name}`" for name in b) for b in (parted.some, parted.others))
-    text = OPTIMIZER_SENTENCES[parted.why].format(model=parted.model, some=some, others=others)
-    return f"{text}. Their losses therefore differ by more than rounding (`benchmarks/README.md`)."
 
 
 def _regression(row: dict[Any, Any]) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from rnnbench.records.labels import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report import listing_views, table_views
+from rnnbench.report import listing_views, notes, table_views
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer, answers
 from rnnbench.report.axis_sections import builds_section, target_section, threads_section
@@ -25,29 +25,16 @@ from rnnbench.report.inference_section import inference_answers, inference_secti
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import regrouping
 from rnnbench.report.learning_curves import curves_section
+from rnnbench.report.notes import Note
 from rnnbench.report.published_section import published_results_section
 from rnnbench.report.raw_runs import MANY, RawConfiguration, RawRun, not_clean, raw_configurations
-from rnnbench.report.reliability import (
-    caveats,
-    disturbed_text,
-    order_text,
-    ratio_text,
-    session_text,
-    stopping_text,
-    turns_text,
-    unsteady_text,
-    verdict_text,
-    warmup_text,
-)
 from rnnbench.report.section import Section
 from rnnbench.report.summary_table import answer_view, headline, is_long
 from rnnbench.report.svg import unchecked
 from rnnbench.report.table_view import TableView
-from rnnbench.tables.accuracy import accuracy
-from rnnbench.tables.accuracy_outliers import find_accuracy_outliers
+from rnnbench.tables.accuracy import accuracy, find_accuracy_outliers
 from rnnbench.tables.builds import builds
 from rnnbench.tables.calls import calls
-from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.cost import cost
 from rnnbench.tables.curves import curves
 from rnnbench.tables.efficiency import efficiency
@@ -56,19 +43,16 @@ from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.fastest import extra_ratios, fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.measuring_order import order
-from rnnbench.tables.optimizers import optimizer_differences
 from rnnbench.tables.provenance import provenance
 from rnnbench.tables.reference_options import with_named_options
-from rnnbench.tables.runs import epochs, kernels, runs
+from rnnbench.tables.runs import epochs, kernels, order, runs
 from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.steadiness import steadiness
 from rnnbench.tables.target import target
-from rnnbench.tables.time import NOT_EQUAL, ratios_shown, time
+from rnnbench.tables.time import ratios_shown, time
 from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
 from rnnbench.tables.usable_runs import run_values
-from rnnbench.tables.warmup import warmup
 
 LEAD = 2  # figures next to the answer
 
@@ -90,7 +74,6 @@ class Content:
     answers: list[Answer]
     answer_views: list[TableView]
     answer_figures: list[Figure]
-    advice: list[str]
     time: list[TableView]
     accuracy: list[TableView]
     sections: list[Section]
@@ -106,16 +89,14 @@ class Content:
     not_clean: list[RawRun]
     more_not_clean: int
     verdicts: str
-    unsteady: list[str]
-    void: list[str]
-    ratios: str
-    warmup: str
-    caveats: list[str]
-    order: str
+    notes: list[Note]
     rerun: str
     csv: dict[str, pd.DataFrame]
     unequal_runs: dict[str, str]
     speedups: dict[str, float]
+
+    def notes_of(self, section: str) -> list[Note]:
+        return [note for note in self.notes if note.section == section]
 
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
@@ -146,24 +127,6 @@ class Content:
     @property
     def any_suspect(self) -> bool:
         return bool(self.csv["runs"]["verdict"].eq("suspect").any())
-
-    @property
-    def uncertified(self) -> list[str]:
-        """Implementations whose speed-up is shown although no certificate covers it."""
-        table = self.csv["time"]
-        unknown = table[(table["equal"] == UNKNOWN) & table["speedup"].notna()]
-        return list(dict.fromkeys(unknown["implementation"]))
-
-    @property
-    def unequal(self) -> list[str]:
-        """Why configurations have a ratio marked ≠ instead of a speed-up, by their certificates."""
-        table = self.csv["time"]
-        return list(dict.fromkeys(table.loc[table["words"] == NOT_EQUAL, "difference"]))
-
-    @property
-    def not_learning(self) -> list[str]:
-        """Why configurations do not learn what they compute, by their certificates."""
-        return list(dict.fromkeys(filter(None, self.csv["time"]["not_learning"])))
 
     @property
     def pooled(self) -> bool:
@@ -225,6 +188,7 @@ def content(
     efficiencies, inference = efficiency(frame, beside.probes), calls(frame, speed, reference)
     energies = energy(frame)
     unclean = not_clean(records, beside.mlflow)
+    values, steady = run_values(frame), steadiness(frame)
     palette = colours(speed["implementation"])
     kernel_views = _filled(kernels_view(kernels(frame)))
     of_calls = inference_section(inference, palette)
@@ -241,7 +205,7 @@ def content(
     sections = [
         of_devices,
         *([] if lead == "calls" else [of_calls]),
-        builds_section(by_build, optimizer_differences(records)),
+        builds_section(by_build, notes.optimizer_notes(records)),
         threads_section(by_threads, palette, published_scaling(frame, beside.published)),
         efficiency_section(efficiencies, energies),
         equivalence_section([] if lead == "kernels" else kernel_views, beside.certificates),
@@ -268,10 +232,6 @@ def content(
         answer_views=lead_views
         or ([answer_view(winners, differences, accuracies, reference)] if long else []),
         answer_figures=lead_figures,
-        advice=[
-            *(session_text(run_values(frame)) if ratios else []),
-            *recommendations(costs, beside),
-        ],
         time=_filled(table_views.time_view(regrouped), table_views.step_view(regrouped)),
         accuracy=_filled(
             table_views.accuracy_view(regroup(accuracies)),
@@ -289,18 +249,21 @@ def content(
         whole=whole,
         not_clean=unclean[:MANY],
         more_not_clean=max(0, len(unclean) - MANY),
-        verdicts=verdict_text(every),
-        unsteady=unsteady_text(steadiness(frame)),
-        void=[void for void in dict.fromkeys(winners["void"]) if void],
-        ratios=ratio_text(ratios),
-        warmup=warmup_text(warmup(frame)),
-        caveats=[
-            *turns_text(run_values(frame)),
-            *disturbed_text(records),
-            *stopping_text(unneeded),
-            *caveats(speed, accuracies),
+        verdicts=notes.verdict_text(every),
+        notes=[
+            *(notes.session_notes(values) if ratios else ()),
+            *recommendations(costs, beside),
+            *notes.certificate_notes(speed),
+            *notes.unsteady_notes(steady),
+            *notes.void_notes(winners),
+            notes.ratio_note(ratios),
+            *notes.warmup_notes(steady),
+            *notes.turn_notes(values),
+            *notes.disturbance_notes(records),
+            *notes.stopping_notes(unneeded),
+            *notes.comparison_notes(speed, accuracies),
+            *notes.order_notes(order(frame)),
         ],
-        order=order_text(order(frame)),
         rerun=f"snakemake --cores all --config experiment={experiment.name}",
         csv={
             "accuracy": accuracies, "alike": outliers, "time": speed, "runs": every,

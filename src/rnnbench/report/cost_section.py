@@ -14,6 +14,7 @@ from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.labels import joined
+from rnnbench.report.notes import ANSWER, Note
 from rnnbench.report.relative_charts import front_panel, relative_panel
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, TableView, view_of
@@ -114,20 +115,20 @@ def kinds_view(table: pd.DataFrame, prices: PriceList) -> TableView:
                    "block")  # fmt: skip
 
 
-def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> list[str]:
-    """One sentence per task and limit; [] if no limit is given."""
-    sentences = []
+def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[Note]:
+    """One note per task and limit that is given."""
     for _, places in _labelled(table).groupby(TASK, sort=False):
         model = places["task"].iloc[0]
         if inputs.deadline is not None:
             found = cheapest_within(places, inputs.deadline)
             limit = f"within {n.plain(inputs.deadline)} s"
-            sentences.append(_sentence(f"Cheapest way to train {model} {limit}", *found, limit))
+            what = f"Cheapest way to train {model} {limit}"
+            yield Note(ANSWER, _sentence(what, *found, limit))
         if inputs.budget is not None:
             found = fastest_under(places, inputs.budget)
             limit = f"for at most {n.plain(inputs.budget)} USD"
-            sentences.append(_sentence(f"Fastest way to train {model} {limit}", *found, limit))
-    return sentences
+            what = f"Fastest way to train {model} {limit}"
+            yield Note(ANSWER, _sentence(what, *found, limit))
 
 
 def _sentence(what: str, best: dict[str, Any] | None, others: pd.DataFrame, limit: str) -> str:

@@ -20,7 +20,7 @@ from rnnbench.report.speed_panels import (
     time_panel,
 )
 from rnnbench.tables.curves import curves
-from rnnbench.tables.measuring_order import order, thinned_order
+from rnnbench.tables.runs import order, thinned_order
 from rnnbench.tables.time import COMPARED, IS_REFERENCE
 from rnnbench.tables.usable_runs import run_values
 

@@ -1,4 +1,5 @@
-"""All runs and their timed epochs, including void ones, and the kernels that ran."""
+"""All runs and their timed epochs, including void ones, the kernels that ran, and the order of
+measuring, which shows drift."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.tables.frame import MEASURED
-from rnnbench.tables.usable_runs import counted
+from rnnbench.tables.usable_runs import counted, run_values
 
 COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
 EPOCH_COLUMNS = [
     "record", "verdict", "epoch", "start", "seconds", "samples", "steps", "loss", "acc",
     "val_loss", "val_acc", "val_seconds",
 ]  # fmt: skip
+MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
 
 
@@ -62,3 +64,40 @@ def kernels(frame: pd.DataFrame) -> pd.DataFrame:
         "record"
     ].count()
     return runs.rename("runs").reset_index()
+
+
+def order(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per run that is not void, in the order of the start on its machine.
+
+    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block` (its
+    number in the plan, as text), `planned` (position in the plan), `relative` (epoch seconds / mean
+    of the configuration; 1 = average), `suspect` (bool), `name`, `together` (equal for runs that
+    trained in turns). Source: start times and epochs of the records.
+    """
+    values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
+    values["place"] = values.groupby("machine").cumcount() + 1
+    values["relative"] = values["seconds"] / values.groupby(CONFIGURATION)["seconds"].transform(
+        "mean"
+    )
+    values["planned"] = values["order"]
+    values["block"] = values["block"].str.replace(r"^.*/", "", regex=True)
+    values["together"] = values["round"].where(values["round"] != "", values["record"])
+    return values[["place", "implementation", "device", "machine", "block", "planned",
+                   "relative", "suspect", "name", "together"]]  # fmt: skip
+
+
+def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
+    that many rows, the medians of each implementation over sections of equal length."""
+    parts = []
+    for machine, runs in table.groupby("machine", sort=False):
+        if len(runs) <= MAX_POINTS:
+            parts.append(runs)
+            continue
+        sections = MAX_POINTS // runs["implementation"].nunique()
+        section = (runs["place"] - 1) * sections // len(runs)
+        medians = runs.groupby([section, "implementation"], sort=False).agg(
+            place=("place", "median"), relative=("relative", "median"), suspect=("suspect", "any")
+        )
+        parts.append(medians.reset_index(level="implementation").assign(machine=machine))
+    return pd.concat(parts, ignore_index=True) if parts else table
