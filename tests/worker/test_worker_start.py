@@ -122,7 +122,7 @@ class Clocked(KerasSession):
         self.now += 0.05 + steps * self.step  # each fit has a constant overhead
         self.called.append("train")
 
-    def evaluate(self):
+    def evaluate(self, samples=None):
         self.now += 0.01
         self.called.append("evaluate")
 

@@ -108,8 +108,8 @@ class ArraysSession(KerasSession):
         with fixed_shuffle_orders(orders):
             self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
 
-    def evaluate(self):
-        x, y = self.arrays["x_val"], self.arrays["y_val"]
+    def evaluate(self, samples=None):
+        x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
         batch = self.config["model"]["batch"]
         values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
         # Keras 2.0.6 returns a loss without metrics as a bare number.

@@ -130,9 +130,9 @@ class KerasTraining:
             self._feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
         return self._feeds[samples], -(-len(x) // batch)
 
-    def evaluate(self):
-        """Loss and accuracy on the validation set, as {name: value}."""
-        feed, steps = self.validation()
+    def evaluate(self, samples=None):
+        """Loss and accuracy on the validation set (its first `samples`), as {name: value}."""
+        feed, steps = self.validation(samples)
         result = self.model.evaluate(feed, steps=steps, verbose=0, return_dict=True)
         self.finish_device()
         return {short_name(name): value for name, value in result.items()}
