@@ -64,12 +64,8 @@ def pooled_halfwidth(
     quantile = dunnett_quantile(confidence, comparisons, degrees_of_freedom)
     halfwidth = quantile * math.sqrt(variance / n)
     own = statistics.variance(pairs)
-    is_noisier = variance == 0 or own / variance > f_quantile(F_GUARD, n - 1, degrees_of_freedom)
+    limit = fdtri(n - 1, degrees_of_freedom, F_GUARD)
+    is_noisier = variance == 0 or own / variance > limit
     if own_halfwidth >= halfwidth and is_noisier:
         return None
     return halfwidth, f"pooled over configurations, {degrees_of_freedom} degrees of freedom"
-
-
-def f_quantile(probability: float, numerator: float, denominator: float) -> float:
-    """The quantile of the F distribution with `numerator` and `denominator` degrees of freedom."""
-    return float(fdtri(numerator, denominator, probability))
