@@ -8,7 +8,7 @@ from typing import Any
 from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
 from rnnbench.commands.round import checked_md5
 from rnnbench.running.certify import certify
-from rnnbench.running.progress import say
+from rnnbench.running.progress import print_progress
 from rnnworker.options import is_user_file
 
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     certificate = certify(planned, place, pinned_md5=pinned_md5)
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     for line in summary(certificate, rnns):
-        say(line)
+        print_progress(line)
     return 0
 
 

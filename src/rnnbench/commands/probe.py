@@ -7,14 +7,14 @@ from typing import Any
 
 from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
 from rnnbench.running.probe import probe
-from rnnbench.running.progress import say
+from rnnbench.running.progress import print_progress
 
 
 def main(arguments: Sequence[str]) -> int:
     """Returns 0 even if the probe failed: its file says why, and the runs go on."""
     end_with_snakemake()
     planned, place = requested_preflight("probe", __doc__, arguments, "probe")
-    say(summary(probe(planned, place)))
+    print_progress(summary(probe(planned, place)))
     return 0
 
 

@@ -24,7 +24,7 @@ from rnnbench.records.store import (
     read_json,
     write_json,
 )
-from rnnbench.running.progress import remaining, say
+from rnnbench.running.progress import remaining, print_progress
 from rnnbench.running.repeats_needed import (
     known_so_far,
     read_facts,
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         left = sum(not _has_record(run, place) for run in needed)
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
-        say(f"{label}  {text}{_remaining_time(place, total - number)}")
+        print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
         _measure(planned, needed, place, label, file.stem)
     pointers = {name: read_json(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
@@ -71,9 +71,9 @@ def _measure(
         pinned_md5={run.name: pins[run.config["dataset"].get("path")] for run in needed},
     )
     for run, record in records.items():
-        say(f"{label}  {run}  {_summary(record)}")
+        print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
-        say(f"{label}  {known}")
+        print_progress(f"{label}  {known}")
 
 
 def _has_record(run: Run, place: Place) -> bool:
@@ -103,7 +103,7 @@ def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
-        say(f"{label}  not needed{some}: {why}")
+        print_progress(f"{label}  not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
 
 

@@ -12,7 +12,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import read_record, record_files
-from rnnbench.running.progress import say
+from rnnbench.running.progress import print_progress
 
 if TYPE_CHECKING:
     from rnnbench.running.train import Place
@@ -37,7 +37,7 @@ def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
         except RecordError as error:
             if is_own:  # otherwise it is left to the machine that owns the folder
                 aside = path.rename(path.with_suffix(".unreadable"))
-                say(f"rnnbench: {error} It was set aside as {aside.name}.")
+                print_progress(f"rnnbench: {error} It was set aside as {aside.name}.")
             continue
         if _is_of(record, planned, place) and (is_own or record.site == place.site):
             return replace(record, run=planned)

@@ -15,7 +15,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, read_json, record_files, record_folder, write_json
 from rnnbench.running import attempt, slurm, worker
-from rnnbench.running.progress import Progress, say
+from rnnbench.running.progress import Progress, print_progress
 from rnnbench.running.revision import revision
 from rnnbench.running.supervise import Outcome, supervise
 from rnnbench.running.train import Place, Trained, records_of
@@ -109,7 +109,7 @@ class CohortRunner:
         records = self._write(complete, attempts, requested)
         for run in again:
             if run.name in requested:
-                say(f"{self.label}  {run.name} ran out of memory; retrying it on its own")
+                print_progress(f"{self.label}  {run.name} ran out of memory; retrying it on its own")
                 records |= self.measure([run], timing, attempts, requested)
         if killed := [run for run in cohort if outcomes[run.name].is_killed]:
             raise _killed(killed, outcomes)

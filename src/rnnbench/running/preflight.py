@@ -11,7 +11,7 @@ from typing import Any
 from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
-from rnnbench.running.progress import say
+from rnnbench.running.progress import print_progress
 from rnnbench.running.supervise import Event, Outcome
 from rnnbench.running.train import Place
 from rnnbench.running.worker import run_workers
@@ -91,6 +91,6 @@ def _say_phase(label: str) -> Callable[[Event], None]:
     def on_event(event: Event) -> None:
         if event["event"] == "phase_begin":
             phase = str(event.get("phase"))
-            say(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
+            print_progress(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
 
     return on_event

@@ -10,7 +10,7 @@ from typing import Any
 QUIET_SECONDS = 10.0
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -64,4 +64,4 @@ class Progress:
         bar = "█" * round(20 * done)
         runs = f"{len(self._done)} runs, {self._turns} turns" if len(self._done) > 1 else "1 run"
         left = duration((now - self._began) * (1 - done) / done)
-        say(f"{self._label}  ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)")
+        print_progress(f"{self._label}  ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)")

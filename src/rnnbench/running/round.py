@@ -27,7 +27,7 @@ from rnnbench.records.store import (
 from rnnbench.running import attempt
 from rnnbench.running.adopt import existing_record
 from rnnbench.running.cohort import CohortRunner
-from rnnbench.running.progress import say
+from rnnbench.running.progress import print_progress
 from rnnbench.running.train import Place
 from rnnworker import cards
 from rnnworker.cohorts import cohorts, takes_turns
@@ -61,7 +61,7 @@ def measure(
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
     for build in builds.values():
-        prepare(build, place.root, lambda message: say(f"{label}  {message}"))
+        prepare(build, place.root, lambda message: print_progress(f"{label}  {message}"))
     try:
         for run in planned:
             runner.folder(run).mkdir(parents=True, exist_ok=True)
@@ -128,6 +128,6 @@ def _point_to(record: Record, place: Place) -> None:
 
 def _waiting(label: str, what: str):
     def on_wait(holder: str) -> None:
-        say(f"{label}  waiting {what} ({holder or 'unknown holder'})")
+        print_progress(f"{label}  waiting {what} ({holder or 'unknown holder'})")
 
     return on_wait
