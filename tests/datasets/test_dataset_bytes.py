@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.datasets import own_file
+from rnnbench.datasets import verify as module
 from rnnbench.datasets.generate import digits, write_digits, write_npz
-from rnnbench.datasets.own_file import user_file_md5
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
-from rnnbench.datasets.verify import md5_of, verify
+from rnnbench.datasets.verify import md5_of, user_file_md5, verify
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 
@@ -132,7 +131,7 @@ def test_a_user_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         calls.append(path)
         return md5_of(path)
 
-    monkeypatch.setattr(own_file, "md5_of", counted_md5)
+    monkeypatch.setattr(module, "md5_of", counted_md5)
     first = user_file_md5(file, cache)
     assert user_file_md5(file, cache) == first == md5_of(file)
     assert len(calls) == 1

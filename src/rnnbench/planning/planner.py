@@ -14,8 +14,8 @@ from typing import Any
 from rnnbench.builds.lock import lock_of
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
-from rnnbench.datasets.own_file import user_file_md5
 from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.verify import user_file_md5
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
