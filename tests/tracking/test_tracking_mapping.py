@@ -6,11 +6,12 @@ import json
 import math
 
 import pytest
+from mlflow.entities import Param, Run, RunData, RunInfo, RunTag
 
 from rnnbench.records.record import Epoch
 from rnnbench.tracking import mapping, metrics
 from rnnbench.tracking.address import database_file, redacted, tracking_uri
-from rnnbench.tracking.track import TrackedRun, runs_of_record
+from rnnbench.tracking.track import kept_first
 from tests.factory import DIGITS_MD5, make_late, make_record, replace
 
 
@@ -67,13 +68,11 @@ def test_points_have_the_timestamp_of_what_they_measure():
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, 10**400])
 def test_values_that_are_not_finite_numbers_are_omitted(value):
     epoch = Epoch(1, 1010.0, 0.5, 10, 1, loss=value)
-    points = metrics.metrics(make_record(epochs=1, measured={"closure": value}))
-    assert not [point for point in points if point.key == "closure"]
-    assert not [
-        point
-        for point in metrics.points_of("20260101T000000_000000Z", make_record().phases, [epoch])
-        if point.key == "loss"
-    ]
+    record = replace(make_record(measured={"closure": value}), epochs=(epoch,))
+    points = metrics.metrics(record)
+    assert {point.key for point in points} & {"closure", "loss", "epoch_seconds"} == {
+        "epoch_seconds"
+    }
 
 
 def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
@@ -84,13 +83,13 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
 
 
 def test_the_complete_duplicate_is_kept():
-    tags = {mapping.RECORD: "k"}
-    empty, with_params = (
-        TrackedRun("a", "n", tags),
-        TrackedRun("b", "n", tags, frozenset("p")),
-    )
-    complete = TrackedRun("c", "n", tags | {mapping.COMPLETE: "sha"})
-    assert runs_of_record([empty, with_params, complete], "k") == [complete, with_params, empty]
+    def run(run_id: str, tags: tuple[str, ...] = (), params: tuple[str, ...] = ()) -> Run:
+        info = RunInfo(run_id, "e", "u", "RUNNING", 0, None, "active")
+        data = RunData([], [Param(name, "") for name in params], [RunTag(n, "") for n in tags])
+        return Run(info, data)
+
+    found = [run("a"), run("b", params=("p",)), run("c", tags=(mapping.COMPLETE,))]
+    assert [each.info.run_id for each in kept_first(found)] == ["c", "b", "a"]
 
 
 def test_store_addresses_and_redaction(tmp_path, monkeypatch):

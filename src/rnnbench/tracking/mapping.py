@@ -11,12 +11,7 @@ from rnnbench.tracking.metrics import is_number, mlflow_key
 
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 6000, 5000, 36
 TRUNCATED = " …[truncated]"
-RECORD, COMPLETE, MACHINE, STARTED = (
-    "rnnbench.record",
-    "rnnbench.complete",
-    "rnnbench.machine",
-    "rnnbench.started",
-)
+RECORD, COMPLETE = "rnnbench.record", "rnnbench.complete"
 # The facts that are tags because users filter by them. All facts are in ``facts.json``.
 FACTS_AS_TAGS = (
     *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
@@ -53,7 +48,13 @@ def tags(record: Record) -> dict[str, str]:
     """The tags of a finished run: its identity, verdict, note, and the facts to filter by."""
     verdict = record.verdict
     values: dict[str, Any] = {
-        **identity_tags(record.key, record.experiment, record.run.digest),
+        RECORD: record.key,
+        "rnnbench.machine": record.machine,
+        "rnnbench.started": record.started,
+        "rnnbench.experiment": record.experiment,
+        "rnnbench.digest": record.run.digest,
+        "mlflow.runName": record.name,
+        "mlflow.source.name": "rnnbench",
         "rnnbench.verdict": verdict.status,
         "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
         "rnnbench.site": record.site,
@@ -79,20 +80,6 @@ def facts(record: Record) -> dict[str, Any]:
         "hardware": record.hardware,
         "environment": {k: v for k, v in record.environment.items() if k != "packages"},
         "measured": {k: v for k, v in record.measured.items() if not is_number(v)},
-    }
-
-
-def identity_tags(key: str, experiment: str, digest: str) -> dict[str, str]:
-    """The tags that identify a run, finished or not."""
-    machine, name, started = key.split("/")
-    return {
-        RECORD: key,
-        MACHINE: machine,
-        STARTED: started,
-        "rnnbench.experiment": experiment,
-        "rnnbench.digest": digest,
-        "mlflow.runName": name,
-        "mlflow.source.name": "rnnbench",
     }
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Epoch, Phase, Record, run_value
+from rnnbench.records.record import Epoch, Record, run_value
 from rnnbench.records.timestamps import milliseconds
 
 KEY_LENGTH = 250
@@ -32,7 +31,7 @@ class Point(NamedTuple):
 def metrics(record: Record) -> list[Point]:
     """All metrics of a finished run."""
     end = milliseconds(record.finished)
-    points = points_of(record.started, record.phases, record.epochs)
+    points = _phase_points(record) if record.phases else []
     seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
     if seconds:
         points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
@@ -45,21 +44,19 @@ def metrics(record: Record) -> list[Point]:
     return points
 
 
-def points_of(started: str, phases: Sequence[Phase], epochs: Sequence[Epoch]) -> list[Point]:
+def _phase_points(record: Record) -> list[Point]:
     """The metrics of the phases and epochs."""
-    if not phases:
-        return []
-    start, zero = milliseconds(started), phases[0].start
+    start, zero = milliseconds(record.started), record.phases[0].start
 
     def at(seconds: float) -> int:
         return start + round((seconds - zero) * 1000)
 
     points = []
-    for epoch in epochs:
+    for epoch in record.epochs:
         time = at(epoch.start + epoch.seconds)
         values = _epoch_values(epoch).items()
         points += [Point(k, float(v), time, epoch.epoch) for k, v in values if is_number(v)]
-    for phase in phases:
+    for phase in record.phases:
         if phase.name in SECONDS:
             points.append(Point(f"{phase.name}_seconds", phase.seconds, at(phase.end), 0))
         calls = [call for call in phase.details.get("calls") or () if is_number(call)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,22 +20,9 @@ from rnnbench.tracking.store import ensure_store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
-
-
-@dataclass(frozen=True)
-class TrackedRun:
-    """A run in MLflow. `params` are the keys of its parameters."""
-
-    run_id: str
-    name: str
-    tags: Mapping[str, str]
-    params: frozenset[str] = frozenset()
-
-    @property
-    def complete(self) -> bool:
-        return COMPLETE in self.tags
 
 
 def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
@@ -57,50 +43,44 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
     return runs
 
 
-def search(client: MlflowClient, experiment: str, condition: str) -> list[TrackedRun]:
-    """All runs of the MLflow experiment that satisfy the condition."""
-    runs = []
-    for run in all_runs(client, experiment, condition):
-        name, params = run.info.run_name or "", frozenset(run.data.params)
-        runs.append(TrackedRun(run.info.run_id, name, run.data.tags, params))
-    return runs
+def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run]:
+    """The runs of one record, even if the user has renamed them, with the run to keep first. There
+    are several if a server created a run and died before it could respond."""
+    found = all_runs(client, experiment, f"tags.`{RECORD}` = '{key}'")
+    return kept_first(run for run in found if run.data.tags.get(RECORD) == key)
 
 
-def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[TrackedRun]:
-    """The runs of one record, even if the user has renamed them."""
-    return runs_of_record(search(client, experiment, f"tags.`{RECORD}` = '{key}'"), key)
+def kept_first(runs: Iterable[Run]) -> list[Run]:
+    def rank(run: Run) -> tuple[bool, int, str]:
+        return COMPLETE not in run.data.tags, -len(run.data.params), run.info.run_id
+
+    return sorted(runs, key=rank)
 
 
 def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     runs = _runs_of_record(client, experiment, record.key)
     _delete(client, runs[1:])
-    if runs and runs[0].tags.get(COMPLETE) == digest:
-        return runs[0].run_id
-    tags = mapping.tags(record)
-    run = runs[0] if runs else _create(client, experiment, record.key, tags)
+    if runs and runs[0].data.tags.get(COMPLETE) == digest:
+        return str(runs[0].info.run_id)
+    tags, start = mapping.tags(record), milliseconds(record.started)
+    run = runs[0] if runs else client.create_run(experiment, start, tags, record.name)
+    run_id = str(run.info.run_id)
     params = mapping.params(record.run.choices, record.run.config)
     _log(client, run, params, tags if runs else {}, metrics.metrics(record))
-    _log_dataset(client, run.run_id, record)
-    _log_files(client, run.run_id, record, file)
+    _log_dataset(client, run_id, record)
+    _log_files(client, run_id, record, file)
     status = "FAILED" if record.verdict.status == "void" else "FINISHED"
-    client.set_terminated(run.run_id, status, milliseconds(record.finished))
-    client.set_tag(run.run_id, COMPLETE, digest)
+    client.set_terminated(run_id, status, milliseconds(record.finished))
+    client.set_tag(run_id, COMPLETE, digest)
     if not runs:
         _delete(client, _runs_of_record(client, experiment, record.key)[1:])
-    return run.run_id
-
-
-def _create(client: MlflowClient, experiment: str, key: str, tags: Mapping[str, str]) -> TrackedRun:
-    _, name, started = key.split("/")
-    start = milliseconds(started)
-    run = client.create_run(experiment, start_time=start, tags=dict(tags), run_name=name)
-    return TrackedRun(run.info.run_id, name, tags)
+    return run_id
 
 
 def _log(
     client: MlflowClient,
-    run: TrackedRun,
+    run: Run,
     params: Mapping[str, str],
     tags: Mapping[str, str],
     points: Sequence[Point],
@@ -110,12 +90,12 @@ def _log(
     # MLflow refuses to change a param, so existing ones are not sent again.
     batches = zip_longest(
         _batches([Metric(p.key, p.value, p.timestamp, p.step) for p in points], METRICS),
-        _batches([Param(k, v) for k, v in params.items() if k not in run.params], PARAMS),
+        _batches([Param(k, v) for k, v in params.items() if k not in run.data.params], PARAMS),
         _batches([RunTag(key, value) for key, value in tags.items()], PARAMS),
         fillvalue=(),
     )
     for batch in batches:
-        client.log_batch(run.run_id, *batch)
+        client.log_batch(run.info.run_id, *batch)
 
 
 def _log_dataset(client: MlflowClient, run_id: str, record: Record) -> None:
@@ -147,20 +127,13 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         client.log_artifacts(run_id, name)
 
 
-def _delete(client: MlflowClient, duplicates: Sequence[TrackedRun]) -> None:
+def _delete(client: MlflowClient, duplicates: Sequence[Run]) -> None:
     """Deletes duplicate runs, left by a request that a dying server executed and the client
     repeated."""
     for run in duplicates:
-        client.delete_run(run.run_id)
+        client.delete_run(run.info.run_id)
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def runs_of_record(runs: Sequence[TrackedRun], key: str) -> list[TrackedRun]:
-    """The runs of record `key`, with the run to keep first. There are several if a server created
-    a run and died before it could respond."""
-    matching = [run for run in runs if run.tags.get(RECORD) == key]
-    return sorted(matching, key=lambda run: (not run.complete, -len(run.params), run.run_id))
