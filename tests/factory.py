@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Verdict
 from rnnbench.records.run import Run
+from rnnbench.records.store import read_json, record_behind
 from rnnbench.records.timestamps import written
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
@@ -112,6 +114,11 @@ def make_record(
         turns={},
     )
     return replace(record, **changes)
+
+
+def read_pointer(results: Path, pointer: Path) -> Record:
+    """The record that a pointer file names."""
+    return record_behind(results, pointer, read_json(pointer))
 
 
 def as_run(line: Mapping[str, Any]) -> Run:

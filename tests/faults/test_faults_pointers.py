@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rnnbench import workflow
-from rnnbench.records.store import pointer_to, read_pointer, write_json
+from rnnbench.records.store import pointer_to, write_json
 from tests.conftest import Project
-from tests.factory import make_record
+from tests.factory import make_record, read_pointer
 
 
 @pytest.mark.fault(

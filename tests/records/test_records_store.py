@@ -13,7 +13,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records import store
 from rnnbench.records.record import Record
 from tests.conftest import ROOT
-from tests.factory import make_late, make_record
+from tests.factory import make_late, make_record, read_pointer
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def put(results: Path, record: Record) -> Path:
 
 def test_a_record_is_read_through_its_pointer(results: Path) -> None:
     record = make_record()
-    assert store.read_pointer(results, put(results, record)) == record
+    assert read_pointer(results, put(results, record)) == record
 
 
 def test_a_pointer_moves_with_its_results_folder(results: Path, tmp_path: Path) -> None:
     pointer = put(results, make_record())
     moved = results.rename(tmp_path / "moved")
-    assert store.read_pointer(moved, moved / pointer.relative_to(results)) == make_record()
+    assert read_pointer(moved, moved / pointer.relative_to(results)) == make_record()
 
 
 @pytest.mark.parametrize("target", ["../outside.json", "records/../../outside.json", "absolute"])
@@ -50,7 +50,7 @@ def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) ->
     pointer = results / "pointer.json"
     store.write_json(pointer, {"record": str(outside) if target == "absolute" else target})
     with pytest.raises(RecordError, match="outside the results folder") as caught:
-        store.read_pointer(results, pointer)
+        read_pointer(results, pointer)
     assert caught.value.where == str(pointer)
 
 
@@ -60,14 +60,14 @@ def test_a_link_that_leads_outside_is_refused(results: Path) -> None:
     store.write_json(results / "pointer.json", {"record": "link.json"})
     (results / "link.json").symlink_to(outside)
     with pytest.raises(RecordError, match="outside"):
-        store.read_pointer(results, results / "pointer.json")
+        read_pointer(results, results / "pointer.json")
 
 
 @pytest.mark.parametrize("data", [[], {"digest": "d"}, {"record": 7}, "records/x.json", None])
 def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
     store.write_json(results / "pointer.json", data)
     with pytest.raises(RecordError, match="not a pointer"):
-        store.read_pointer(results, results / "pointer.json")
+        read_pointer(results, results / "pointer.json")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from rnnbench.commands import retry
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_pointer, read_record, write_json
+from rnnbench.records.store import read_record, write_json
 from rnnbench.running import cohort as measuring
 from rnnbench.running.train import Place, progress_label, timing_lock
-from tests.factory import as_run
+from tests.factory import as_run, read_pointer
 from tests.running.alone import train
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"

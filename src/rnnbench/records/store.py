@@ -182,13 +182,9 @@ def read_record(path: Path) -> Record:
     return Record.from_json(read_json(path), where=str(path))
 
 
-def read_pointer(results: Path, pointer: Path) -> Record:
-    """The record that the pointer file names (by a path relative to `results`)."""
-    return record_behind(results, pointer, read_json(pointer))
-
-
 def record_behind(results: Path, pointer: Path, data: Any) -> Record:
-    """The record named by the pointer file `pointer` with the JSON `data`."""
+    """The record that the pointer file `pointer` with the JSON `data` names, by a path relative to
+    `results`."""
     try:
         target = results / data["record"]
     except (TypeError, KeyError) as error:
