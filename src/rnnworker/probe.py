@@ -5,8 +5,7 @@ import statistics
 import time
 import traceback
 
-from rnnworker import frameworks
-from rnnworker.probing import arithmetic, layers
+from rnnworker import frameworks, products
 
 SIZES = {"cpu": (1024, 2048), "gpu": (4096, 8192)}
 MANY_THREADS, LARGER = 8, 4096
@@ -26,12 +25,11 @@ def probe(job, events, phases):
         session = frameworks.open_session(config, job["threads"])
         session.set_tf32(False)
     events.emit("facts", measured=session.device_facts())
-    device = arithmetic(session)
     with phases.phase("large"):
         sizes = SIZES[config["device"]["kind"]]
         if config["device"]["kind"] == "cpu" and job["threads"] >= MANY_THREADS:
             sizes += (LARGER,)
-        large = [{"size": size, "gflops": large_rates(device, size)} for size in sizes]
+        large = [{"size": size, "gflops": large_rates(session, size)} for size in sizes]
     peak = max(statistics.median(product["gflops"]) for product in large)
     events.emit("facts", probe={"large": large, "peak_gflops": peak})
     models = []
@@ -55,8 +53,8 @@ def model_facts(entry, threads):
     settings = entry["settings"]
     session = frameworks.open_session(settings, threads)
     session.build()
-    described, batch = layers.read(session), settings["model"]["batch"]
-    forward, complete = layers.flops_of(described, batch)
+    described, batch = products.weighted_layers(session), settings["model"]["batch"]
+    forward, complete = products.flops_of(described, batch)
     steps = [layer["steps"] for layer in described if layer["steps"]]
     return dict(
         identity(entry),
@@ -68,9 +66,9 @@ def model_facts(entry, threads):
     )
 
 
-def large_rates(device, size):
+def large_rates(session, size):
     """Returns GFLOP/s of single products of square matrices, one value per sample."""
-    return sample_rates(device.product(size), 2 * size**3 / 1e9)
+    return sample_rates(products.square(session, size), 2 * size**3 / 1e9)
 
 
 def sample_rates(run, work):

@@ -11,8 +11,7 @@ import time
 
 import pytest
 
-from rnnworker import probe
-from rnnworker.probing import layers
+from rnnworker import probe, products
 from tests.conftest import ROOT
 
 LSTM = {"name": "lstm", "kind": "recurrent", "steps": 8, "rows": 1, "dense": False,
@@ -27,51 +26,45 @@ FORWARD = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
 
 
 def test_an_lstm_and_a_dense_layer_by_hand() -> None:
-    assert layers.flops_of([LSTM, DENSE], 16) == (FORWARD, True)
+    assert products.flops_of([LSTM, DENSE], 16) == (FORWARD, True)
 
 
 def test_both_directions_count_and_an_embedding_does_not() -> None:
     both = {**LSTM, "shapes": [(prefix + name, shape) for prefix in ("forward_", "backward_")
                                for name, shape in LSTM["shapes"]]}  # fmt: skip
-    one, _ = layers.flops_of([LSTM], 16)
-    assert layers.flops_of([EMBEDDING, both], 16) == (2 * one, True)
+    one, _ = products.flops_of([LSTM], 16)
+    assert products.flops_of([EMBEDDING, both], 16) == (2 * one, True)
 
 
 def test_every_layer_of_a_stack_counts() -> None:
     shapes_of = [("layer0_kernel", [8, 256]), ("layer0_recurrent", [64, 256]),
                  ("layer1_kernel", [64, 256]), ("layer1_recurrent", [64, 256])]  # fmt: skip
     flops = 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256)
-    assert layers.flops_of([{**LSTM, "shapes": shapes_of}], 16) == (flops, True)
+    assert products.flops_of([{**LSTM, "shapes": shapes_of}], 16) == (flops, True)
 
 
 def test_uncounted_layers_are_reported() -> None:
-    flops, complete = layers.flops_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
+    flops, complete = products.flops_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
     assert not complete and flops == 2 * 112 * 64 * 10
-    assert layers.flops_of([NORM, DENSE], 16)[1]
-    assert not layers.flops_of([{**LSTM, "steps": None}], 16)[1]
-    assert not layers.flops_of([{**DENSE, "rows": None}], 16)[1]
+    assert products.flops_of([NORM, DENSE], 16)[1]
+    assert not products.flops_of([{**LSTM, "steps": None}], 16)[1]
+    assert not products.flops_of([{**DENSE, "rows": None}], 16)[1]
 
 
 def test_the_rate_of_a_device_of_known_speed() -> None:
-    class Slow:
-        def product(self, size):
-            return lambda: time.sleep(0.002)
-
-    rate = statistics.median(probe.large_rates(Slow(), 10))
-    assert rate == pytest.approx(2000 / 0.002 / 1e9, rel=0.5)
+    rate = statistics.median(probe.sample_rates(lambda: time.sleep(0.002), work=2000))
+    assert rate == pytest.approx(2000 / 0.002, rel=0.5)
 
 
 REAL = """
 import json, sys
 import numpy
 from rnnworker import frameworks, probe
-from rnnworker.probing import arithmetic
 settings = json.loads(sys.argv[1])
 session = frameworks.open_session({name: settings[name] for name in ("device", "build")}, 1)
-device = arithmetic(session)
 entry = dict(model="digits_rnn", cell="lstm", config="d", settings=settings)
 facts = probe.model_facts(entry, 1)
-small, large = (min(probe.large_rates(device, size)) for size in (8, 256))
+small, large = (min(probe.large_rates(session, size)) for size in (8, 256))
 print("RESULT " + json.dumps(dict(facts=facts, small=small, large=large)))
 """
 

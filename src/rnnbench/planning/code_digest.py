@@ -21,7 +21,7 @@ _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
 _ENTRY = ("__main__.py",)
 _CERTIFIER = ("certify.py",)
-_PROBER = ("probe.py", "probing/*.py")
+_PROBER = ("probe.py",)
 # Modules that only list names, or only reject invalid configs before a run starts.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 
