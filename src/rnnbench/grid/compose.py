@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of
+from rnnbench.grid.dotted_keys import MISSING
 from rnnbench.grid.functions import with_absolute_functions
 from rnnbench.grid.section_check import is_plain, sets_none_of
 
@@ -53,6 +55,19 @@ class Library:
     defaults: Mapping[str, Mapping[str, str]]
     model: str
     files: Mapping[tuple[str, str], Path]
+
+    @cached_property
+    def open_choices(self) -> frozenset[tuple[str, str]]:
+        """The (group, choice) whose section has a missing or interpolated value."""
+        return frozenset(key for key, section in self.sections.items() if is_open(section))
+
+    @cached_property
+    def base_is_open(self) -> bool:
+        return is_open(self.base)
+
+    def is_open(self, choices: Mapping[str, str]) -> bool:
+        """Whether the config of `choices`, group → choice, has a missing or interpolated value."""
+        return self.base_is_open or not self.open_choices.isdisjoint(choices.items())
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
@@ -107,6 +122,12 @@ def packaged_choices(conf: Sequence[Path], requested: ChoiceFiles) -> list[Packa
             (group, name) for name, file in requested[group].items() if is_plain(file, known)
         ]
     return sorted(packaged)
+
+
+def is_open(part: Any) -> bool:
+    """Whether a part of a config has a missing (``???``) or interpolated (``${…}``) value."""
+    text = repr(part)
+    return MISSING in text or "${" in text
 
 
 def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, file_of, files_of
-from rnnbench.grid.compose import Library, compose_choices, resolved
+from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.config_check import check_complete, check_config
-from rnnbench.grid.dotted_keys import MISSING
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, absolute_function
 from rnnbench.grid.grammar import Setting, combinations, parse_overrides
@@ -77,11 +76,9 @@ def grid_points_of(
     command line's override of the data sets."""
     points: dict[str, GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
-    # Thousands of grid points share these sections.
-    texts = {id(part): repr(part) for part in (*library.sections.values(), *library.base.values())}
     for number, grid in enumerate(grids):
         for combination in with_datasets(combinations(grid), dataset, library):
-            point = _grid_point(combination, library, unmet_constraints, number, sources, texts)
+            point = _grid_point(combination, library, unmet_constraints, number, sources)
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
                 raise _name_clash(same_name, point, next(iter(grid.values())).where)
@@ -128,9 +125,7 @@ def _grid_point(
     unmet_constraints: Constraints | None,
     grid: int,
     sources: Mapping[tuple[str, str], str],
-    texts: Mapping[int, str],
 ) -> GridPoint:
-    """`texts`: id of a section in `library` → its `repr`."""
     named = {key: value for key, (_, value) in combination.items() if key in NAMES}
     model = named.get("model", library.model)
     defaults = library.defaults[model]
@@ -152,11 +147,8 @@ def _grid_point(
         for axis, choice in choices.items()
         if axis in REQUIRED or choice != defaults[axis]
     }
-    text = "".join(texts.get(id(part)) or repr(part) for part in config.values())
-    if "${" in text:
+    if library.is_open(choices) or is_open(differing):
         config = resolved(config, where)
-        text = repr(config)
-    if MISSING in text:
         check_complete(config, where)
     written = {key: setting.where for key, (setting, _) in combination.items()}
     written |= {group: sources.get((group, choices[group]), where) for group in ("model", "rnn")}

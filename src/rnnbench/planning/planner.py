@@ -7,9 +7,9 @@ locks of the builds, and the worker's code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rnnbench.builds.lock import lock_of
 from rnnbench.builds.missing import missing
@@ -22,7 +22,6 @@ from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.identity import digest_of, full_identity
-from rnnbench.grid.identity_cache import IdentityCache
 from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
 from rnnbench.grid.rounds import round_of
@@ -35,6 +34,8 @@ from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.run import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
+
+Value = TypeVar("Value")
 
 
 def make_plan(
@@ -62,7 +63,7 @@ def make_plan(
             remedy=f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}.",
         )
     experiment = load_experiment(name, conf)
-    missing_build = IdentityCache(lambda build: missing(build, root))
+    missing_build = _once_per_section(lambda build: missing(build, root))
     points = expand(
         experiment,
         conf,
@@ -70,8 +71,8 @@ def make_plan(
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
     )
     pins = pinned(root)
-    environment_of = IdentityCache(lambda build: pins_of(build, root))
-    lock = IdentityCache(lambda build: lock_of(build, root))
+    environment_of = _once_per_section(lambda build: pins_of(build, root))
+    lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
     for ordered in plan_order(points, experiment.order_seed, experiment.sequential):
@@ -114,6 +115,19 @@ def make_plan(
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
+
+
+def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:
+    """`function`, called once per content of a section: many runs have equal ones."""
+    results: dict[str, Value] = {}
+
+    def remembered(section: Any) -> Value:
+        key = repr(section)
+        if key not in results:
+            results[key] = function(section)
+        return results[key]
+
+    return remembered
 
 
 def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:

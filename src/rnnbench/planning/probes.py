@@ -24,17 +24,12 @@ def probes_of(
     """The probes for those of `points` that are not skipped, by key. The fake framework gets none,
     because it computes no products, and a device with replicas gets none, because a probe measures
     one of them. `build_lock`: maps a build section to its lock."""
-    digests: dict[tuple[int, int], str] = {}
     groups: dict[str, dict[str, list[GridPoint]]] = {}
     for point in points:
         replicated = replicas_of(point.config["device"]) > 1
         if point.skip is None and point.config["build"]["framework"] != "fake" and not replicated:
-            # Cached by identity, because thousands of grid points share the sections.
-            sections = id(point.config["model"]), id(point.config["cell"])
-            if sections not in digests:
-                digests[sections] = model_digest(point.config)
-            key = probe_key(point.choices, point.overrides)
-            groups.setdefault(key, {}).setdefault(digests[sections], []).append(point)
+            key, digest = probe_key(point.choices, point.overrides), model_digest(point.config)
+            groups.setdefault(key, {}).setdefault(digest, []).append(point)
     return {key: _probe(key, groups[key], build_lock) for key in sorted(groups)}
 
 
