@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,12 @@ from rnnbench.grid.overrides import Change, apply_changes
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
-from rnnbench.grid.replaced_data import check_used, with_datasets
 from rnnbench.grid.requirements import unmet
 from rnnbench.grid.rnn_choice import check_implementation, check_rnn
 from rnnbench.grid.rnn_options import check_options
 
 Grid = Mapping[str, Setting]
+Combination = Mapping[str, tuple[Setting, Any]]  # key → (setting, one of its values)
 Constraints = Callable[[Mapping[str, Any]], str | None]
 NUMBERS = ("seed", "repeat", "alias")
 
@@ -41,7 +41,7 @@ def expand(
 
     - `conf`: the project's config folder, then any further ones.
     - `overrides`: the command line's; each replaces a grid's setting of the same key, and
-      ``dataset`` the data sets that its choices stand for (`replaced_data`).
+      ``dataset`` only the data set that its choice's file names as ``replaces``, if it names one.
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
     """
     files: dict[str, dict[str, Path]] = {}
@@ -77,13 +77,43 @@ def grid_points_of(
     points: dict[str, GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
-        for combination in with_datasets(combinations(grid), dataset, library):
+        each = combinations(grid)
+        for combination in _with_datasets(each, dataset, library) if dataset else each:
             point = _grid_point(combination, library, unmet_constraints, number, sources)
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
                 raise _name_clash(same_name, point, next(iter(grid.values())).where)
-    check_used(dataset, points.values(), library)
+    used = {str(point.config["dataset"]["name"]) for point in points.values()}
+    if dataset and used.isdisjoint(dataset.values):
+        replaced = sorted({_replaced_by(value, library) or "" for value in dataset.values})
+        raise ConfigError(
+            f"dataset={','.join(dataset.values)} replaces only {', '.join(replaced)}; "
+            f"the data sets here are {', '.join(sorted(used))}.",
+            where=dataset.where,
+            remedy="remove it from the overrides.",
+        )
     return tuple(points.values())
+
+
+def _with_datasets(
+    combinations: Iterable[Combination], dataset: Setting, library: Library
+) -> Iterator[Combination]:
+    """Each of `combinations` with every value of the override `dataset` that may replace its own
+    data set; unchanged if none may."""
+    for combination in combinations:
+        model = combination["model"][1] if "model" in combination else library.model
+        own = combination.get("dataset", (None, library.defaults[model]["dataset"]))[1]
+        fitting: list[Combination] = [
+            {**combination, "dataset": (dataset, value)}
+            for value in dataset.values
+            if value == own or _replaced_by(value, library) in (None, own)
+        ]
+        yield from fitting or [combination]
+
+
+def _replaced_by(choice: str, library: Library) -> str | None:
+    """The only data set that `choice` replaces; None if it replaces every one."""
+    return library.sections["dataset", choice].get("replaces")
 
 
 def _parsed(
@@ -120,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 def _grid_point(
-    combination: Mapping[str, tuple[Setting, Any]],
+    combination: Combination,
     library: Library,
     unmet_constraints: Constraints | None,
     grid: int,
