@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.commands.arguments import command_parser
+from rnnbench.plain_text import plain
+from rnnbench.records.store import write_bytes
 
 
 def main(arguments: Sequence[str]) -> int:
-    from rnnbench.weights.files import LAYOUTS, read_weights, write_weights
+    from rnnbench.weights.files import LAYOUTS, bytes_of, read_weights
     from rnnbench.weights.layers import Cell
 
     parser = command_parser("weights", __doc__)
@@ -26,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(list(arguments))
     layers = read_weights(options.source)
-    write_weights(layers, options.output, options.to)
+    write_bytes(options.output, bytes_of(layers, options.to))
     for layer in layers:
         cells = [part for part in layer.parts if isinstance(part, Cell)]
-        print(f"{layer.name}: {_description(cells) or 'unchanged'}")
+        print(plain(f"{layer.name}: {_description(cells) or 'unchanged'}"))
     return 0
 
 

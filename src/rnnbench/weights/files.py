@@ -39,19 +39,20 @@ def read_weights(path: Path) -> list[Layer]:
             return list(_keras_3(path))
         if path.suffix == ".npz":
             return _canonical(path)
-        with h5py.File(path) as file:
+        with _hdf5(path) as file:
             return list(_keras_2(file.get("model_weights", file)))
 
 
-def write_weights(layers: Sequence[Layer], path: Path, layout: str) -> None:
-    """Writes `layers` in one of `LAYOUTS`: canonical as ``.npz``, the others as an HDF5 file of
+def bytes_of(layers: Sequence[Layer], layout: str) -> bytes:
+    """A file of `layers` in one of `LAYOUTS`: canonical is ``.npz``, the others are an HDF5 file of
     Keras 2, which ``load_weights`` of Keras 2 and 3 reads (if its name ends in .h5, but not in
     .weights.h5)."""
+    content = io.BytesIO()
     if layout == "canonical":
         arrays: dict[str, Any] = {name: array for layer in layers for name, array in _named(layer)}
-        np.savez(path, **arrays)
-        return
-    with h5py.File(path, "w") as file:
+        np.savez(content, **arrays)
+        return content.getvalue()
+    with h5py.File(content, "w") as file:
         file.attrs.update(VERSION)
         file.attrs["layer_names"] = np.array([layer.name.encode() for layer in layers])
         for layer in layers:
@@ -64,6 +65,7 @@ def write_weights(layers: Sequence[Layer], path: Path, layout: str) -> None:
             group.attrs["weight_names"] = np.array([weight.name.encode() for weight in weights])
             for weight in weights:
                 group.create_dataset(weight.name, data=weight.array)
+    return content.getvalue()
 
 
 def _keras_2(file: Any) -> Iterator[Layer]:
@@ -71,7 +73,7 @@ def _keras_2(file: Any) -> Iterator[Layer]:
         group = file[name]
         names = list(map(_text, group.attrs["weight_names"]))
         if names:
-            yield group_cells(name, [Weight(key, np.asarray(group[key])) for key in names])
+            yield group_cells(name, [_weight(key, group[key]) for key in names])
 
 
 def _keras_3(path: Path) -> Iterator[Layer]:
@@ -79,7 +81,7 @@ def _keras_3(path: Path) -> Iterator[Layer]:
         config = json.loads(archive.read("config.json"))["config"]
         data = io.BytesIO(archive.read("model.weights.h5"))
     counts: Counter[str] = Counter()
-    with h5py.File(data) as file:
+    with _hdf5(data) as file:
         for layer in config["layers"]:
             kind = _snake(layer["class_name"])
             count = counts[kind]
@@ -103,7 +105,7 @@ def _of_group(group: Any, name: str) -> Iterator[Weight]:
 def _numbered(values: Any, name: str, known: Sequence[str]) -> Iterator[Weight]:
     for index, key in enumerate(sorted(values, key=int)):
         last = known[index] if index < len(known) else f"var_{key}"
-        yield Weight(f"{name}/{last}:0", np.asarray(values[key]))
+        yield _weight(f"{name}/{last}:0", values[key])
 
 
 def _canonical(path: Path) -> list[Layer]:
@@ -111,8 +113,29 @@ def _canonical(path: Path) -> list[Layer]:
     with np.load(path, allow_pickle=False) as file:
         for key in file.files:
             name = key.partition("/")[0]
-            weights.setdefault(name, []).append(Weight(f"{key}:0", file[key]))
+            weights.setdefault(name, []).append(_weight(f"{key}:0", file[key]))
     return [group_cells(name, group) for name, group in weights.items()]
+
+
+@contextmanager
+def _hdf5(source: Any) -> Iterator[h5py.File]:
+    """An HDF5 file without links to other files, which reading would follow."""
+    with h5py.File(source) as file:
+        link = file.visititems_links(
+            lambda name, link: name if isinstance(link, h5py.ExternalLink) else None
+        )
+        if link is not None:
+            raise ValueError(f"{link} is a link to another file")
+        yield file
+
+
+def _weight(name: str, values: Any) -> Weight:
+    """Raises ValueError if `values` is no array of numbers, or if its bytes are in another file."""
+    if isinstance(values, h5py.Dataset) and (values.external or values.is_virtual):
+        raise ValueError(f"the bytes of {name} are in another file")
+    if not isinstance(values, h5py.Dataset | np.ndarray) or values.dtype.kind in "OSU":
+        raise ValueError(f"{name} is not an array of numbers")
+    return Weight(name, np.asarray(values))
 
 
 def _named(layer: Layer) -> Iterator[tuple[str, np.ndarray]]:
@@ -134,7 +157,9 @@ def _named(layer: Layer) -> Iterator[tuple[str, np.ndarray]]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except RecordError:
+        raise
+    except Exception as error:  # h5py, NumPy and zipfile raise many types
         raise RecordError(
             f"cannot be read as a Keras checkpoint ({error}).",
             where=str(path),
