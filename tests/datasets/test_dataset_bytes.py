@@ -1,15 +1,12 @@
 """Pins, verification, user-supplied and generated files, without DVC or network."""
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
-from rnnbench.datasets import verify as module
 from rnnbench.datasets.generate import digits, write_digits, write_npz
 from rnnbench.datasets.pins import Pinned, pin_of, pinned
-from rnnbench.datasets.verify import md5_of, user_file_md5, verify
+from rnnbench.datasets.verify import md5_of, own_md5, verify
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 
@@ -122,38 +119,8 @@ def test_numpy_reads_a_written_npz(tmp_path: Path) -> None:
             assert file[name].shape == array.shape
 
 
-def test_a_user_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, cache = tmp_path / "mine.npz", tmp_path / "deep" / "md5.json"
-    file.write_bytes(b"one")
-    calls: list[Path] = []
-
-    def counted_md5(path: Path) -> str:
-        calls.append(path)
-        return md5_of(path)
-
-    monkeypatch.setattr(module, "md5_of", counted_md5)
-    first = user_file_md5(file, cache)
-    assert user_file_md5(file, cache) == first == md5_of(file)
-    assert len(calls) == 1
-    file.write_bytes(b"two")
-    os.utime(file, ns=(0, 1))
-    assert user_file_md5(file, cache) != first
-    assert len(calls) == 2
-    assert list(json.loads(cache.read_text())) == [str(file)]
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"x": 3}'])
-def test_an_unusable_cache_is_ignored(content: str, tmp_path: Path) -> None:
-    file, cache = tmp_path / "mine.npz", tmp_path / "md5.json"
-    file.write_bytes(b"one")
-    cache.write_text(content)
-    assert user_file_md5(file, cache) == md5_of(file)
-    (tmp_path / "plain").write_text("")
-    assert user_file_md5(file, tmp_path / "plain" / "md5.json") == md5_of(file)
-
-
 def test_an_unreadable_user_file_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.path: .*does not exist"):
-        user_file_md5(tmp_path / "none.npz", tmp_path / "md5.json")
+    with pytest.raises(ConfigError, match=r"dataset\.path: .*No such file"):
+        own_md5(tmp_path / "none.npz")
     with pytest.raises(ConfigError, match="cannot be read"):
-        user_file_md5(tmp_path, tmp_path / "md5.json")
+        own_md5(tmp_path)

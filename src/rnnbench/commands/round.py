@@ -24,7 +24,7 @@ from rnnbench.records.store import (
     read_json,
     write_json,
 )
-from rnnbench.running.progress import remaining, print_progress
+from rnnbench.running.progress import print_progress, remaining
 from rnnbench.running.repeats_needed import (
     known_so_far,
     read_facts,

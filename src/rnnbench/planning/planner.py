@@ -7,7 +7,8 @@ locks of the builds, and the worker's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from rnnbench.builds.lock import lock_of
 from rnnbench.builds.missing import missing
 from rnnbench.builds.pins import pins_of
 from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.verify import user_file_md5
+from rnnbench.datasets.verify import own_md5
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
@@ -71,6 +72,7 @@ def make_plan(
         None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
     )
     pins = pinned(root)
+    md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
@@ -84,7 +86,7 @@ def make_plan(
             environments[environment.key] = environment
         identity = {
             "build_lock": lock(point.config["build"]),
-            "dataset_md5": _dataset_md5(point.config, pins, root),
+            "dataset_md5": md5(path),
             "worker": worker_digest(point.config),
         }
         runs[point.name] = Run(
@@ -111,7 +113,7 @@ def make_plan(
             where=f"{display_path(experiment.file)}: grids",
             remedy="choose other devices or builds, or run it on a machine that has these.",
         )
-    certificates = certificates_of(points, lambda config: _dataset_md5(config, pins, root), lock)
+    certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
@@ -128,12 +130,3 @@ def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value
         return results[key]
 
     return remembered
-
-
-def _dataset_md5(config: Mapping[str, Any], pins: Mapping[str, Any], root: Path) -> str | None:
-    path = config["dataset"].get("path")
-    if path is None:
-        return None
-    if path in pins:
-        return pins[path].md5
-    return user_file_md5(Path(path), root / "results" / "cache" / "md5.json")

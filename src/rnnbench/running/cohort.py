@@ -109,7 +109,8 @@ class CohortRunner:
         records = self._write(complete, attempts, requested)
         for run in again:
             if run.name in requested:
-                print_progress(f"{self.label}  {run.name} ran out of memory; retrying it on its own")
+                why = "ran out of memory; retrying it on its own"
+                print_progress(f"{self.label}  {run.name} {why}")
                 records |= self.measure([run], timing, attempts, requested)
         if killed := [run for run in cohort if outcomes[run.name].is_killed]:
             raise _killed(killed, outcomes)
