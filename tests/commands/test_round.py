@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.commands import planned_item
 from rnnbench.commands import round as command
 from rnnbench.datasets.pins import pinned
 from rnnbench.running.train import Place
@@ -17,13 +18,14 @@ from tests.running.test_running_train import planned
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
-    monkeypatch.setattr(command, "verify", lambda *arguments: verified.append(arguments))
+    monkeypatch.setattr(planned_item, "verify", lambda *arguments: verified.append(arguments))
     monkeypatch.setattr(
         command, "measure", lambda runs, place, **options: calls.append(options) or {}
     )
     runs = [planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r0") for rnn in ("a", "b", "c")]
     for run in runs[:2]:
         run["config"]["dataset"] = {"name": "mine", "path": path}
+    monkeypatch.setattr(command, "check_inputs", lambda *arguments, **options: None)
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
     monkeypatch.setattr(command, "_reference", lambda planned, place: None)
     planned_runs = [as_run(run) for run in runs]

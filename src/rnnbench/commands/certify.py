@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
-from rnnbench.commands.round import checked_md5
+from rnnbench.commands.planned_item import (
+    check_inputs,
+    data_md5,
+    end_with_snakemake,
+    requested_preflight,
+)
+from rnnbench.planning.certificates import code_of
 from rnnbench.running.certify import certify
 from rnnbench.running.progress import print_progress
 from rnnworker.options import is_user_file
@@ -15,7 +20,11 @@ from rnnworker.options import is_user_file
 def main(arguments: Sequence[str]) -> int:
     end_with_snakemake()
     planned, place = requested_preflight("certify", __doc__, arguments, "certificate")
-    pinned_md5 = checked_md5(place.root, planned["config"]["dataset"])
+    config = planned["config"]
+    md5, pinned_md5 = data_md5(place.root, config["dataset"])
+    code = code_of(config, planned["implementations"], planned["devices"])
+    where = f"certificate {planned['key']}"
+    check_inputs(where, planned["identity"], config, place.root, worker=code, md5=md5)
     certificate = certify(planned, place, pinned_md5=pinned_md5)
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     for line in summary(certificate, rnns):

@@ -8,12 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rnnbench.builds.lock import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running.train import Place, timing_lock
 
 PR_SET_PDEATHSIG = 1
+INPUTS = {
+    "build_lock": "the packages of build",
+    "dataset_md5": "the data of dataset",
+    "worker": "the Python code of model, rnn or rnnbench",
+}
 
 
 def requested(
@@ -52,6 +60,39 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
             where=where,
             remedy="run the same snakemake command again.",
         )
+
+
+def data_md5(root: Path, dataset: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The md5 of the data of a ``dataset`` section, verified if ``data.dvc`` pins it, and the
+    pinned one; None if there is none."""
+    path = dataset.get("path")
+    pin = pinned(root).get(path or "")
+    if pin is None:
+        return path and own_md5(root / path), None
+    verify(root / pin.path, pin, dataset["name"])
+    return pin.md5, pin.md5
+
+
+def check_inputs(
+    where: str,
+    identity: Mapping[str, Any],
+    config: Mapping[str, Any],
+    root: Path,
+    *,
+    worker: str,
+    md5: str | None = None,
+) -> None:
+    """Raises `RunError` unless what is about to be measured is what was planned with this
+    `identity`: the digest of the `worker` code, the packages of the build, the `md5` of the data.
+    Hours may have passed since then."""
+    present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
+    for key, what in INPUTS.items():
+        if present[key] != identity[key]:
+            raise RunError(
+                f"{what} changed since the plan was made; nothing was measured.",
+                where=where,
+                remedy="run the same command again, which plans with what is there now.",
+            )
 
 
 def end_with_snakemake() -> None:

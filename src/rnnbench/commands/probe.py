@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.commands.planned_item import end_with_snakemake, requested_preflight
+from rnnbench.commands.planned_item import check_inputs, end_with_snakemake, requested_preflight
+from rnnbench.planning.code_digest import prober_digest
 from rnnbench.running.probe import probe
 from rnnbench.running.progress import print_progress
 
@@ -14,6 +15,9 @@ def main(arguments: Sequence[str]) -> int:
     """Returns 0 even if the probe failed: its file says why, and the runs go on."""
     end_with_snakemake()
     planned, place = requested_preflight("probe", __doc__, arguments, "probe")
+    code = prober_digest([model["settings"] for model in planned["models"]])
+    where = f"probe {planned['key']}"
+    check_inputs(where, planned["identity"], planned["config"], place.root, worker=code)
     print_progress(summary(probe(planned, place)))
     return 0
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from rnnbench.commands.planned_item import check_planned, end_with_snakemake, requested
-from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.verify import verify
+from rnnbench.commands.planned_item import (
+    check_inputs,
+    check_planned,
+    data_md5,
+    end_with_snakemake,
+    requested,
+)
 from rnnbench.grid.identity import digest_of_round
+from rnnbench.planning.code_digest import worker_digest
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
@@ -59,21 +63,25 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
 ) -> None:
-    datasets = {run.config["dataset"].get("path"): run.config["dataset"] for run in needed}
-    pins = {path: checked_md5(place.root, dataset) for path, dataset in datasets.items()}
+    pins = _checked_pins(needed, place.root)
     reference = _reference(planned, place)
-    records = measure(
-        needed,
-        place,
-        label=label,
-        name=name,
-        reference=reference,
-        pinned_md5={run.name: pins[run.config["dataset"].get("path")] for run in needed},
-    )
+    records = measure(needed, place, label=label, name=name, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
         print_progress(f"{label}  {known}")
+
+
+def _checked_pins(needed: Sequence[Run], root: Path) -> dict[str, str | None]:
+    """Run → the pinned md5 of its data, after `check_inputs` of all runs."""
+    datasets = {run.config["dataset"].get("path"): run.config["dataset"] for run in needed}
+    md5s = {path: data_md5(root, dataset) for path, dataset in datasets.items()}
+    pins = {}
+    for run in needed:
+        md5, pins[run.name] = md5s[run.config["dataset"].get("path")]
+        code = worker_digest(run.config)
+        check_inputs(run.name, run.identity, run.config, root, worker=code, md5=md5)
+    return pins
 
 
 def _has_record(run: Run, place: Place) -> bool:
@@ -111,15 +119,6 @@ def _reference(planned: Sequence[Run], place: Place) -> str | None:
     named = read_facts(place).get("reference") or {}
     reference = reference_of([run.as_dict() for run in planned], named)
     return str(reference["name"]) if reference else None
-
-
-def checked_md5(root: Path, dataset: Mapping[str, Any]) -> str | None:
-    """The verified md5 that ``data.dvc`` pins for a `dataset` section; None for a user's file."""
-    pin = pinned(root).get(dataset.get("path") or "")
-    if pin is None:
-        return None
-    verify(root / pin.path, pin, dataset["name"])
-    return pin.md5
 
 
 def _summary(record: Record) -> str:

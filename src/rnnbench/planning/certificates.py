@@ -88,13 +88,7 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
         },
         dataset_md5(config),
         build_lock(config["build"]),
-        certifier_digest(
-            [
-                {**config, "device": place["device"], "rnn": sections[name]}
-                for place in devices
-                for name in place["implementations"]
-            ]
-        ),
+        code_of(config, implementations, devices),
     )
     return Certificate(
         key=key,
@@ -105,6 +99,22 @@ def _certificate(key, group, chosen, dataset_md5, build_lock) -> Certificate:
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,
         devices=devices,
+    )
+
+
+def code_of(
+    config: Mapping[str, Any],
+    implementations: Iterable[Mapping[str, Any]],
+    devices: Iterable[Mapping[str, Any]],
+) -> str:
+    """The digest of the code that a `Certificate` with these fields is made with."""
+    rnns = {entry["name"]: entry["rnn"] for entry in implementations}
+    return certifier_digest(
+        [
+            {**config, "device": place["device"], "rnn": rnns[name]}
+            for place in devices
+            for name in place["implementations"]
+        ]
     )
 
 

@@ -1,0 +1,238 @@
+"""What a run is measured from changes after the plan was made, or between two starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnnbench.builds import lock
+from rnnbench.commands.planned_item import check_inputs
+from rnnbench.errors import RunError
+from rnnbench.planning import code_digest
+from rnnbench.planning.certificates import code_of
+from rnnbench.planning.plan import Plan, write_plan
+from rnnbench.planning.planner import make_plan
+from rnnbench.records.store import read_record
+from tests.conftest import Project, wait_until
+
+SAME = "run the same command, which plans with what is there now"
+CODE = """
+def build(keras, recurrent, config):
+    return {}
+
+def prepare(source, config):
+    return source
+"""
+MODEL = """
+function: mine.py:build
+data: {prepare: mine.py:prepare}
+batch: 10
+epochs: 2
+optimizer: {name: adam}
+loss: none
+recurrent: true
+"""
+BUILD = "framework: fake\npython: null\ncommand: null\nenvironment: {PYTHONPATH: %s}\n"
+GRID = "model=mine build=mine rnn=fake_fast device=cpu_1 dataset=file dataset.path=%s"
+
+
+@pytest.fixture
+def own(project: Project) -> Project:
+    """A project with an experiment ``mine`` of its own model, data and build."""
+    files = project.folder / "files"
+    (files / "packages").mkdir(parents=True)
+    installed(project, "9.1")
+    np.savez(files / "mine.npz", x=np.zeros(9))
+    (project.conf / "model/mine.py").write_text(CODE.format(1))
+    (project.conf / "model/mine.yaml").write_text(MODEL)
+    (project.conf / "build/mine.yaml").write_text(BUILD % (files / "packages"))
+    grid = GRID % (files / "mine.npz")
+    (project.conf / "experiment/mine.yaml").write_text(f"grids: ['{grid}']\nprobe: false\n")
+    return project
+
+
+def installed(project: Project, version: str) -> None:
+    """A package of the build in this version."""
+    packages = project.folder / "files/packages"
+    shutil.rmtree(packages)
+    folder = packages / f"ml_dtypes-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: ml_dtypes\nVersion: {version}\n"
+    )
+
+
+def edited_code(project: Project) -> None:
+    (project.conf / "model/mine.py").write_text(CODE.format(2))
+
+
+def replaced_data(project: Project) -> None:
+    """Other bytes with equal size and modification time."""
+    file = project.folder / "files/mine.npz"
+    before = file.stat()
+    np.savez(file, x=np.ones(9))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def upgraded(project: Project) -> None:
+    installed(project, "9.2")
+
+
+def linked_elsewhere(name: str, change: Callable[[Path], None]) -> Callable[[Project], None]:
+    """A symbolic link in place of a file leads to a changed copy."""
+
+    def relink(project: Project) -> None:
+        file = project.folder / name
+        other = file.with_name(f"other_{file.name}")
+        shutil.copy(file, other)
+        change(other)
+        file.unlink()
+        file.symlink_to(other)
+
+    return relink
+
+
+CHANGES = {
+    "an own file is edited": (edited_code, "worker"),
+    "data are replaced with equal size and time": (replaced_data, "dataset_md5"),
+    "a package of the build is upgraded": (upgraded, "build_lock"),
+    "a link to the data is turned elsewhere": (
+        linked_elsewhere("files/mine.npz", lambda file: np.savez(file, x=np.ones(9))),
+        "dataset_md5",
+    ),
+    "an own file becomes a link to another file": (
+        linked_elsewhere("own/model/mine.py", lambda file: file.write_text(CODE.format(2)) and None),
+        "worker",
+    ),
+}
+
+
+def planned(project: Project, experiment: str = "mine") -> Plan:
+    """The plan as a new process makes it."""
+    for function in (code_digest._digest, code_digest._tree, code_digest._imports):
+        function.cache_clear()
+    code_digest._parsed.cache_clear()
+    lock._foreign.cache_clear()
+    plan = make_plan(experiment, [project.folder / "conf", project.conf], project.folder)
+    write_plan(plan, project.folder / "results")
+    return plan
+
+
+def round_arguments(project: Project, plan: Plan) -> list[str]:
+    (members,) = plan.rounds.values()
+    file = f"results/{plan.site}/mine/rounds/{members.name}.json"
+    return ["round", file, "--digest", members.digest]
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        pytest.param(
+            *value, id=name, marks=pytest.mark.fault(name, "refused before it is measured", SAME)
+        )
+        for name, value in CHANGES.items()
+    ],
+)
+def test_a_change_after_the_plan(own: Project, change: Callable[[Project], None], key: str) -> None:
+    plan = planned(own)
+    first = own.rnnbench(*round_arguments(own, plan))
+    assert first.returncode == 0, first.stderr
+    (record,) = own.records()
+    before = record.read_bytes()
+
+    change(own)
+    own.pointers("mine")[0].unlink()
+    refused = own.rnnbench(*round_arguments(own, plan))
+    assert refused.returncode == 1
+    assert refused.stderr.count("changed since the plan was made") == 1, refused.stderr
+    assert "Fix: run the same command again" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert own.records() == [record] and record.read_bytes() == before
+    assert not own.pointers("mine")
+
+    again = planned(own)
+    (old,), (new,) = plan.runs.values(), again.runs.values()
+    assert {name for name in new.identity if new.identity[name] != old.identity[name]} == {key}
+    second = own.rnnbench(*round_arguments(own, again))
+    assert second.returncode == 0, second.stderr
+    records = [read_record(file) for file in own.records()]
+    assert [record.run.digest for record in records] == [old.digest, new.digest]
+    assert record.read_bytes() == before
+
+
+@pytest.mark.fault(
+    "an own file is edited while its run is measured", "the record is of the old file", SAME
+)
+def test_a_file_that_is_edited_during_its_run(own: Project) -> None:
+    """The worker has read it before it trains."""
+    (own.conf / "experiment/mine.yaml").write_text(
+        (own.conf / "experiment/mine.yaml")
+        .read_text()
+        .replace("grids: ['", "grids: ['model.epochs=9 ")
+    )
+    plan = planned(own)
+    with (own.folder / "out").open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rnnbench", *round_arguments(own, plan)],
+            cwd=own.folder, env=own.environment, stderr=out,
+        )  # fmt: skip
+    events = own.folder / "results/records"
+    wait_until(
+        lambda: any('"epoch"' in f.read_text() for f in events.rglob("*.events.jsonl")),
+        30,
+        "an epoch",
+    )
+    edited_code(own)
+    assert process.wait(timeout=60) == 0, (own.folder / "out").read_text()
+    (record,) = own.records()
+    (old,), (new,) = plan.runs.values(), planned(own).runs.values()
+    assert read_record(record).run.digest == old.digest != new.digest
+
+
+def test_certificates_and_probes_are_checked_too(project: Project) -> None:
+    plan = planned(project, "quick")
+    assert plan.certificates and plan.probes
+    (certificate, *_), (probe, *_) = (
+        [json.loads(json.dumps(item.as_dict())) for item in items.values()]
+        for items in (plan.certificates, plan.probes)
+    )
+    md5 = certificate["identity"]["dataset_md5"]
+    code = code_of(certificate["config"], certificate["implementations"], certificate["devices"])
+    probed = code_digest.prober_digest([model["settings"] for model in probe["models"]])
+    for item, worker, data in ((certificate, code, md5), (probe, probed, None)):
+        arguments = item["key"], item["identity"], item["config"], project.folder
+        check_inputs(*arguments, worker=worker, md5=data)
+        with pytest.raises(RunError, match="Python code of model, rnn or rnnbench changed"):
+            check_inputs(*arguments, worker="0" * 64, md5=data)
+        with pytest.raises(RunError, match="the data of dataset changed"):
+            check_inputs(*arguments, worker=worker, md5="0" * 32)
+
+
+@pytest.mark.fault(
+    "the results folder is a link that is turned elsewhere between two starts",
+    "each folder has its own records, complete",
+    "none",
+)
+def test_results_that_lead_elsewhere(own: Project) -> None:
+    link = own.folder / "results"
+    contents = {}
+    for name in ("one", "two", "one"):
+        folder = own.folder / name
+        folder.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder)
+        plan = planned(own)
+        done = own.rnnbench(*round_arguments(own, plan))
+        assert done.returncode == 0, done.stderr
+        records = {file: file.read_bytes() for file in own.records()}
+        assert len(records) == 1 and own.pointers("mine")
+        assert contents.setdefault(name, records) == records
