@@ -8,14 +8,17 @@ no ratio.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rnnbench.commands.arguments import add_results, command_parser
-from rnnbench.errors import ConfigError, RecordError, say
-from rnnbench.records.record import Record
+from rnnbench.errors import ConfigError, say
 from rnnbench.records.store import imported_machines, pointer_files, records_of, site_folders
+
+if TYPE_CHECKING:
+    from rnnbench.records.record import Record
+    from rnnbench.tables.certificates import Certificates
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,20 +33,14 @@ def main(argv: Sequence[str]) -> int:
 
     from rnnbench.report.notes import session_notes
     from rnnbench.report.terminal import print_comparison
-    from rnnbench.sources.certificates import read_certificates
-    from rnnbench.tables.certificates import Certificates
     from rnnbench.tables.comparison import versus, void_messages
     from rnnbench.tables.frame import tidy
     from rnnbench.tables.usable_runs import run_values
 
-    folders = site_folders(options.results, options.experiment, options.site)
-    records, faults = _records(options, folders)
-    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    elsewhere = imported_machines(options.results)
-    certificates = Certificates(every, tuple(records), elsewhere)
-    for fault in [*faults, *unreadable]:
-        say(fault)
-    frame = tidy(certificates.mark_wrong_gradients(records))
+    records, certificates = read_certified(options.results, options.experiment, options.site)
+    if not records:
+        raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
+    frame = tidy(records)
     a, b = options.a.split(","), options.b.split(",")
     table = versus(frame, a, b, certificates)
     void = [line for terms in (a, b) for line in void_messages(frame, terms)]
@@ -64,11 +61,18 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _records(
-    options: argparse.Namespace, folders: Sequence[Path]
-) -> tuple[list[Record], list[RecordError]]:
-    """The runs to select from, and the faults of unreadable pointers."""
+def read_certified(
+    results: Path, experiment: str = "*", site: str = "*"
+) -> tuple[list[Record], Certificates]:
+    """All records of the experiments at the sites, judged by their certificates, and these. Says
+    which files cannot be read."""
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
+
+    folders = site_folders(results, experiment, site)
     records, faults = records_of(pointer_files(folders))
-    if not records:
-        raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
-    return records, faults
+    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    for fault in [*faults, *unreadable]:
+        say(fault)
+    certificates = Certificates(every, tuple(records), imported_machines(results))
+    return certificates.mark_wrong_gradients(records), certificates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.tables.unequal_ratio import MARK, Unequal
@@ -76,6 +76,17 @@ def unequal(value: Unequal) -> str:
 
 def unequal_span(value: Unequal) -> str:
     return ratio_span(value.low, value.high, value.estimate)
+
+
+def pair(row: Mapping[Any, Any]) -> str:
+    """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
+    if the pair has no ratio."""
+    if isinstance(other := row["unequal"], Unequal):
+        return f"{marked(unequal(other), row['suspect'])} ({unequal_span(other)})"
+    if not is_number(row["ratio"]):
+        return ""
+    span = ratio_span(row["low"], row["high"], row["ratio"])
+    return f"{marked(ratio(row['ratio']), row['suspect'])} ({span})"
 
 
 def share(value: Any) -> str:

@@ -25,20 +25,11 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     for label in [*([""] if several else []), "A", "B", "speed-up of A (95 % CI)", "runs"]:
         shown.add_column(label)
     for row in table.to_dict("records"):
-        shown_ratio = row["words"]
-        if n.is_number(row["ratio"]):
-            span = n.ratio_span(row["low"], row["high"], row["ratio"])
-            shown_ratio = (
-                f"{n.marked(n.ratio(row['ratio']), row['suspect'])} ({span})\n{row['words']}"
-            )
-        elif isinstance(other := row["unequal"], Unequal):
-            ratio = n.marked(n.unequal(other), row["suspect"])
-            shown_ratio = f"{ratio} ({n.unequal_span(other)})\n{row['words']}"
         shown.add_row(
             *([row["same"]] if several else []),
             f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
             f"{row['b']}\n{n.seconds(row['seconds_b'])} s per epoch",
-            shown_ratio,
+            "\n".join(filter(None, (n.pair(row), row["words"]))),
             f"{row['runs_a']}, {row['runs_b']}",
         )
     console = Console()
