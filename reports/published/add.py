@@ -9,11 +9,20 @@ together, accuracies as fractions (0.97), prices in USD per hour.
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rnnbench.sources.published import COLUMNS, REQUIRED_COLUMNS, append_row, parse_row
+from rnnbench.errors import ConfigError
+from rnnbench.locks import locked
+from rnnbench.sources.published import (
+    COLUMNS,
+    REQUIRED_COLUMNS,
+    PublishedRow,
+    parse_row,
+    read_published,
+)
 
 OWN = Path(__file__).with_name("own.csv")
 HELP = {
@@ -57,6 +66,24 @@ def main(argv: Sequence[str]) -> int:
     append_row(file, row)
     print(f"{file}: added {row.workload} on {row.place}, {row.train_seconds:g} s ({row.source}).")
     return 0
+
+
+def append_row(path: Path, row: PublishedRow) -> None:
+    """Appends `row` to the CSV file; a new file gets a header first. Raises a `ConfigError` if the
+    folder already has the same row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.parent.parent / ".published.lock"):
+        if path.exists() and row in read_published(path.parent):
+            raise ConfigError("already has this row.", where=str(path), remedy="nothing to do.")
+        is_new = not path.exists()
+        with path.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if is_new:
+                writer.writerow(COLUMNS)
+            texts = {name: getattr(row, name) for name in COLUMNS}
+            if row.below:
+                texts["train_seconds"] = f"<{row.train_seconds:g}"
+            writer.writerow(["" if text is None else text for text in texts.values()])
 
 
 if __name__ == "__main__":

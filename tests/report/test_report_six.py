@@ -17,8 +17,7 @@ from rnnbench.report.index import write_index
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.report.page import write_report
 from rnnbench.report.published_page import write_published
-from rnnbench.sources.claims import read_claims
-from rnnbench.sources.published import read_published
+from rnnbench.sources.published import read_claims, read_published, read_sources
 from tests.conftest import ROOT
 from tests.factory import make_record, replace
 from tests.report.six import EXPERIMENT, SKIPPED, inputs, six
@@ -35,7 +34,7 @@ def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
     write_report(content(six(), EXPERIMENT, skipped=SKIPPED, beside=inputs()), out / "six")
     rows = ROOT / "reports" / "published"
-    write_published(read_published(rows), out, read_claims(rows))
+    write_published(read_published(rows), out, read_sources(rows), read_claims(rows))
     return out
 
 

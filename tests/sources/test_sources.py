@@ -9,25 +9,23 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.report.published_page import published_sections
+from rnnbench.report.published_page import source_section, told
 from rnnbench.report.published_section import published_results_section
 from rnnbench.sources.prices import choose_prices, read_prices
-from rnnbench.sources.published import COLUMNS, append_row, parse_row, read_published
-from rnnbench.tables.articles import (
-    CPU_GPU,
-    K80_P100,
-    cudnn_speedups,
-    published_frame,
-    relative_to_k80,
-    step_table,
-    user_table,
+from rnnbench.sources.published import (
+    COLUMNS,
+    parse_row,
+    read_published,
+    read_sources,
 )
 from rnnbench.tables.frame import tidy
+from rnnbench.tables.published import compared, published_frame
 from rnnbench.tables.time import time
 from tests.conftest import ROOT
 from tests.factory import make_record
 
 FOLDER = Path(ROOT) / "reports" / "published"
+K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
 ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
        "caveat": "one run", "epochs": "3", "acc": "0.97", "device": "H200"}  # fmt: skip
 
@@ -41,15 +39,41 @@ def test_every_published_row_has_a_caveat(table):
     assert len(table) == 105 and (table["caveat"] != "").all()
 
 
+def against_base(table, name):
+    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
+    return compared(table, source)
+
+
 def test_ratios_match_the_sources(table):
-    speedup = cudnn_speedups(table).set_index(["device", "implementation"])["speedup"]
+    speedup = against_base(table, K80_P100).set_index(["device", "implementation"])["speedup"]
     assert round(speedup["Tesla K80", "CuDNNLSTM"], 1) == 7.5  # 984.2 / 130.84
     assert round(speedup["Tesla P100", "CuDNNLSTM"], 1) == 12.5  # 496.82 / 39.82
-    steps = step_table(table)
+    steps = against_base(table, STEPS)
+    assert len(steps) == 5 and set(steps["device_base"]) == {"Intel i5-4690 (CPU only)"}
     (cudnn,) = steps[steps["implementation"] == "CuDNNLSTM"].to_dict("records")
-    assert round(cudnn["speedup_generic"], 1) == 14.7  # 1012 / 69
-    assert round(cudnn["speedup_cpu"], 1) == 54.4  # 3755 / 69
-    assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235) and len(steps) == 5
+    assert round(cudnn["speedup"], 1) == 54.4  # 3755 / 69
+    assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235)
+
+
+def test_every_row_has_one_base(table):
+    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
+    assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
+    assert all(rows["time"].notna().all() for rows in found)
+
+
+def test_what_a_source_does_not_state_is_empty(table):
+    assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
+    assert not table.loc[table["vcpus"].isna(), "build"].any()
+
+
+def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
+    rows = published_frame([parse_row(ROW, "here")])
+    (source,) = told(rows, read_sources(tmp_path))
+    (view,) = source_section(rows, source).views
+    assert (source.title, [column.label for column in view.columns]) == (
+        "me", ["epochs", "s", "acc", "caveat"],
+    )  # fmt: skip
+    assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 
 
 def test_k80_and_p100_rows_match_their_source(table):
@@ -59,7 +83,7 @@ def test_k80_and_p100_rows_match_their_source(table):
         [0.1142, 0.1028], [0.0828, 0.0665], [0.1101, 0.0729], [0.0434, 0.0577],
     ]  # fmt: skip
     # The notebooks import tensorflow.keras and name no version and no package.
-    assert not own["framework"].str.contains("2.2.2").any() and not own["build"].any()
+    assert set(own["framework"]) == {"TensorFlow (tf.keras)"} and not own["build"].any()
     assert own["caveat"].str.contains("three validations of 10,000 images and tracing").all()
     assert own["caveat"].str.contains("scaled per column").all()
 
@@ -79,15 +103,22 @@ def test_text_generation_caveats_state_missing_validation_and_implementation(tab
 
 
 def test_an_upper_bound_is_not_a_time(table, tmp_path):
-    reported = user_table(table).to_dict("records")
+    reported = against_base(table, FIRST_ANSWER).to_dict("records")
     assert [(row["train_seconds"], row["below"]) for row in reported] == [(630, False), (60, True)]
     assert reported[1]["speedup"] == pytest.approx(10.5)
-    sections = {section.id: section for section in published_sections(read_published(FOLDER))}
-    assert sections["samples"].views[1].rows[1].cells[:2] == ("below 60.00", "over 10.5×")
+    (source,) = [source for source in read_sources(FOLDER) if source.source == FIRST_ANSWER]
+    (view,) = source_section(table, source).views
+    shown = dict(zip((column.label for column in view.columns), view.rows[1].cells, strict=True))
+    assert (shown["s"], shown["time"]) == ("below 60.00", "below 0.095×")
+    assert shown["speed-up"] == "over 10.5×" and "cost" not in shown
     # It is still a bound after a round trip through the file.
     bound = parse_row({**ROW, "train_seconds": "<60"}, "here")
-    append_row(tmp_path / "published" / "own.csv", bound)
+    add_script()["append_row"](tmp_path / "published" / "own.csv", bound)
     assert read_published(tmp_path / "published") == [bound] and bound.below
+
+
+def add_script():
+    return runpy.run_path(str(FOLDER / "add.py"))
 
 
 def measured(**changes):
@@ -122,14 +153,13 @@ def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
 
 
 def test_relative_to_the_k80_by_hand(table):
-    found = relative_to_k80(table)
-    mlp = found[
-        (found["source"] == CPU_GPU[0]) & (found["workload"] == "mnist_mlp")
-        & (found["vcpus"] == 8) & (found["build"] == "pip")
-    ].iloc[0]  # fmt: skip
-    assert mlp["relative"] == pytest.approx(138.46 / 65.1)
-    assert mlp["relative_usd"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
-    assert len(found) == 63 + 31
+    found = against_base(table, CPU_GPU[0])
+    is_one = (found["workload"] == "mnist_mlp") & (found["vcpus"] == 8) & (found["build"] == "pip")
+    (mlp,) = found[is_one].to_dict("records")
+    assert mlp["time"] == pytest.approx(138.46 / 65.1)
+    assert mlp["price"] == pytest.approx(0.0636 / 0.745)
+    assert mlp["usd"] == pytest.approx(138.46 / 3600 * 0.0636)
+    assert mlp["cost"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
 
 
 def test_price_list_matches_the_published_rows(table):
@@ -184,7 +214,7 @@ def test_invalid_row_names_its_column(change, message):
 def test_publish_appends_once_and_keeps_existing_rows(tmp_path, capsys):
     file = tmp_path / "published" / "own.csv"
     given = [f"--{name.replace('_', '-')}={value}" for name, value in ROW.items()]
-    publish = runpy.run_path(str(ROOT / "reports/published/add.py"))["main"]
+    publish = add_script()["main"]
     assert publish([*given, "--file", str(file)]) == 0 and "12.5 s" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="already has this row"):
         publish([*given, "--file", str(file)])

@@ -1,9 +1,10 @@
-"""The page of published comparisons: their tables and charts, recomputed, with caveats."""
+"""The page of published results: claims about them, and per source a table with ratios and charts.
+All numbers are computed from the published rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,156 +12,175 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.report import numbers as n
-from rnnbench.report.claims_section import claims_section
 from rnnbench.report.colours import colours
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.page import environment, write_texts
 from rnnbench.report.relative_charts import relative_panel
 from rnnbench.report.section import Section
-from rnnbench.report.table_view import Column, view_of
-from rnnbench.sources.claims import Claim
-from rnnbench.sources.published import PublishedRow
-from rnnbench.tables.articles import (
-    CPU_GPU,
-    cudnn_speedups,
-    published_frame,
-    relative_to_k80,
-    step_table,
-    user_table,
-)
-from rnnbench.tables.claims import claims_table
+from rnnbench.report.table_view import Column, text_of, view_of
+from rnnbench.sources.published import Claim, PublishedRow, Source
+from rnnbench.tables.published import FAILS, OPEN, claims_table, compared, published_frame
 
-TITLES = {CPU_GPU[0]: "CPU versus GPU, 2017", CPU_GPU[1]: "CPU versus GPU, version 2, 2017"}
+SHOWN = 4  # values, or pairs of measured configurations, of a claim
+CLAIMS = (
+    "Claims that are quoted from these sources, in their own words, and whether their own rows "
+    "agree. A value is the published number of the first rows divided by that of the others, or "
+    "the geometric mean if there are several pairs. Next to it is the ratio measured on this "
+    "machine, if there is one, with its 95 % confidence interval."
+)
 
 
 def write_published(
     rows: Sequence[PublishedRow],
     out: Path,
+    sources: Sequence[Source] = (),
     claims: Sequence[Claim] = (),
     ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> list[Path]:
-    """Writes ``published.html`` into `out`. Returns a list with its path. `claims`: quoted claims
-    about the rows; `ours`: claim → what was measured here (`measured_claims`)."""
-    sections = published_sections(rows)
+    """Writes ``published.html`` into `out`. Returns a list with its path. `sources`: what to tell
+    about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
+    (`measured_claims`)."""
+    table = published_frame(rows)
+    sections = [source_section(table, source) for source in told(table, sources)]
     if claims:
-        sections = [claims_section(claims_table(claims, rows), ours), *sections]
-    page = environment(html=True).get_template("published.html.j2")
-    text = page.render(
-        sections=sections,
-        count=n.counted(len(rows), "published row"),
-        title="Published comparisons",
-        description="Quoted comparisons of cuDNN, GPUs and CPUs, from their sources' own numbers.",
+        sections.insert(0, claims_section(claims_table(claims, table), ours))
+    text = (
+        environment(html=True)
+        .get_template("published.html.j2")
+        .render(
+            sections=list(filter(None, sections)),
+            count=n.counted(len(rows), "published row"),
+            title="Published comparisons",
+            description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
+        )
     )
     return write_texts({"published.html": text}, out, clean=False)
 
 
-def published_sections(rows: Sequence[PublishedRow]) -> list[Section]:
-    """The three comparisons, each from its own rows; comparisons without rows are left out."""
-    table = published_frame(rows)
-    relative = relative_to_k80(table)
-    sections = [_cudnn(cudnn_speedups(table)), _steps(step_table(table), user_table(table))]
-    sections += [
-        _cpu_gpu(source, relative[relative["source"] == source], number)
-        for number, source in enumerate(CPU_GPU)
-    ]
-    return [section for section in sections if section]
+def told(table: pd.DataFrame, sources: Sequence[Source]) -> list[Source]:
+    """`sources`, and one without ratios for each other source of the rows in `table`."""
+    names = {source.source for source in sources}
+    others = [name for name in table["source"].unique() if name not in names]
+    return [*sources, *(Source(source=name, title=name) for name in others)]
 
 
-CAVEAT = Column("caveat", "caveat", number=False, quiet=True)
-SECONDS = Column("s", lambda r: n.plain(r["train_seconds"], 4))
-CUDNN_COLUMNS = (
-    Column("device", "device", number=False),
-    replace(SECONDS, label="seconds, 3 epochs"),
-    Column("(train, validation) accuracy",
-           lambda r: f"({n.plain(r['acc'], 4)}, {n.plain(r['val_acc'], 4)})"),
-    Column("(train, validation) loss", lambda r: f"({r['loss']:.4f}, {r['val_loss']:.4f})"),
-    Column("speed-up", lambda r: n.ratio(r["speedup"])),
-    CAVEAT,
-)  # fmt: skip
-STEP_COLUMNS = (
+def _number(name: str, digits: int = 4) -> Callable[[Any], str]:
+    return lambda row: n.plain(row[name], digits)
+
+
+def _decimals(name: str) -> Callable[[Any], str]:
+    return lambda row: f"{row[name]:.4f}" if n.is_number(row[name]) else n.NOTHING
+
+
+def _ratio(name: str, bound: str = "below") -> Callable[[Any], str]:
+    return lambda row: _bounded(row, bound, n.ratio(row[name]))
+
+
+def _bounded(row: Mapping[Any, Any], bound: str, text: str) -> str:
+    return f"{bound} {text}" if row["below"] and text != n.NOTHING else text
+
+
+RELATIVE = "relative to its base"
+COLUMNS = (
     Column("layer", "implementation", number=False),
-    SECONDS,
-    Column("µs / sample", lambda r: n.plain(r["us_per_sample"], 4)),
-    Column("loss", lambda r: n.plain(r["loss"], 4)),
-    Column("acc", lambda r: n.plain(r["acc"], 4)),
-    Column("val loss", lambda r: n.plain(r["val_loss"], 4)),
-    Column("val acc", lambda r: n.plain(r["val_acc"], 4)),
-    Column("same device's LSTM", lambda r: n.ratio(r["speedup_generic"]), "speed-up over"),
-    Column("CPU", lambda r: n.ratio(r["speedup_cpu"]), "speed-up over"),
-    CAVEAT,
-)
-USER_COLUMNS = (
-    Column("s", lambda r: ("below " if r["below"] else "") + n.plain(r["train_seconds"], 4)),
-    Column("speed-up", lambda r: ("over " if r["below"] else "") + n.ratio(r["speedup"])),
-    CAVEAT,
-)
-CPU_GPU_COLUMNS = (
-    SECONDS,
-    Column("relative time", lambda r: n.ratio(r["relative"])),
-    Column("USD / h", lambda r: n.plain(r["price_usd_per_hour"], 4)),
-    Column("USD", lambda r: n.plain(r["usd"])),
-    Column("relative cost", lambda r: n.ratio(r["relative_usd"])),
-    Column("val acc", lambda r: n.share(r["val_acc"])),
+    Column("epochs", _number("epochs", 1)),
+    Column("s", lambda r: _bounded(r, "below", n.plain(r["train_seconds"], 4))),
+    Column("µs / sample", _number("us_per_sample")),
+    Column("loss", _decimals("loss")),
+    Column("acc", _decimals("acc")),
+    Column("val loss", _decimals("val_loss")),
+    Column("val acc", _decimals("val_acc")),
+    Column("USD / h", _number("price_usd_per_hour")),
+    Column("USD", _number("usd", 3)),
+    Column("time", _ratio("time"), RELATIVE),
+    Column("cost", _ratio("cost"), RELATIVE),
+    Column("speed-up", _ratio("speedup", "over"), RELATIVE),
+    Column("build", "build", number=False, quiet=True),
+    Column("framework", "framework", number=False, quiet=True),
+    Column("caveat", "caveat", number=False, quiet=True),
 )
 
 
-def _cudnn(table: pd.DataFrame) -> Section:
-    words = (
-        "An LSTM on MNIST: CuDNNLSTM versus LSTM, on a K80 and a P100. The two layers are not "
-        "the same function (their activations differ), so the speed-up compares two different "
-        "networks. The seconds are those of one fit of 3 epochs with batches of 32, including "
-        "three validations and the start of training; losses and accuracies are those of the "
-        "third epoch.",
-    )
-    view = view_of(table, "k80-p100", "K80 and P100", "layer", "implementation", CUDNN_COLUMNS)
-    return Section("cudnn", "LSTM versus CuDNNLSTM", words, (), (view,), "words")
+def source_section(table: pd.DataFrame, source: Source) -> Section:
+    """The rows of `source` in `table` (`published_frame`), with the columns that it has values for
+    and, if it has prices, charts of relative time and cost."""
+    own = compared(table, source)
+    rows = own.to_dict("records")
+    columns = [
+        column
+        for column in COLUMNS
+        if any(text_of(column.text, row) not in ("", n.NOTHING) for row in rows)
+    ]
+    id = section_id(source.source)
+    group = "workload" if own["workload"].nunique() > 1 else lambda row: ""
+    view = view_of(own, f"{id}-rows", source.title, "device", "place", columns, group)
+    words = (f"{source.words} Source: `{source.source}`.".strip(),)
+    return Section(id, source.title, words, tuple(_charts(own, id)), (view,), "words")
 
 
-def _steps(table: pd.DataFrame, second_answer: pd.DataFrame) -> Section:
-    words = (
-        "One epoch over 612,235 samples on five machines, one run each. Another answer to the same "
-        "question gives two times without hardware or model, one of them as a bound.",
-    )
-    views = (
-        view_of(table, "steps", "612,235 samples", "machine", "device", STEP_COLUMNS),
-        view_of(second_answer, "told", "Another answer", "layer", "implementation", USER_COLUMNS),
-    )
-    filled = tuple(view for view in views if view.rows)
-    return Section("samples", "The 612,235-sample benchmark", words, (), filled, "words")
+def section_id(source: str) -> str:
+    return "from-" + re.sub(r"\W+", "-", source).strip("-").lower()
 
 
-def _cpu_gpu(source: str, table: pd.DataFrame, number: int) -> Section:
-    caveats = "; ".join(dict.fromkeys(table["caveat"]))
-    words = (
-        "Training time and cost relative to the K80 with TensorFlow (dashed line at 1), from "
-        f"`{source}`. Caveat: {caveats}.",
-    )
-    view = view_of(table, f"cpu-gpu-{number}", TITLES[source], "device", _label, CPU_GPU_COLUMNS,
-                   "workload")  # fmt: skip
-    return Section(f"cpu-gpu-{number}-section", TITLES[source], words,
-                   tuple(_charts(table, number)), (view,))  # fmt: skip
-
-
-def _charts(table: pd.DataFrame, number: int) -> Iterator[Figure]:
-    table = table.assign(
-        label=[_label(row) for row in table.to_dict("records")],
-        series=table["framework"].str.partition(" ")[0] + ", " + table["build"],
-        low=None,
-        high=None,
-    )
-    palette = colours(table["series"])
+def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
+    table = table[table["cost"].notna()]
+    if table.empty:
+        return
+    series = table["framework"].str.partition(" ")[0] + " " + table["build"]
+    table = table.assign(label=table.apply(_label, axis=1), series=series, low=None, high=None)
+    palette = colours(series)
     for workload, rows in table.groupby("workload", sort=False):
-        for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
-            drawn = rows.assign(value=rows[measure], text=rows[measure].map(n.ratio))
-            title = f"Relative {kind}, {workload}"
-            chart = relative_panel(drawn, palette, f"{kind} relative to the K80")
-            yield figure(f"published-{kind}", "", f"{number}-{workload}", title, chart)
+        for kind in ("time", "cost"):
+            drawn = rows.assign(value=rows[kind], text=rows[kind].map(n.ratio))
+            title = f"{kind} relative to {rows['place_base'].iat[0]}"
+            chart = relative_panel(drawn, palette, title)
+            yield figure(f"published-{kind}", "", f"{id}-{workload}",
+                         f"Relative {kind}, {workload}", chart)  # fmt: skip
 
 
-def _label(row: dict[Any, Any]) -> str:
+def _label(row: Mapping[Any, Any]) -> str:
     """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
-    vcpus = row["vcpus"]
-    name = f"{int(vcpus)} vCPUs" if n.is_number(vcpus) and vcpus else str(row["device"])
-    if str(row["framework"]).startswith("CNTK"):
-        return f"{name}, CNTK"
-    return f"{name}, {row['build'].partition(' ')[0]}" if n.is_number(vcpus) and vcpus else name
+    name = f"{row['vcpus']:.0f} vCPUs" if n.is_number(row["vcpus"]) else row["device"]
+    framework = "CNTK" if row["framework"].startswith("CNTK") else ""
+    return ", ".join(filter(None, (name, framework, row["build"].partition(" ")[0])))
+
+
+def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
+    """`table` and `ours` as `claims_table` and `measured_claims` make them."""
+    columns = (
+        Column("its rows say", "verdict", number=False),
+        Column("value in the rows", _values, number=False, linked=True),
+        Column("measured here", lambda r: _ours(ours.get(r["claim"])), number=False),
+        Column("quotation", "words", number=False),
+        Column("note", "note", number=False, quiet=True),
+        Column("tested", "tested", number=False, linked=True),
+        Column("source", "address", number=False, quiet=True),
+    )
+    failing, undecided = (table["verdict"].str.startswith(text).sum() for text in (FAILS, OPEN))
+    summary = (
+        f"Of {n.counted(len(table), 'claim')}, {failing} do not hold by their rows, and the rows "
+        f"do not decide {undecided}."
+    )
+    table = table.assign(anchor=table["source"].map(section_id))
+    view = view_of(table, "claims", "Claims and their rows", "claim", "claim", columns)
+    return Section("claims-section", "Claims", (CLAIMS, summary), (), (view,), "words")
+
+
+def _values(row: Mapping[Any, Any]) -> str:
+    values = row["values"]
+    if len(values) > SHOWN:
+        return f"{n.ratio(min(values.values()))} to {n.ratio(max(values.values()))}"
+    texts = [f"{key}: {n.ratio(value)}" if key else n.ratio(value) for key, value in values.items()]
+    return "; ".join(texts) or n.NOTHING
+
+
+def _ours(table: pd.DataFrame | None) -> str:
+    if table is None:
+        return n.NOTHING
+    more = [f"and {len(table) - SHOWN} more"] if len(table) > SHOWN else []
+    return "; ".join([*map(_pair, table.head(SHOWN).to_dict("records")), *more])
+
+
+def _pair(row: Mapping[Any, Any]) -> str:
+    where = f"{row['same']}: " if row["same"] else ""
+    return where + ", ".join(filter(None, (n.pair(row) or row["words"], row["difference"])))
