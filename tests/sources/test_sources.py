@@ -71,7 +71,7 @@ def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
     (source,) = told(rows, read_sources(tmp_path))
     (view,) = source_section(rows, source).views
     assert (source.title, [column.label for column in view.columns]) == (
-        "me", ["epochs", "s", "acc", "caveat"],
+        "me", ["epochs", "s", "acc", "build, framework, caveat"],
     )  # fmt: skip
     assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 

@@ -80,6 +80,10 @@ def _bounded(row: Mapping[Any, Any], bound: str, text: str) -> str:
     return f"{bound} {text}" if row["below"] and text != n.NOTHING else text
 
 
+def _facts(row: Mapping[Any, Any]) -> str:
+    return "; ".join(filter(None, (row["build"], row["framework"], row["caveat"])))
+
+
 RELATIVE = "relative to its base"
 COLUMNS = (
     Column("layer", "implementation", number=False),
@@ -95,9 +99,7 @@ COLUMNS = (
     Column("time", _ratio("time"), RELATIVE),
     Column("cost", _ratio("cost"), RELATIVE),
     Column("speed-up", _ratio("speedup", "over"), RELATIVE),
-    Column("build", "build", number=False, quiet=True),
-    Column("framework", "framework", number=False, quiet=True),
-    Column("caveat", "caveat", number=False, quiet=True),
+    Column("build, framework, caveat", _facts, number=False, quiet=True),
 )
 
 
@@ -113,7 +115,7 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     ]
     id = section_id(source.source)
     group = "workload" if own["workload"].nunique() > 1 else lambda row: ""
-    view = view_of(own, f"{id}-rows", source.title, "device", "place", columns, group)
+    view = view_of(own, f"{id}-rows", source.title, "device", _label, columns, group)
     words = (f"{source.words} Source: `{source.source}`.".strip(),)
     return Section(id, source.title, words, tuple(_charts(own, id)), (view,), "words")
 
@@ -140,7 +142,7 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
 
 def _label(row: Mapping[Any, Any]) -> str:
     """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
-    name = f"{row['vcpus']:.0f} vCPUs" if n.is_number(row["vcpus"]) else row["device"]
+    name = f"{row['vcpus']:.0f} vCPUs" if n.is_number(row["vcpus"]) else row["place"]
     framework = "CNTK" if row["framework"].startswith("CNTK") else ""
     return ", ".join(filter(None, (name, framework, row["build"].partition(" ")[0])))
 
@@ -153,7 +155,7 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
         Column("measured here", lambda r: _ours(ours.get(r["claim"])), number=False),
         Column("quotation", "words", number=False),
         Column("note", "note", number=False, quiet=True),
-        Column("tested", "tested", number=False, linked=True),
+        Column("tested", lambda r: r["tested"] or n.NOTHING, number=False, linked=True),
         Column("source", "address", number=False, quiet=True),
     )
     failing, undecided = (table["verdict"].str.startswith(text).sum() for text in (FAILS, OPEN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,21 +37,22 @@ def published_results_section(speed: pd.DataFrame, published: Sequence[Published
     models that are not shown."""
     rows: list[dict[str, Any]] = []
     learning = speed[speed["not_learning"] == ""]
-    shown: set[PublishedRow] = set()
-    for key, own in learning.groupby(["model", "cell", "samples"], sort=False):
-        model, cell, samples = str(key[0]), str(key[1]), int(own["samples"].iloc[0])
+    rest = [row for row in published if row.model in set(speed["model"])]
+    for (model, cell, _), own in learning.groupby(["model", "cell", "samples"], sort=False):
+        samples = int(own["samples"].iloc[0])
+        # A row without a recurrent layer has no cell.
         matching = [
-            row for row in published if _is_of(row, model, cell) and samples == row.train_samples
-        ]
+            row for row in published
+            if (row.model, row.train_samples) == (model, samples) and row.cell in ("", cell)
+        ]  # fmt: skip
         if not matching:
             continue
-        shown.update(matching)
-        name = ", ".join(filter(None, (model, matching[0].cell)))
-        group = f"{name}, {samples:,} samples per epoch"
+        rest = [row for row in rest if row not in matching]
+        group = f"{_name(matching[0])}, {samples:,} samples per epoch"
         fastest = own.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         rows += [_measured(row, group) for row in fastest.to_dict("records")]
         rows += [_published(row, group) for row in matching]
-    not_shown = tuple(_not_shown(speed, [row for row in published if row not in shown]))
+    not_shown = tuple(_not_shown(rest))
     if not rows:
         return Section("beside", "Published results", not_shown, text_only=bool(not_shown))
     view = view_of(pd.DataFrame(rows), "published", "Measured and published results", "source",
@@ -59,27 +61,18 @@ def published_results_section(speed: pd.DataFrame, published: Sequence[Published
     return Section("beside", "Published results", words, (), (view,), "words published")
 
 
-def _is_of(row: PublishedRow, model: str, cell: str) -> bool:
-    """Whether a published row is of this model and cell type, or without a recurrent layer."""
-    return row.model == model and row.cell in ("", cell)
+def _name(row: PublishedRow) -> str:
+    return ", ".join(filter(None, (row.model, row.cell)))
 
 
-def _not_shown(speed: pd.DataFrame, rest: Sequence[PublishedRow]) -> Iterator[str]:
+def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
     """Sentences on the published rows of measured models that match no measured row."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for row in rest:
-        samples = (
-            f"{row.train_samples:,} samples per epoch"
-            if row.train_samples
-            else "number of samples not given"
-        )
-        key = (row.source, ", ".join(filter(None, (row.model, row.cell))), samples)
-        if row.model in set(speed["model"]):
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter((row.source, _name(row), row.train_samples) for row in rows)
     for (source, model, samples), count in counts.items():
+        number = f"{samples:,} samples per epoch" if samples else "number of samples not given"
         yield (
             "Not shown, because the cell type or the number of samples differs or is unknown: "
-            f"{n.counted(count, 'row')} of `{model}` ({samples}) by {source}."
+            f"{n.counted(count, 'row')} of `{model}` ({number}) by {source}."
         )
 
 
