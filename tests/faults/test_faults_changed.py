@@ -110,7 +110,9 @@ CHANGES = {
         "dataset_md5",
     ),
     "an own file becomes a link to another file": (
-        linked_elsewhere("own/model/mine.py", lambda file: file.write_text(CODE.format(2)) and None),
+        linked_elsewhere(
+            "own/model/mine.py", lambda file: file.write_text(CODE.format(2)) and None
+        ),
         "worker",
     ),
 }
