@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from rnnbench.commands import COMMANDS
+from rnnbench.commands import COMMANDS, RULES
 from rnnbench.errors import RnnbenchError, say
 from rnnbench.interval_log import log_interval
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command, *rest = arguments
     if os.environ.get("RNNBENCH_LOG"):
         sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
-    if command not in COMMANDS:
+    if command not in (*COMMANDS, *RULES):
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:

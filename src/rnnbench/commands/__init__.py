@@ -1,17 +1,14 @@
-"""The commands of ``rnnbench``, one module each; the module's docstring is its ``--help`` text."""
+"""The commands of ``rnnbench``, one module each; the module's docstring is its ``--help`` text.
+
+`RULES` are those that only the workflow and the Makefile call; they are not listed."""
 
 COMMANDS = {
     "run": "run an experiment with Snakemake",
     "grid": "list an experiment's grid points: name, choices, run or skip and why",
     "plan": "estimate runs, time, disk space and repeats of an experiment",
     "dataset": "provide or check the pinned datasets in data/",
-    "environment": "make the environment of a locked build (Snakemake calls this)",
-    "lock": "resolve the builds' packages to lock files with hashes",
-    "certify": "check that implementations compute the same function (Snakemake calls this)",
-    "probe": "measure the peak rates of a device in a build (Snakemake calls this)",
-    "round": "measure the runs of a round in turns (Snakemake calls this)",
     "retry": "have chosen runs measured again by the next snakemake",
-    "track": "log records to MLflow (Snakemake calls this)",
+    "track": "log records to MLflow (the workflow does it after each round)",
     "export": "write an experiment's records to one file for another machine",
     "import": "import records from an exported file or a bundle",
     "bundle": "write a folder that measures an experiment with Python alone",
@@ -23,3 +20,4 @@ COMMANDS = {
     "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
     "gc": "remove unused environments and leftover files (asks first)",
 }
+RULES = ("certify", "environment", "lock", "probe", "round")
