@@ -18,7 +18,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.records.store import record_files
-from rnnbench.running.train import Place
+from rnnbench.running.assemble import Place
 from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.

@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
-from rnnbench.running.train import Place
+from rnnbench.running.assemble import Place
 from rnnworker import memory
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned

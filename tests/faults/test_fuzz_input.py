@@ -20,8 +20,8 @@ from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json
-from rnnbench.running.supervise import Outcome, parse
-from rnnbench.running.train import Place, Trained, assembled
+from rnnbench.running.assemble import Place, Trained, assembled
+from rnnbench.running.worker import Outcome, parse
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
 from tests.factory import as_run, make_record

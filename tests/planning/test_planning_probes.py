@@ -10,7 +10,7 @@ from rnnbench.planning.plan import Probe
 from rnnbench.planning.probes import probes_of
 from rnnbench.records.probe_match import model_digest
 from rnnbench.running.probe import assembled
-from rnnbench.running.supervise import Outcome
+from rnnbench.running.worker import Outcome
 from rnnbench.sources.probes import checked
 from tests.factory import make_probe
 from tests.planning.test_planning_certificates import point

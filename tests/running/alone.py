@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records.record import Record
+from rnnbench.running.assemble import Place
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place
 from rnnbench.tables.effects import effects
 from tests.factory import as_run
 

@@ -8,12 +8,14 @@ import sys
 import threading
 from pathlib import Path
 
+from rnnbench.builds.lock import lock_of
 from rnnbench.grid.identity import digest_of_round
+from rnnbench.planning.code_digest import worker_digest
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
-from rnnbench.running.train import Place
+from rnnbench.running.assemble import Place
 from rnnworker import affinity
-from tests.conftest import make_project, wait_until
+from tests.conftest import ROOT, make_project, wait_until
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned
 
@@ -60,6 +62,11 @@ def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -
         (tmp_path / name).mkdir()
         project = make_project(tmp_path / name)
         line = planned(epoch_seconds=0.5)
+        config = line["config"]
+        line["identity"] = {
+            "build_lock": lock_of(config["build"], ROOT), "dataset_md5": None,
+            "worker": worker_digest(config),
+        }  # fmt: skip
         folder = project.folder / f"results/here/{name}"
         folder.mkdir(parents=True)
         (folder / "plan.jsonl").write_text(json.dumps(line) + "\n")

@@ -8,9 +8,9 @@ import pytest
 
 from rnnbench.report.raw_runs import raw_configurations
 from rnnbench.running import worker
-from rnnbench.running.card_use import card_reasons, card_use
+from rnnbench.running.assemble import Place
+from rnnbench.running.load import card_reasons, card_use
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place
 from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts

@@ -14,8 +14,8 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running import certify as certifying
 from rnnbench.running import worker
-from rnnbench.running.supervise import Outcome
-from rnnbench.running.train import Place
+from rnnbench.running.assemble import Place
+from rnnbench.running.worker import Outcome
 
 ENTRY = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
 ENTRY |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rnnbench.running.device import device_reasons
+from rnnbench.running.verdict import device_reasons
 
 P100 = {"gpus": [{"name": "Tesla P100-PCIE-16GB"}]}
 CPU = {"kind": "cpu", "threads": 2}

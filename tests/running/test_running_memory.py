@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running.supervise import Outcome
 from rnnbench.running.verdict import failure_reason
+from rnnbench.running.worker import Outcome
 from rnnworker import memory
 from tests.conftest import ROOT
 

@@ -12,12 +12,12 @@ from rnnbench.grid.repeats import Repeats
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run
 from rnnbench.records.store import pointer_to, pointer_without_record, write_json
+from rnnbench.running.assemble import Place
 from rnnbench.running.repeats_needed import (
     finished_runs,
     known_so_far,
     why_not_needed,
 )
-from rnnbench.running.train import Place
 from tests.factory import BEGINNING, VOID, in_round, make_record, replace
 
 RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)

@@ -13,7 +13,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
 from rnnbench.running import probe as probing
 from rnnbench.running import worker
-from rnnbench.running.train import Place
+from rnnbench.running.assemble import Place
 
 PLANNED = {
     "key": "cpu_1-current",

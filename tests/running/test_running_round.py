@@ -12,9 +12,9 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_is_valid, read_json, read_record, records_of
-from rnnbench.running import cohort as measuring
+from rnnbench.running import round as measuring
+from rnnbench.running.assemble import Place
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table

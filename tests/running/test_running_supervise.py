@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running.supervise import Outcome, supervise
+from rnnbench.running.worker import Outcome, supervise
 from rnnworker import members
 from rnnworker.members import Member
 from tests.conftest import ROOT, wait_until

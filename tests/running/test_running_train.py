@@ -16,8 +16,8 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json
-from rnnbench.running import cohort as measuring
-from rnnbench.running.train import Place, progress_label, timing_lock
+from rnnbench.running import round as measuring
+from rnnbench.running.assemble import Place, progress_label, timing_lock
 from tests.factory import as_run, read_pointer
 from tests.running.alone import train
 

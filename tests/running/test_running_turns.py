@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.running import verdict
-from rnnbench.running.supervise import Outcome
-from rnnbench.running.turns import asleep_in, turns
+from rnnbench.running.assemble import asleep_in, turns
+from rnnbench.running.worker import Outcome
 
 
 def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.record import Epoch, Phase, Reason
-from rnnbench.running.supervise import Outcome
 from rnnbench.running.verdict import VOID_CODES, closure, failure_reason, judge
+from rnnbench.running.worker import Outcome
 
 
 def epoch(number: int, loss: float | None, **changes) -> Epoch:

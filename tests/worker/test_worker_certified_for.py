@@ -16,7 +16,7 @@ from rnnbench.grid.point import GridPoint
 from rnnbench.planning.certificates import certificates_of
 from rnnbench.records.overrides import Overrides
 from rnnbench.running.certify import assembled
-from rnnbench.running.supervise import Outcome
+from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnworker.certificate_jobs import jobs_of

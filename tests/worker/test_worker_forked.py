@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rnnbench.running import worker, workflow_importers
-from rnnbench.running.supervise import supervise
+from rnnbench.running import worker
+from rnnbench.running.worker import supervise
 from rnnworker import forked_workers, members, rounds
 from rnnworker.members import Member, Outcome
 from tests.conftest import wait_until
@@ -170,7 +170,7 @@ def start_shared(workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     started = []
 
     def start() -> forked_workers.Importer:
-        started.append(workflow_importers.WorkflowImporters([planned()["config"]], tmp_path))
+        started.append(worker.WorkflowImporters([planned()["config"]], tmp_path))
         return next(iter(started[0]._importers.values()))
 
     yield start

@@ -14,7 +14,7 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
 from rnnbench.records.store import read_json
-from rnnbench.running.train import Place, timing_lock
+from rnnbench.running.assemble import Place, timing_lock
 
 PR_SET_PDEATHSIG = 1
 INPUTS = {

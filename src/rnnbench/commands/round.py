@@ -28,6 +28,7 @@ from rnnbench.records.store import (
     read_json,
     write_json,
 )
+from rnnbench.running.assemble import Place, progress_label
 from rnnbench.running.progress import print_progress, remaining
 from rnnbench.running.repeats_needed import (
     known_so_far,
@@ -36,7 +37,6 @@ from rnnbench.running.repeats_needed import (
     why_not_needed,
 )
 from rnnbench.running.round import measure
-from rnnbench.running.train import Place, progress_label
 from rnnworker.cohorts import reference_of
 
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads

@@ -18,10 +18,10 @@ from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
+from rnnbench.running.assemble import Place, Trained, records_of, timing_lock
 from rnnbench.running.certify import assembled as assembled_certificate
 from rnnbench.running.probe import assembled as assembled_probe
-from rnnbench.running.supervise import Outcome, parse
-from rnnbench.running.train import Place, Trained, records_of, timing_lock
+from rnnbench.running.worker import Outcome, parse
 from rnnworker.memory import tail
 
 

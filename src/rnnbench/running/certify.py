@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from rnnbench.running import assemble, verdict
+from rnnbench.running.assemble import Place
 from rnnbench.running.preflight import preflight
-from rnnbench.running.supervise import Outcome
-from rnnbench.running.train import Place
-from rnnbench.running.worker import job_of
+from rnnbench.running.worker import Outcome, job_of
 from rnnbench.sources.certificates import judged
 from rnnbench.tables.certificates import NOT_TRIED
 from rnnworker import machine

@@ -11,10 +11,9 @@ from typing import Any
 from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
+from rnnbench.running.assemble import Place
 from rnnbench.running.progress import print_progress
-from rnnbench.running.supervise import Event, Outcome
-from rnnbench.running.train import Place
-from rnnbench.running.worker import run_workers
+from rnnbench.running.worker import Event, Outcome, run_workers
 from rnnworker.cohorts import memory_capacity
 from rnnworker.memory import available_bytes
 

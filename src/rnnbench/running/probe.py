@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.running import assemble, verdict
-from rnnbench.running.device import device_reasons
+from rnnbench.running.assemble import Place
 from rnnbench.running.preflight import preflight
-from rnnbench.running.supervise import Event, Outcome
-from rnnbench.running.train import Place
-from rnnbench.running.worker import job_of
+from rnnbench.running.verdict import device_reasons
+from rnnbench.running.worker import Event, Outcome, job_of
 from rnnworker import machine
 
 SCHEMA = 1

@@ -19,7 +19,7 @@ from rnnbench.records.run import Run
 from rnnbench.records.store import not_needed, read_json, records_behind
 
 if TYPE_CHECKING:
-    from rnnbench.running.train import Place
+    from rnnbench.running.assemble import Place
 
 
 @dataclass(frozen=True)

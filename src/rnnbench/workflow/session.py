@@ -13,7 +13,7 @@ from rnnbench import locks
 from rnnbench.errors import RunError, say
 from rnnbench.planning.plan import write_plan
 from rnnbench.running import host_check
-from rnnbench.running.workflow_importers import WorkflowImporters
+from rnnbench.running.worker import WorkflowImporters
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job
 from rnnbench.workflow.summary import Summary, summarize
