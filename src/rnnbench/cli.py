@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -16,6 +18,15 @@ from rnnbench.errors import RnnbenchError, say
 from rnnbench.interval_log import log_interval
 
 INTERRUPTED = 130
+# What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
+FIXES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make the folder writable"),
+    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTDIR), "move what is in its place aside"),
+    **dict.fromkeys(
+        (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), "use a file system that has locks (flock)"
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,12 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_usage())
         return 0 if arguments else 2
     command, *rest = arguments
-    if os.environ.get("RNNBENCH_LOG"):
-        sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
     if command not in (*COMMANDS, *RULES):
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
+        if os.environ.get("RNNBENCH_LOG"):
+            sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
             return _module(command).main(rest)
     except RnnbenchError as error:
@@ -43,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in FIXES:
+            raise
+        where, remedy = str(error.filename or ""), f"{FIXES[error.errno]} and run it again."
+        say(RnnbenchError(str(error.strerror), where=where, remedy=remedy))
+        return 1
 
 
 def _module(command: str) -> ModuleType:
@@ -51,19 +68,16 @@ def _module(command: str) -> ModuleType:
 
 
 class _Tee:
-    """Writes to standard error and to a log file."""
+    """Writes to standard error and, as long as there is space, to a log file."""
 
     def __init__(self, stream: TextIO, log: str):
         self._stream = stream
-        self._log = Path(log).open("w", encoding="utf-8")  # noqa: SIM115
+        self._log = Path(log).open("wb", buffering=0)  # noqa: SIM115
 
     def write(self, text: str) -> int:
-        self._log.write(text)
+        with suppress(OSError):
+            self._log.write(text.encode())
         return self._stream.write(text)
-
-    def flush(self) -> None:
-        self._log.flush()
-        self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

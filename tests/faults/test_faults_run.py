@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.store import read_record
 from rnnbench.running.assemble import Place
 from rnnworker import memory
+from tests.faults.mounts import small_disk
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned
 
@@ -76,37 +76,30 @@ def test_killed_for_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small disk requires root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+def disk_of_96k(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "96k") as disk:
+        yield disk
 
 
 @pytest.mark.fault("the disk is full when a record is written", "no record", "free disk space")
-def test_disk_full(place: Place, small_disk: Path) -> None:
-    place = Place(place.root, small_disk / "results", "here", "selftest", place.timing_lock)
+def test_disk_full(place: Place, disk_of_96k: Path) -> None:
+    place = Place(place.root, disk_of_96k / "results", "here", "selftest", place.timing_lock)
     done = train(planned(), place, label="[1/2]")
     first = place.results / "records" / f"{done.key}.json"
     content = first.read_bytes()
-    ballast = small_disk / "ballast"
+    ballast = disk_of_96k / "ballast"
     size = 96 * 1024
     with pytest.raises(RunError) as caught:
         for number in range(40):  # until the remaining space is too small for the record
-            ballast.write_bytes(b"x" * max(0, size - 8192 - used(small_disk, ballast)))
+            ballast.write_bytes(b"x" * max(0, size - 8192 - used(disk_of_96k, ballast)))
             train(planned(f"other-s0-r{number}"), place, label="[2/2]")
     assert "No space left" in str(caught.value) and "free" in caught.value.remedy
     assert first.read_bytes() == content
     other = place.pointer(f"other-s0-r{number}")
-    assert not other.exists() and not list(small_disk.rglob(".*.json.*"))
+    assert not other.exists() and not list(disk_of_96k.rglob(".*.json.*"))
 
     ballast.unlink()
-    for old in small_disk.rglob("*.events.jsonl"):
+    for old in disk_of_96k.rglob("*.events.jsonl"):
         old.unlink()
     train(planned(f"other-s0-r{number}"), place, label="[2/2]")
     assert other.exists()

@@ -48,3 +48,12 @@ def test_a_broken_experiment_file_is_a_one_line_error(results, capsys):
     (results / "here" / "quick" / "experiment.json").write_text("[]")
     assert main(["report", "quick", "--results", str(results), "--site", "here"]) == 1
     assert "experiment.json" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_a_one_line_error(results, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    arguments = ["--results", str(results), "--site", "here", "--out", str(tmp_path / "file")]
+    assert main(["report", "quick", *arguments]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and f"{tmp_path}/file" in message and "Fix:" in message
+    assert (tmp_path / "file").read_text() == ""

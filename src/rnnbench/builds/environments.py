@@ -47,20 +47,13 @@ def make(
     def on_wait(holder: str) -> None:
         say(f"waiting for the environment {pins.key} ({holder})")
 
-    try:
-        with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
-            reason = damage(folder)
-            if reason is None:
-                return _marker(folder)
-            if (folder / MARKER).exists():
-                say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
-            return _make(pins, folder)
-    except OSError as error:
-        raise BuildError(
-            f"cannot be created: {error}.",
-            where=str(folder),
-            remedy="free disk space or make the folder writable.",
-        ) from error
+    with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
+        reason = damage(folder)
+        if reason is None:
+            return _marker(folder)
+        if (folder / MARKER).exists():
+            say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
+        return _make(pins, folder)
 
 
 def damage(folder: Path) -> str | None:

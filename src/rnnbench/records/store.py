@@ -50,9 +50,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
+    except OSError as error:  # that of a write names no file
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
     folder = os.open(path.parent, os.O_RDONLY)  # the new name must reach the disk, too
     try:
         os.fsync(folder)

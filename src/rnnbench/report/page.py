@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rnnbench.errors import RecordError
+from rnnbench.records.store import write_bytes
 from rnnbench.report.answer import spans, unbroken
 from rnnbench.report.content import Content
 from rnnbench.report.raw_runs import EPOCH_HEADS
@@ -42,24 +41,15 @@ def write_report(report: Content, out: Path) -> list[Path]:
     return write_texts(texts, out)
 
 
-def write_texts(texts: Mapping[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:
+def write_texts(texts: dict[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:
     """Writes each text to its path below `out`. `clean` deletes other figures and tables: those of
-    an earlier report would look current. Raises `RecordError` if `out` cannot be written."""
-    try:
-        for folder, ending in (("figures", "svg"), ("tables", "csv")):
-            for stale in (out / folder).glob(f"*.{ending}") if clean else ():
-                if f"{folder}/{stale.name}" not in texts:
-                    stale.unlink()
-        for name, text in texts.items():
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
-    except OSError as error:
-        raise RecordError(
-            f"the report cannot be written ({error.strerror}).",
-            where=str(error.filename or out),
-            remedy="make the folder writable, or choose another with --out.",
-        ) from error
+    an earlier report would look current. The page is written last, each file at once."""
+    for folder, ending in (("figures", "svg"), ("tables", "csv")):
+        for stale in (out / folder).glob(f"*.{ending}") if clean else ():
+            if f"{folder}/{stale.name}" not in texts:
+                stale.unlink()
+    for name, text in reversed(texts.items()):
+        write_bytes(out / name, text if isinstance(text, bytes) else text.encode("utf-8"))
     return [out / name for name in texts]
 
 

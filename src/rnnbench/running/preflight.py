@@ -36,7 +36,8 @@ def preflight(
     - `kind`: ``certificate`` or ``probe``.
     - `assembled`: makes the result from the outcome of `job` and name → outcome of the others.
 
-    Raises `RunError` if a worker received an external SIGKILL or the result cannot be written.
+    Raises `RunError` if a worker received an external SIGKILL, `OSError` if the result cannot be
+    written.
     """
     folder = place.folder / f"{kind}s"
     files = folder / "work" / key
@@ -65,24 +66,16 @@ def preflight(
                 )
         return outcomes
 
-    try:
-        files.parent.mkdir(parents=True, exist_ok=True)
-        with locks.locked(place.timing_lock, holder) as timing:
-            few = len(jobs) <= memory_capacity(available_bytes())
-            together = few and not any(job["card"] for job, _ in jobs.values())
-            outcomes: dict[str, Outcome] = {}
-            for names in [list(jobs)] if together else [[name] for name in jobs]:
-                outcomes |= run(names)
-        first, *rest = (outcomes[name] for name in jobs)
-        result = assembled(first, dict(zip(others, rest, strict=True)))
-        write_json(folder / f"{key}.json", result)
-    except OSError as error:
-        raise RunError(
-            f"{kind} {key} could not be made: {error}.",
-            where=str(folder),
-            remedy="make the results folder writable, with free space, and run the same command "
-            "again.",
-        ) from error
+    files.parent.mkdir(parents=True, exist_ok=True)
+    with locks.locked(place.timing_lock, holder) as timing:
+        few = len(jobs) <= memory_capacity(available_bytes())
+        together = few and not any(job["card"] for job, _ in jobs.values())
+        outcomes: dict[str, Outcome] = {}
+        for names in [list(jobs)] if together else [[name] for name in jobs]:
+            outcomes |= run(names)
+    first, *rest = (outcomes[name] for name in jobs)
+    result = assembled(first, dict(zip(others, rest, strict=True)))
+    write_json(folder / f"{key}.json", result)
     return result
 
 

@@ -119,5 +119,7 @@ def _is_mlflow_error(error: BaseException) -> bool:
 
 
 def _first_line(error: Any) -> str:
-    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    # SQLAlchemy puts a hint about its own use before some errors.
+    lines = (line for line in str(error).splitlines() if not line.startswith("(raised as a result"))
+    text = next(filter(str.strip, lines), type(error).__name__)
     return text if len(text) <= 300 else f"{text[:300]}…"
