@@ -59,7 +59,8 @@ def name_of(
         parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")
     if alias is not None:
         parts.append(f"as_{slug(alias)}")
-    name = "-".join([*parts, f"s{seed}", f"r{repeat}"])
+    # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
+    name = re.sub("^[.-]", "_", "-".join([*parts, f"s{seed}", f"r{repeat}"]))
     if len(name) > LONGEST_NAME:
         raise ConfigError(
             f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}.",

@@ -53,8 +53,12 @@ def order(target: Path) -> int:
 def options(device) -> list[str]:
     """The options of sbatch for a device, from devices.yaml."""
     file = os.environ.get("RNNBENCH_DEVICES", Path(__file__).with_name("devices.yaml"))
-    devices = yaml.safe_load(Path(file).read_text())
-    chosen = {**(devices.get("default") or {}), **(devices.get(device) or {})}
+    try:
+        devices = yaml.safe_load(Path(file).read_text())
+        chosen = {**(devices.get("default") or {}), **(devices.get(device) or {})}
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        sys.exit(f"{file}: is unusable ({reason}). Fix: write DEVICE: {{OPTION: VALUE}}.")
     return [
         f"--{name}" if value is True else f"--{name}={value}"
         for name, value in chosen.items()
