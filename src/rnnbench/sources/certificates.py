@@ -167,7 +167,7 @@ def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str
     reasons += [
         f"on {device} it {fault}"
         for device, steps in applied.items()
-        if (fault := msgspec.convert(steps, Steps).fault)
+        if (fault := Steps(steps["steps"], steps["off"], steps["worst"]).fault)
     ]
     own = entry.get("function_why")
     ran = entry["status"] != "not_run"
