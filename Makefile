@@ -19,7 +19,7 @@ AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off
 # Broken links and pages that are in no menu are errors.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: run test test-all faults check docs ui env lock lock-builds format
+.PHONY: run test test-all faults check docs ui env lock lock-builds schemas format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
@@ -60,6 +60,10 @@ lock: $(MADE)
 # What the builds of conf/build are made from: workflow/envs/*.in, hashes and no index.
 lock-builds: $(MADE)
 	$(BIN)/python -m rnnbench lock
+
+# For editors, from the types in src/rnnbench/grid/choices.py.
+schemas: $(MADE)
+	$(BIN)/python -c "from pathlib import Path; from rnnbench.grid.choices import write_schemas; write_schemas(Path('conf/schemas'))"
 
 check: $(MADE)
 	$(BIN)/ruff check $(PYTHON_FILES)

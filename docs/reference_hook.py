@@ -98,7 +98,8 @@ functions of the package `rnnbench.tables` make them; this is their documentatio
 
 def schema(title: str, name: str) -> str:
     """The keys of a JSON schema as a Markdown section."""
-    found = json.loads((ROOT / "conf" / "schemas" / name).read_text(encoding="utf-8"))
+    file = json.loads((ROOT / "conf" / "schemas" / name).read_text(encoding="utf-8"))
+    found = file["$defs"][file["$ref"].rpartition("/")[2]]
     required = found.get("required", [])
     rows = [
         f"| `{key}` | {'yes' if key in required else ''} | {kind(value)} | "
@@ -113,5 +114,5 @@ def kind(value: dict[str, Any]) -> str:
     """The type of a key, as a reader would say it."""
     if "enum" in value:
         return "one of " + ", ".join(f"`{choice}`" for choice in value["enum"])
-    types = value.get("type", "any")
-    return " or ".join(types) if isinstance(types, list) else str(types)
+    kinds = (kind(each) for each in value.get("anyOf", ()))
+    return " or ".join(dict.fromkeys(kinds)) or value.get("type", "object")

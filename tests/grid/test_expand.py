@@ -171,6 +171,8 @@ def test_numeric_keys_become_strings(expanded: Expand, extra: Path) -> None:
         (["limits.members=0"], "limits.members is 0; it must be an integer ≥ 1"),
         (["measure.warmup_seconds=-1"], "measure.warmup_seconds is -1.0; it must be a number ≥ 0"),
         (["device.kind=tpu"], "device.kind is 'tpu'; it must be one of cpu, gpu"),
+        (["precision=half"], "precision is 'half'; it must be one of float32, mixed_bfloat16, "),
+        (["+device.treads=2"], "unknown key 'treads' in device=cpu_1. .*did you mean threads"),
         (["dataset=file"], "dataset.path has no value.*write dataset.path=VALUE"),
         (["model=/nowhere/mine.yaml"], "no such file"),
         (["model.function=nope.py:build"], "/conf/model/nope.py does not exist"),
@@ -191,7 +193,7 @@ def test_an_invalid_grid_is_a_one_line_error(
     ("text", "message"),
     [
         ("a: [", r"bad.yaml"),
-        ("", r"bad.yaml: has no implementation.*add implementation: mine.py"),
+        ("", r"bad.yaml: rnn has no implementation.*add implementation .mine.py"),
         ("# @package _global_\nmeasure: {warmup_steps: 3}\nrnn: {x: 1}", "outside its own section"),
         ("defaults: [nowhere]", "nowhere"),
         ("implementation: keras\nx: .nan", "rnn=bad.* cannot be composed: .*not JSON compliant"),

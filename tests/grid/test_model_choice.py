@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.model_choice import OPTIMIZERS, check_model
+from rnnbench.grid.choices import OPTIMIZERS
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.planning.planner import make_plan
 from tests.grid.test_model_choices import MINE, MINE_YAML, ROOT
 from tests.worker.building import answer
@@ -18,16 +20,25 @@ ERRORS = [
     ({"loss": None}, "has no loss. Fix: add loss"),
     ({"batch": None, "batchs": 32}, "has the key batchs, .* Fix: did you mean batch"),
     ({"metric": ["accuracy"]}, "has the key metric, .* Fix: did you mean metrics"),
-    ({"optimizer": "adam"}, r"optimizer is 'adam', not .* Fix: write optimizer: {name: adam, lear"),
-    ({"optimizer": {"learning_rate": 1}}, "not a mapping with a name"),
-    ({"optimizer": {"name": "adm"}}, "unknown name 'adm'. Fix: did you mean adam"),
+    ({"optimizer": "adam"}, r"optimizer is 'adam'; .* Fix: write optimizer: {name: adam, lear"),
+    ({"optimizer": {"learning_rate": 1}}, "optimizer has no name. Fix: add name"),
+    ({"optimizer": {"name": "adm"}}, "name is 'adm'; .* one of sgd, .* Fix: did you mean adam"),
     ({"optimizer": {"name": "adam", "learningrate": 1}}, "Fix: did you mean learning_rate"),
-    ({"optimizer": {"name": "sgd", "beta_1": 1}}, "sgd has no setting beta_1. Fix: its settings"),
+    (
+        {"optimizer": {"name": "sgd", "beta_1": 1}},
+        "unknown key 'beta_1' in model.optimizer=sgd. Fix: the keys are",
+    ),
     ({"recurrent": "yes please"}, "'yes please'; it must be true or false. Fix: write true"),
     ({"data": None}, "has no data"),
-    ({"data": {"prepair": "mine.py:prepare"}}, "data has no prepare. Fix: write data"),
-    ({"data": "mine.py:prepare"}, "data has no prepare"),
-    ({"function": "mine.py"}, "function is 'mine.py'. Fix: write function: mine.py:NAME"),
+    (
+        {"data": {"prepair": "mine.py:prepare"}},
+        "data has no prepare. Fix: add prepare .prepare.source, config",
+    ),
+    ({"data": "mine.py:prepare"}, "Fix: write data: {prepare: mine.py:prepare}"),
+    (
+        {"function": "mine.py"},
+        "function is '.*mine.py'; it must be like .* Fix: write function: mine.py:NAME",
+    ),
     ({"function": "mine.py:bild"}, r"no function bild. Fix: did you mean build"),
     ({"data": {"prepare": "mine.py:load"}}, r"data.prepare: .*mine.py has no function load"),
     ({"function": "other.py:build"}, "other.py does not exist"),
@@ -61,18 +72,20 @@ def test_overrides_are_checked_too(mine: Path, conf: list[Path]) -> None:
     grid = f"model={mine} device=cpu_1 repeat=0"
     for override, message in (
         ("model.optimizer.name=adm", "did you mean adam"),
-        ("+model.optimizer.rate=1", "has no setting rate"),
+        ("+model.optimizer.rate=1", "unknown key 'rate' in model.optimizer=adam"),
         (f"model.function={mine.parent}/mine.py:bild", "did you mean build"),
     ):
         with pytest.raises(ConfigError, match=message):
             make_plan("quick", conf, ROOT, overrides=f"{grid} {override}")
 
 
-def test_a_model_may_have_further_keys(mine: Path) -> None:
-    mine.write_text(MINE_YAML)
-    model = yaml.safe_load(MINE_YAML) | {"function": f"{mine.parent}/mine.py:build"}
-    model["data"] = {"prepare": "a.package.of.mine:prepare"}
-    check_model({**model, "depth": 3, "batch": "${seed}"}, "mine.yaml")
+def test_a_model_may_have_further_keys(mine: Path, conf: list[Path]) -> None:
+    changes = {"data": {"prepare": "a.package.of.mine:prepare"}, "depth": 3, "batch": "${repeat}"}
+    optimizer = {"name": "Adam", "learning_rate": 1}
+    mine.write_text(yaml.safe_dump(yaml.safe_load(MINE_YAML) | changes | {"optimizer": optimizer}))
+    experiment = load_experiment("quick", conf)
+    point, *_ = expand(experiment, conf, [f"model={mine}", "device=cpu_1", "repeat=7"])
+    assert (point.config["model"]["batch"], point.config["model"]["depth"]) == (7, 3)
 
 
 # In a separate process: TensorFlow 2 sets TF2_BEHAVIOR, which TensorFlow 1.15 would inherit.

@@ -30,7 +30,7 @@ RELU = " +rnn.options.activation=relu"
         ("rnn=cudnn device=gpu +rnn.options={use_bias:false}", "rnn.options.use_bias"),
         ("rnn=unrolled +rnn.options.unroll=true", "rnn.options.unroll"),
         ("rnn=keras rnn.implementation=block" + RELU, r"rnn=keras \(rnn.implementation block\)"),
-        ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write rnn.options="),
+        ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write options: {NAME: DEFAULT}"),
         (
             "rnn=keras +rnn.activation=relu",
             "unknown key 'rnn.activation'. Fix: write .rnn.options.activation=VALUE",

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from rnnbench.errors import ConfigError
 from rnnbench.grid.identity import identity_of
-from rnnbench.grid.precision import check_precision, unmet_precision
+from rnnbench.grid.requirements import unmet_precision
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.running.verdict import judge
 from rnnworker import precision
@@ -31,8 +30,6 @@ def test_an_unsupported_precision_is_skipped_with_its_reason() -> None:
     assert unmet_precision(cpu) == "TF32 exists on NVIDIA GPUs only"
     old = config(precision="mixed_float16", build={"framework": "keras2_tensorflow1"})
     assert "no dtype policy mixed_float16" in str(unmet_precision(old))
-    with pytest.raises(ConfigError, match="precision is 'half'"):
-        check_precision(config(precision="half"), "grid")
 
 
 def test_the_default_precision_is_not_part_of_the_identity() -> None:

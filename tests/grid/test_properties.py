@@ -35,7 +35,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 DEFAULTS = {key: values[0] for key, values in VALUES.items()}
 REQUIRED_KEYS: dict[str, dict[str, Any]] = {
-    "model": {"function": "m:f", "data": {"prepare": "m:p"}, "batch": 32, "epochs": 1},
+    "model": {
+        **{"function": "m:f", "data": {"prepare": "m:p"}, "batch": 32, "epochs": 1, "units": 64},
+        **{"loss": "mse", "recurrent": True},
+        "optimizer": {"name": "adam", "learning_rate": 0.001},
+    },
     "rnn": {"implementation": "keras"},
     "device": {"kind": "cpu"},
     "build": {"framework": "keras3_tensorflow"},
@@ -47,8 +51,6 @@ LIBRARY = Library(
         (group, choice): {
             **REQUIRED_KEYS.get(group, {}),
             "name": choice,
-            "units": 64,
-            "optimizer": {"name": "adam", "learning_rate": 0.001},
         }
         for group, choices in CHOICES.items()
         for choice in choices

@@ -35,9 +35,9 @@ def test_the_first_of_two_reasons_is_given() -> None:
     [
         (
             {"key": "device.kind", "in": ["gpu"]},
-            "rnn=cudnn: requires: Object missing required field `why`",
+            "rnn=cudnn: requires: .0.: Object missing required field `why`",
         ),
-        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires: when: Expected `object"),
+        ({**GPU, "when": ["build.name"]}, "rnn=cudnn: requires: .0..when: Expected `object"),
         ({**GPU, "when": {"build.lock": ["x"]}}, "build=x does not set it"),
         ({**GPU, "key": "model.recurrent"}, "model=x does not set it.*add recurrent to model=x"),
     ],

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of, identity_of
+from rnnbench.grid.own_code import user_files
 
 PYTHON = """
 from somewhere import from_canonical
@@ -76,16 +76,36 @@ def test_the_key_cells_is_not_part_of_the_identity(expanded, mine: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("implementation: mine.py", "x: 1", "mine.yaml: has no implementation. .*add implementati"),
+        (
+            "implementation: mine.py",
+            "x: 1",
+            "mine.yaml: rnn has no implementation. .*add implementation .mine.py.* keras, ",
+        ),
         ("mine.py", "nine.py", "mine.yaml: nine.py: .*nine.py does not exist.*relative to the Y"),
         ("mine.py", "kears", "mine.yaml: rnn.implementation is 'kears'.*did you mean keras"),
         ("[lstm]", "[lsmt]", "mine.yaml: cells has the unknown name 'lsmt'.*mean lstm.*are gru, "),
-        ("[lstm]", "lstm", r"mine.yaml: cells is 'lstm'; it must be a list.*write a list"),
+        (
+            "[lstm]",
+            "lstm",
+            r"mine.yaml: rnn.cells is 'lstm'; it must be a list.*write cells: .lstm.*null for",
+        ),
         ("kernels", "kernel", "mine.yaml: unknown key 'kernel'.*did you mean kernels"),
-        ("[while]", "[whlie]", "mine.yaml: kernels has the unknown name 'whlie'.*mean while"),
-        ("[while]", "{cpu: {lstm: [whlie]}}", "mine.yaml: kernels has the unknown name 'whlie'"),
-        ("[while]", "[]", r"mine.yaml: kernels is \[\].*or null for any kernel"),
-        ("{unroll: 4}", "[unroll]", r"mine.yaml: options is \['unroll'\].*write options:"),
+        (
+            "[while]",
+            "[whlie]",
+            "mine.yaml: rnn.kernels has the value 'whlie'; .* one of .*mean while",
+        ),
+        (
+            "[while]",
+            "{cpu: {lstm: [whlie]}}",
+            "mine.yaml: rnn.kernels has the value 'whlie'; .*mean while",
+        ),
+        ("[while]", "[]", r"mine.yaml: rnn.kernels is \[\]; .*null for any kernel"),
+        (
+            "{unroll: 4}",
+            "[unroll]",
+            r"mine.yaml: rnn.options is \['unroll'\].*write options: {NAME: DEF",
+        ),
         (
             "",
             "+rnn.options.unrol=3",

@@ -10,8 +10,8 @@ import pytest
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment_file import load_experiment
-from rnnbench.grid.local_constraints import unmet_device
 from rnnbench.grid.point import GridPoint
+from rnnbench.grid.requirements import unmet_device
 from rnnworker.recurrent.contrib import CLASSES
 from tests.grid.conftest import CONF
 

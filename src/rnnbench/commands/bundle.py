@@ -16,8 +16,8 @@ from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.errors import ConfigError
-from rnnbench.grid.functions import user_files
 from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.own_code import user_files
 from rnnbench.grid.preflight import Preflight
 from rnnbench.planning.plan import Plan, facts_of
 from rnnbench.planning.planner import make_plan

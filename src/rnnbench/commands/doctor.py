@@ -19,7 +19,7 @@ from rnnbench.datasets.provide import MIRROR
 from rnnbench.errors import RnnbenchError
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import compose_choices
-from rnnbench.grid.local_constraints import unmet_constraints
+from rnnbench.grid.requirements import unmet_here
 from rnnbench.running import host_check
 from rnnbench.tracking.address import is_server, redacted, tracking_uri
 from rnnbench.tracking.store import check_server
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         [section for (of_group, _), section in sorted(sections.items()) if of_group == group]
         for group in groups
     )
-    device_reasons = {device["name"]: unmet_constraints({"device": device}) for device in devices}
+    device_reasons = {device["name"]: unmet_here({"device": device}) for device in devices}
     build_reasons = {build["name"]: missing(build, root) for build in builds}
     for line in [
         *_machine(),

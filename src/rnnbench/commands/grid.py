@@ -16,8 +16,8 @@ from rnnbench.commands.arguments import add_experiment, command_parser, conf_fol
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment_file import load_experiment
-from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.point import GridPoint
+from rnnbench.grid.requirements import unmet_here
 from rnnbench.report.numbers import counted
 
 MAX_STYLED_ROWS = 1000
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_intermixed_args(list(argv))
     name, overrides = parse_words(options.words)
     conf = conf_folders(nearest_conf(Path.cwd()), options.conf)
-    points = expand(load_experiment(name, conf), conf, overrides, unmet_constraints)
+    points = expand(load_experiment(name, conf), conf, overrides, unmet_here)
     if options.json:
         print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
     else:

@@ -64,9 +64,9 @@ def _named_file(known: dict[str, Path], group: str, path: Path, where: str) -> P
     return path.resolve()
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
     """``did you mean X? `` if a known word is similar to `word`, else an empty string."""
-    similar = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
+    similar = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f"did you mean {similar[0]}? " if similar else ""
 
 

@@ -28,7 +28,7 @@ from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of
 from rnnbench.grid.dotted_keys import MISSING
-from rnnbench.grid.functions import with_absolute_functions
+from rnnbench.grid.own_code import with_absolute_paths
 from rnnbench.grid.section_check import is_plain, sets_none_of
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
@@ -106,7 +106,7 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         if group in ("model", "rnn")
     }
     for key, file in files.items():
-        sections[key] = with_absolute_functions(sections[key], file.parent, display_path(file))
+        sections[key] = with_absolute_paths(sections[key], file.parent, display_path(file))
     return Library(base, sections, defaults, any_model, files)
 
 

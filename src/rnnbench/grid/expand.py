@@ -8,20 +8,16 @@ from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path, file_of, files_of
+from rnnbench.grid.catalogue import display_path, file_of, files_of, suggestion
+from rnnbench.grid.choices import check_complete, check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
-from rnnbench.grid.config_check import check_complete, check_config
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.functions import FUNCTIONS, IMPLEMENTATION, absolute_file, absolute_function
 from rnnbench.grid.grammar import Setting, combinations, parse_overrides
-from rnnbench.grid.model_choice import check_function, check_model, check_optimizer
 from rnnbench.grid.overrides import Change, apply_changes
+from rnnbench.grid.own_code import FUNCTIONS, IMPLEMENTATION, absolute, check_own_code
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.grid.precision import unmet_precision
 from rnnbench.grid.reference import check_reference
-from rnnbench.grid.requirements import unmet
-from rnnbench.grid.rnn_choice import check_implementation, check_rnn
-from rnnbench.grid.rnn_options import check_options
+from rnnbench.grid.requirements import check_options, unmet, unmet_precision
 
 Grid = Mapping[str, Setting]
 Combination = Mapping[str, tuple[Setting, Any]]  # key → (setting, one of its values)
@@ -58,10 +54,14 @@ def expand(
     library = compose_choices(conf, files, any("model" not in grid for grid in composed))
     cells = files_of(conf, "cell")
     for (group, choice), file in library.files.items():
-        if group == "rnn":
-            check_rnn(library.sections[group, choice], display_path(file), list(cells))
-        if group == "model":
-            check_model(library.sections[group, choice], display_path(file))
+        named = library.sections[group, choice].get("cells") if group == "rnn" else None
+        for cell in named if isinstance(named, list) else ():
+            if cell not in cells:
+                raise ConfigError(
+                    f"cells has the unknown name {cell!r}.",
+                    where=display_path(file),
+                    remedy=f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}.",
+                )
     check_reference(experiment, written, library.defaults, library.model)
     return grid_points_of(grids, library, unmet_constraints, dataset)
 
@@ -182,14 +182,18 @@ def _grid_point(
         check_complete(config, where)
     written = {key: setting.where for key, (setting, _) in combination.items()}
     written |= {group: sources.get((group, choices[group]), where) for group in ("model", "rnn")}
-    check_config(config, where, written)
-    if any(key.startswith("model.optimizer") for key in combination):
-        check_optimizer(config["model"]["optimizer"], where)
+
+    def source_of(key: str) -> str:
+        return written.get(key) or written.get(key.partition(".")[0]) or where
+
+    check_config(config, source_of)
+    check_own_code(config, source_of)
     seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
     name = name_of(named_choices, overrides, seed, repeat, alias)
     skip = unmet(config) or unmet_precision(config)
     if not skip:
-        check_options(config, overrides, library.sections["rnn", choices["rnn"]], where, name)
+        rnn = library.sections["rnn", choices["rnn"]]
+        check_options(config, overrides, rnn, f"{where}, grid point {name}")
     return GridPoint(
         name=name,
         choices=named_choices,
@@ -221,12 +225,9 @@ def _change(
     if key == "alias" and value is not None:
         value = str(value)
     if key in FUNCTIONS:
-        value = absolute_function(value, library.files["model", model].parent, setting.where)
-        if value is not None:
-            check_function(key, value, setting.where)
+        value = absolute(value, library.files["model", model].parent, setting.where)
     if key == IMPLEMENTATION:
-        value = absolute_file(value, library.files["rnn", rnn].parent, setting.where)
-        check_implementation(value, setting.where)
+        value = absolute(value, library.files["rnn", rnn].parent, setting.where)
     return Change(key, setting.mode, value, setting.where)
 
 

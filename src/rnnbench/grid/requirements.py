@@ -1,32 +1,39 @@
-"""Checks the requirements of a choice on the rest of the grid point.
+"""Why a grid point cannot run: the requirements of its choices on each other, its precision, its
+replicas and this machine. Only the checks of this machine have side effects.
 
 The YAML file of a choice may contain ``requires: [{key: device.kind, in: [gpu], why: "…"}]``. A
 grid point whose config has another value at `key` is skipped, with `why` as the reason. If the list
 contains ``null``, the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` the
-requirement applies only to grid points whose config has one of these values. ``rnn_choice`` checks
-the shorthand ``cells`` of an rnn choice and the requirements of every user-supplied kernel.
+requirement applies only to grid points whose config has one of these values.
+
+``precision`` is one of ``float32``: every product in float32, TF32 off; ``tf32``: float32 whose
+products an NVIDIA GPU (Ampere or later) rounds to TF32; ``mixed_float16`` and ``mixed_bfloat16``:
+Keras's dtype policies of these names, with float32 weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
-
-import msgspec
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import suggestion
+from rnnbench.grid.choices import Requirement, Rnn
 from rnnbench.grid.dotted_keys import ABSENT, lookup
-from rnnbench.grid.replicas import unmet_replicas
-from rnnbench.grid.rnn_choice import unmet_rnn_requirement
 from rnnbench.validation import converted
+from rnnworker import affinity, machine
+from rnnworker import cards as nvidia
+from rnnworker.options import honoured, is_user_file, not_honoured
+from rnnworker.precision import DEFAULT, requested_precision
 
-
-class Requirement(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    values: list[Any] = msgspec.field(name="in")
-    why: str
-    when: dict[str, list[Any]] | None = None
+# Key of a model → the option of its recurrent layer.
+DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurrent_dropout"}
+WITH_REPLICAS = ("keras3_tensorflow", "keras2_tensorflow2")
+WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
+REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
@@ -34,12 +41,11 @@ def unmet(config: Mapping[str, Any]) -> str | None:
     None."""
     for group in NAMES:
         section = config[group]
-        if group == "rnn" and (why := unmet_rnn_requirement(config)):
+        if group == "rnn" and (why := _unmet_rnn(config)):
             return why
         where = f"{group}={section.get('name', '?')}: requires"
-        for entry in section.get("requires") or ():
-            remedy = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
-            required = converted(entry, Requirement, where, remedy)
+        requires = section.get("requires") or ()
+        for required in converted(requires, list[Requirement], where, REQUIRES):
             conditions = (required.when or {}).items()
             if not all(_value(config, key, where) in values for key, values in conditions):
                 continue
@@ -47,7 +53,7 @@ def unmet(config: Mapping[str, Any]) -> str | None:
                 continue
             if _value(config, required.key, where) not in required.values:
                 return required.why
-    return unmet_replicas(config)
+    return _unmet_replicas(config)
 
 
 def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
@@ -62,3 +68,139 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
             remedy=f"add {rest or key} to {choice}.",
         )
     return value
+
+
+def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
+    """Why a grid point is excluded by the ``cells`` of its rnn choice or by the requirements of
+    every user-supplied kernel, or None."""
+    rnn = config["rnn"]
+    cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
+    if cells is not None and lookup(config, "cell.name") not in cells:
+        return f"{name} is for cell={','.join(cells)} only"
+    if not is_user_file(rnn.get("implementation")):
+        return None
+    if lookup(config, "model.recurrent") is False:
+        return "this model has no recurrent layer: it takes rnn=none"
+    for key, option in DROPOUTS.items():
+        requested = lookup(config, key) not in (ABSENT, None, 0.0)
+        if requested and option not in (rnn.get("options") or {}):
+            return f"{name} has no {option}: its file does not list it in options"
+    return None
+
+
+def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
+    """Why `config` cannot train on the replicas of its device, or None."""
+    replicas = nvidia.replicas_of(config["device"])
+    if replicas == 1:
+        return None
+    framework, batch = config["build"]["framework"], config["model"]["batch"]
+    if framework not in WITH_REPLICAS:
+        return (
+            f"{framework} trains on one device here; "
+            "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
+        )
+    if config["build"].get("jit_compile"):
+        return "XLA compiles a step for one device; choose a build without jit_compile"
+    if batch % replicas:
+        below = batch - batch % replicas
+        choices = " or ".join(str(size) for size in (below, below + replicas) if size)
+        return (
+            f"a batch of {batch} cannot be split evenly among {replicas} replicas; "
+            f"choose model.batch={choices}"
+        )
+    return None
+
+
+def unmet_precision(config: Mapping[str, Any]) -> str | None:
+    """Why a run with `config` cannot compute in its precision, or None."""
+    precision, framework = requested_precision(config), config["build"].get("framework")
+    if precision == DEFAULT:
+        return None
+    if precision == "tf32":
+        if config["device"]["kind"] != "gpu":
+            return "TF32 exists on NVIDIA GPUs only"
+        if framework in WITHOUT_POLICY:
+            return "TensorFlow 1 has no setting for TF32"
+        return None
+    if framework in WITHOUT_POLICY:
+        return f"this Keras has no dtype policy {precision}"
+    return None
+
+
+def check_options(
+    config: Mapping[str, Any], overrides: Mapping[str, Any], choice: Mapping[str, Any], at: str
+) -> None:
+    """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
+    name of the grid point would not describe what is measured.
+
+    **Arguments:**
+
+    - `overrides`: the overrides of the grid point, dotted key → value.
+    - `choice`: the section of the rnn choice, without overrides.
+    - `at`: the grid and the name of the grid point, for errors.
+    """
+    rnn, keys = config["rnn"], [*Rnn.__struct_fields__, *choice]
+    for key in overrides:
+        group, _, rest = key.removeprefix("~").partition(".")
+        first = rest.partition(".")[0]
+        if group == "rnn" and first not in keys:
+            remedy = f"{suggestion(first, keys)}options belong in rnn.options."
+            if rest in (honoured(config) or ()):
+                remedy = f"write +rnn.options.{rest}=VALUE."
+            raise ConfigError(f"unknown key {key!r}.", where=at, remedy=remedy)
+    implementation = rnn["implementation"]
+    known, unknown = honoured(config) or [], not_honoured(config)
+    if is_user_file(implementation):
+        known = sorted(choice.get("options") or {})
+        unknown = [key for key in rnn.get("options") or {} if key not in known]
+    rnn_choice = f"rnn={rnn.get('name')}"
+    detail = "" if implementation == rnn.get("name") else f" (rnn.implementation {implementation})"
+    for key in unknown:
+        remedy = f"give {rnn_choice} a grid without {key}."
+        if key in (choice.get("options") or {}):
+            remedy = f"remove {key} from the file of {rnn_choice}."
+        raise ConfigError(
+            f"{rnn_choice}{detail} does not honour rnn.options.{key}; "
+            f"it honours {', '.join(known) or 'no options'}.",
+            where=at,
+            remedy=suggestion(key, known) + remedy,
+        )
+
+
+def unmet_here(config: Mapping[str, Any]) -> str | None:
+    """Why `config` cannot run on this machine, or None."""
+    return unmet_device(config["device"], cores(), cards())
+
+
+def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str | None:
+    """Why a machine with `cores` cores and the GPUs `cards` (the driver's names) cannot provide
+    `device`, or None. A device without a thread count uses all available cores."""
+    if device.get("kind") == "gpu" and not cards:
+        return "no NVIDIA GPU on this machine"
+    wanted = device.get("gpu")
+    if wanted and not any(nvidia.is_model(wanted, card) for card in cards):
+        return f"no {wanted} on this machine, which has {', '.join(cards)}"
+    if why := nvidia.too_few(device, cards):
+        return why
+    threads = device.get("threads")
+    if device.get("kind") == "cpu" and threads is not None and threads > cores:
+        return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"
+    return None
+
+
+@cache
+def cards() -> tuple[str, ...]:
+    """The driver's names of this machine's NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows."""
+    visible = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
+    return tuple(str(card["name"]) for card in visible)
+
+
+def cores() -> int:
+    """The number of cores that this process may use, by its affinity and its CPU quota."""
+    return _usable_cores(frozenset(os.sched_getaffinity(0)))
+
+
+@cache
+def _usable_cores(allowed: frozenset[int]) -> int:
+    """Reads the topology once per set of `allowed` CPUs, not once per grid point."""
+    return len(affinity.read_topology())

@@ -23,8 +23,8 @@ from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment_file import load_experiment
 from rnnbench.grid.grammar import split_overrides
 from rnnbench.grid.identity import digest_of, full_identity
-from rnnbench.grid.local_constraints import unmet_constraints
 from rnnbench.grid.order import plan_order
+from rnnbench.grid.requirements import unmet_here
 from rnnbench.grid.rounds import round_of
 from rnnbench.plain_text import is_name
 from rnnbench.planning.certificates import certifiable, certificates_of
@@ -69,7 +69,7 @@ def make_plan(
         experiment,
         conf,
         split_overrides(overrides),
-        None if site else lambda c: unmet_constraints(c) or missing_build(c["build"]),
+        None if site else lambda c: unmet_here(c) or missing_build(c["build"]),
     )
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))

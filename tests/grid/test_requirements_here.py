@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rnnbench.grid.local_constraints import cores, unmet_constraints, unmet_device
+from rnnbench.grid.requirements import cores, unmet_device, unmet_here
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_on_a_machine_with_two_cores(
 
 
 def test_on_this_machine() -> None:
-    assert unmet_constraints({"device": {"kind": "cpu", "threads": cores()}}) is None
-    assert unmet_constraints({"device": {"kind": "cpu", "threads": cores() + 1}}) is not None
+    assert unmet_here({"device": {"kind": "cpu", "threads": cores()}}) is None
+    assert unmet_here({"device": {"kind": "cpu", "threads": cores() + 1}}) is not None

@@ -1,0 +1,360 @@
+"""The keys of the choices in ``conf/``, with their types; the JSON schemas of ``conf/schemas`` are
+made from them. A model and rnnbench's own rnn choices may have further keys, which their code
+reads."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+from msgspec import Meta, Struct, inspect
+
+from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import suggestion
+from rnnbench.grid.dotted_keys import ABSENT, lookup, missing_keys
+from rnnworker.attest import KERNELS
+from rnnworker.cards import replicas_of
+from rnnworker.options import HONOURED, is_user_file
+from rnnworker.precision import TOLERANCE
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Text = str | None
+Function = Annotated[
+    str, Meta(pattern=r"^(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*$", examples=["mine.py:NAME"])
+]
+# A list for all cases, or a mapping of frameworks, kinds of device or cells to such lists.
+Names = Annotated[list[Literal[KERNELS]], Meta(min_length=1)] | None  # type: ignore[valid-type]
+Kernels = Names | dict[str, Names | dict[str, Names | dict[str, Names]]]
+
+# Name → the settings specific to it, as Keras 3 names them. Source: ``keras/src/optimizers``.
+OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
+    "sgd": ("momentum", "nesterov"),
+    "rmsprop": ("rho", "momentum", "epsilon", "centered"),
+    "adam": ("beta_1", "beta_2", "epsilon", "amsgrad"),
+    "adamw": ("beta_1", "beta_2", "epsilon", "amsgrad"),
+    "adamax": ("beta_1", "beta_2", "epsilon"),
+    "nadam": ("beta_1", "beta_2", "epsilon"),
+    "adagrad": ("initial_accumulator_value", "epsilon"),
+    "adadelta": ("rho", "epsilon"),
+    "lion": ("beta_1", "beta_2"),
+}
+COMMON_SETTINGS = (
+    *("learning_rate", "decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
+    *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
+)
+_OPTIMIZERS = tuple(
+    msgspec.defstruct(
+        name.capitalize(),
+        [(setting, float | bool | None, None) for setting in (*COMMON_SETTINGS, *settings)],
+        tag_field="name",
+        tag=name,
+        forbid_unknown_fields=True,
+    )
+    for name, settings in OPTIMIZERS.items()
+)
+
+
+class Requirement(Struct, forbid_unknown_fields=True):
+    """A requirement of a choice on the rest of the config; see ``requirements``."""
+
+    key: str
+    values: list[Any] = msgspec.field(name="in")
+    why: str
+    when: dict[str, list[Any]] | None = None
+
+
+class Choice(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The keys that a choice of any axis may have."""
+
+    defaults: Annotated[list[Any], Meta(description="Hydra's defaults list: what it extends.")] = []
+    name: Text = None
+    about: Text = None
+    source: Annotated[Text, Meta(description="Where the values come from.")] = None
+    requires: Annotated[
+        list[Requirement] | None,
+        Meta(
+            description="requirements on the rest of the config",
+            examples=['[{key: device.kind, in: [gpu], why: "the reason"}]'],
+        ),
+    ] = None
+
+
+class Data(Struct):
+    prepare: Annotated[
+        Function,
+        Meta(description="prepare(source, config) returns x_train, y_train, x_val, y_val by name"),
+    ]
+    augment: Annotated[
+        Function | None, Meta(description="augment(x, stream, config) augments a batch of images")
+    ] = None
+
+
+class Model(Choice, kw_only=True, forbid_unknown_fields=False):
+    """A model for rnnbench: conf/model/NAME.yaml or a user-supplied file."""
+
+    function: Annotated[
+        Function,
+        Meta(description="build(keras, recurrent, config) in mine.py, relative to this file"),
+    ]
+    data: Annotated[Data, Meta(examples=["{prepare: mine.py:prepare}"])]
+    batch: Annotated[Positive | None, Meta(description="samples per step")]
+    epochs: Positive | None
+    optimizer: Annotated[
+        Union[_OPTIMIZERS],  # type: ignore[valid-type]  # noqa: UP007
+        Meta(
+            description="an optimizer of Keras with its settings; with decay, as in Keras 2, the "
+            "learning rate of step t is learning_rate / (1 + decay t)",
+            examples=["{name: adam, learning_rate: 0.001}"],
+        ),
+    ]
+    loss: Annotated[
+        str, Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy")
+    ]
+    recurrent: Annotated[
+        bool, Meta(description="true if the model calls recurrent, else false, with rnn=none")
+    ]
+    metrics: list[str] | None = None
+    units: Positive | None = None
+    train_samples: Annotated[
+        int | None, Meta(description="number of training samples, from the first; null: all")
+    ] = None
+    val_samples: int | None = None
+
+
+class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
+    """A recurrent implementation: conf/rnn/NAME.yaml or a user-supplied file."""
+
+    implementation: Annotated[
+        str,
+        Meta(
+            description="mine.py, a Python file in the same folder (docs/own_kernel.md), or one of "
+            + ", ".join(HONOURED)
+        ),
+    ]
+    kernels: Annotated[
+        Kernels, Meta(description="what an executed step must contain; null for any kernel")
+    ] = None
+    cells: Annotated[
+        Annotated[list[str], Meta(min_length=1)] | None,
+        Meta(description="the cells that it supports; null for every cell", examples=["[lstm]"]),
+    ] = None
+    options: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="the options that it honours, which a grid sets as rnn.options.NAME",
+            examples=["{NAME: DEFAULT}"],
+        ),
+    ] = None
+
+
+class OwnRnn(Rnn, kw_only=True, forbid_unknown_fields=True):
+    """A user-supplied kernel's choice, whose further keys nothing would read."""
+
+
+class Device(Choice, kw_only=True):
+    kind: Literal["cpu", "gpu"]
+    threads: Positive | None = None
+    gpu: Text = None
+    feed: Literal["host", "device"] = "host"
+    turns: bool | None = None
+    replicas: Positive | None = None
+
+
+class Build(Choice, kw_only=True):
+    framework: str
+    python: str | float | None = None
+    lock: Text = None
+    wheel: Text = None
+    command: Any = None
+    environment: Any = None
+    jit_compile: bool | None = None
+    as_published: bool | None = None
+
+
+class Dataset(Choice, kw_only=True):
+    path: Annotated[Text, Meta(description="null if the model makes its own data")]
+    file: Text = None
+    title: Text = None
+    url: Text = None
+    replaces: Text = None
+
+
+class Measure(Struct, forbid_unknown_fields=True):
+    warmup_steps: NotNegative | None = None
+    warmup_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    evaluate_calls: NotNegative | None = None
+    predict_calls: NotNegative | None = None
+    turns: bool | None = None
+
+
+class Limits(Struct):
+    members: Positive | None = None
+    memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
+
+
+class Config(Struct, kw_only=True):
+    model: Model
+    rnn: Rnn
+    device: Device
+    build: Build
+    dataset: Dataset
+    measure: Measure
+    limits: Limits | None = None
+    precision: Literal[tuple(TOLERANCE)] | None = None  # type: ignore[valid-type]
+
+
+class OwnConfig(Config, kw_only=True):
+    rnn: OwnRnn
+
+
+def schemas() -> dict[str, str]:
+    """Name of a file in ``conf/schemas`` → the JSON schema of such a choice."""
+    kinds = {"model.json": Model, "rnn.json": Rnn}
+    return {
+        name: json.dumps(msgspec.json.schema(kind), indent=1) + "\n" for name, kind in kinds.items()
+    }
+
+
+def write_schemas(folder: Path) -> None:
+    for name, text in schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def check_complete(config: Mapping[str, Any], where: str) -> None:
+    """Raises a `ConfigError` that names the first key whose value is missing (``???``)."""
+    for key in missing_keys(config):
+        raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
+
+
+def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+    """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
+    or of another type. `source_of`: maps a key to the file or grid that sets it."""
+    _check_misspelt(config["model"], source_of)
+    kind = OwnConfig if is_user_file(config["rnn"].get("implementation")) else Config
+    try:
+        msgspec.convert(_with_lower_case_optimizer(config), kind)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), inspect.type_info(kind), config, source_of) from None
+    if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
+        raise ConfigError(
+            "device.feed is 'device', which is for a single device; device.replicas is "
+            f"{config['device']['replicas']}.",
+            where=source_of("device.feed"),
+            remedy="write device.feed=host.",
+        )
+
+
+def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+    """Raises a `ConfigError` for an unknown key that resembles a known key that is absent."""
+    absent = set(Model.__struct_fields__) - model.keys()
+    for key in model.keys() - set(Model.__struct_fields__):
+        if similar := suggestion(str(key), absent, 0.8):
+            raise ConfigError(
+                f"model has the key {key}, which rnnbench does not read.",
+                where=source_of(f"model.{key}"),
+                remedy=f"{similar}Otherwise choose a less similar name.",
+            )
+
+
+def _with_lower_case_optimizer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Keras accepts the name of an optimizer in any case."""
+    model = config["model"]
+    optimizer = model.get("optimizer")
+    if isinstance(optimizer, dict) and "name" in optimizer:
+        model = {**model, "optimizer": {**optimizer, "name": str(optimizer["name"]).lower()}}
+    return {**config, "model": model}
+
+
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _explained(
+    message: str, kind: inspect.Type, config: Any, source_of: Callable[[str], str]
+) -> ConfigError:
+    """The error for a `message` of msgspec about a value in `config`."""
+    text, _, location = message.partition(" - at `$")
+    path = re.findall(r"\w+|\.\.\.", location)
+    # The keys before the first position in a list, or the first key that msgspec does not name.
+    names = list(itertools.takewhile(str.isidentifier, path))
+    at = ".".join(names)
+    value: Any = lookup(config, at) if names == path else ABSENT
+    detail = "".join(re.findall("[`'](.*)['`]", text.partition(", got")[0]))
+    inner = f"{at}.{detail}"
+    if text.startswith("Object contains unknown field"):
+        known = [field.encode_name for each, _ in _at(kind, path, config) for field in each.fields]
+        whose = f"{at}={value['name']}" if names == path and "name" in value else at
+        return ConfigError(
+            f"unknown key {detail!r} in {whose}.",
+            where=source_of(inner),
+            remedy=f"{suggestion(detail, known)}the keys are {', '.join(known)}.",
+        )
+    if text.startswith("Object missing required field"):
+        abouts = [about for _, about in _at(kind, [*path, detail], config)]
+        meaning = next((f" ({'; such as '.join(_said(about))})" for about in abouts if about), "")
+        return ConfigError(
+            f"{at} has no {detail}.",
+            where=source_of(inner),
+            remedy=f"add {detail}{meaning} to its file, or write +{inner}=VALUE."
+            if names == path
+            else f"add {detail}{meaning} to each entry.",
+        )
+    found = _at(kind, path, config)
+    about = {name: item for _, each in found for name, item in each.items()}
+    known = [str(each) for kind, _ in found for each in getattr(kind, "values", ())]
+    # A name that is no tag: the types beside it have the valid ones.
+    tagged = _at(kind, path[:-1], None) if text.startswith("Invalid value") else ()
+    known += [each.tag for each, _ in tagged]
+    expected = text.removeprefix("Expected ").partition(", got")[0].partition(" matching")[0]
+    expected = re.sub("`(.*?)`", lambda match: _words(match[1]), expected).replace(">=", "≥")
+    remedy = f"write {expected.replace('≥ ', '')}{' or more' if '≥' in expected else ''}."
+    if known:
+        expected = f"one of {', '.join(known)}"
+        remedy = suggestion(detail, known) or f"write {' or '.join(known)}."
+    elif "examples" in about:
+        remedy = f"write {names[-1]}: {about['examples'][0]}."
+        expected = expected.replace("a string", f"like {about['examples'][0]}")
+    if "description" in about:
+        remedy += f" It is {about['description']}."
+    shown = f"has the value {detail!r}" if value is ABSENT else f"is {value!r}"
+    return ConfigError(f"{at} {shown}; it must be {expected}.", where=source_of(at), remedy=remedy)
+
+
+def _said(about: Mapping[str, Any]) -> list[str]:
+    return [*filter(None, [about.get("description")]), *about.get("examples", ())]
+
+
+def _words(names: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in names.split(" | "))
+
+
+def _at(kind: Any, path: Sequence[str], data: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """The types of `msgspec.inspect` that may stand at `path`, each with what is said about it. Of
+    structs with tags, only the one with the tag in `data`."""
+    tag_field = getattr(kind, "tag_field", None)
+    if tag_field and isinstance(data, dict) and data.get(tag_field) != kind.tag:
+        return []
+    if isinstance(kind, inspect.Metadata):
+        about = kind.extra_json_schema or {}
+        return [(each, about | inner) for each, inner in _at(kind.type, path, data)]
+    if isinstance(kind, inspect.UnionType):
+        return [found for each in kind.types for found in _at(each, path, data)]
+    if not path:
+        return [(kind, {})]
+    inside = data.get(path[0]) if isinstance(data, dict) else None
+    if items := getattr(kind, "item_type", None) or getattr(kind, "value_type", None):
+        return _at(items, path[1:], inside)
+    fields = [field for field in getattr(kind, "fields", ()) if field.encode_name == path[0]]
+    return [found for field in fields for found in _at(field.type, path[1:], inside)]
