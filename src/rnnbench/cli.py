@@ -7,10 +7,9 @@ import importlib
 import keyword
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TextIO
 
 from rnnbench.commands import COMMANDS, RULES
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("RNNBENCH_LOG"):
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
-            return _module(command).main(rest)
+            return _main_of(command)(rest)
     except RnnbenchError as error:
         say(str(error))
         return error.exit_code
@@ -62,9 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _module(command: str) -> ModuleType:
-    name = f"{command}_" if keyword.iskeyword(command) else command
-    return importlib.import_module(f"rnnbench.commands.{name}")
+def _main_of(command: str) -> Callable[[Sequence[str]], int]:
+    own = f"{command}_" if keyword.iskeyword(command) else command
+    module, function = RULES.get(command, (own, "main"))
+    main: Callable[[Sequence[str]], int] = getattr(
+        importlib.import_module(f"rnnbench.commands.{module}"), function
+    )
+    return main
 
 
 class _Tee:

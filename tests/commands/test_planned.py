@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.planned_item import requested_preflight
+from rnnbench.commands.preflights import requested_preflight
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands import planned_item
+from rnnbench.commands import preflights
 from rnnbench.commands import round as command
 from rnnbench.datasets.pins import pinned
 from rnnbench.running.assemble import Place
@@ -18,7 +18,7 @@ from tests.running.test_running_train import planned
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
-    monkeypatch.setattr(planned_item, "verify", lambda *arguments: verified.append(arguments))
+    monkeypatch.setattr(preflights, "verify", lambda *arguments: verified.append(arguments))
     monkeypatch.setattr(
         command, "measure", lambda runs, place, **options: calls.append(options) or {}
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rnnbench.builds import lock
-from rnnbench.commands.planned_item import check_inputs
+from rnnbench.commands.preflights import check_inputs
 from rnnbench.errors import RunError
 from rnnbench.planning import code_digest
 from rnnbench.planning.certificates import code_of

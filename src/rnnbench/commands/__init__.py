@@ -1,6 +1,7 @@
 """The commands of ``rnnbench``, one module each; the module's docstring is its ``--help`` text.
 
-`RULES` are those that only the workflow and the Makefile call; they are not listed."""
+`RULES` (name → module and function) are those that only the workflow and the Makefile call; they
+are not listed."""
 
 COMMANDS = {
     "run": "run an experiment with Snakemake",
@@ -20,4 +21,10 @@ COMMANDS = {
     "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
     "gc": "remove unused environments and leftover files (asks first)",
 }
-RULES = ("certify", "environment", "lock", "probe", "round")
+RULES = {
+    "certify": ("preflights", "certify_main"),
+    "environment": ("builds", "environment_main"),
+    "lock": ("builds", "lock_main"),
+    "probe": ("preflights", "probe_main"),
+    "round": ("round", "main"),
+}

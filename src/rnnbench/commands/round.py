@@ -10,7 +10,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from rnnbench.commands.planned_item import (
+from rnnbench.commands.preflights import (
     check_inputs,
     check_planned,
     data_md5,

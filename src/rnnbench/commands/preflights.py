@@ -1,4 +1,5 @@
-"""What Snakemake requests from the commands `round`, `certify` and `probe`."""
+"""The commands `certify` and `probe`, and what they and `round` check about what Snakemake
+requests."""
 
 from __future__ import annotations
 
@@ -13,8 +14,14 @@ from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
+from rnnbench.planning.certificates import code_of
+from rnnbench.planning.code_digest import prober_digest
 from rnnbench.records.store import read_json
 from rnnbench.running.assemble import Place, timing_lock
+from rnnbench.running.certify import certify
+from rnnbench.running.probe import probe
+from rnnbench.running.progress import print_progress
+from rnnworker.options import is_user_file
 
 PR_SET_PDEATHSIG = 1
 INPUTS = {
@@ -22,6 +29,69 @@ INPUTS = {
     "dataset_md5": "the data of dataset",
     "worker": "the Python code of model, rnn or rnnbench",
 }
+
+
+def certify_main(arguments: Sequence[str]) -> int:
+    """Check that a model's implementations compute the same function."""
+    end_with_snakemake()
+    planned, place = requested_preflight("certify", certify_main.__doc__, arguments, "certificate")
+    config = planned["config"]
+    md5, pinned_md5 = data_md5(place.root, config["dataset"])
+    code = code_of(config, planned["implementations"], planned["devices"])
+    where = f"certificate {planned['key']}"
+    check_inputs(where, planned["identity"], config, place.root, worker=code, md5=md5)
+    certificate = certify(planned, place, pinned_md5=pinned_md5)
+    rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    for line in certificate_summary(certificate, rnns):
+        print_progress(line)
+    return 0
+
+
+def certificate_summary(
+    certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The lines to print: the counts, then one line for each implementation that failed. `rnns`:
+    implementation → its ``rnn`` config section."""
+    results = certificate["implementations"]
+    by_status = {
+        status: [name for name, result in results.items() if result["status"] == status]
+        for status in ("certified", "failed", "not_run")
+    }
+    counts = [f"{len(names)} {key.replace('_', ' ')}" for key, names in by_status.items() if names]
+    return [f"certificate {certificate['key']}: {', '.join(counts)}"] + [
+        f"  {name} failed: {results[name]['why'].rstrip('.')}{_fix(rnns[name])}"
+        for name in by_status["failed"]
+    ]
+
+
+def _fix(rnn: Mapping[str, Any]) -> str:
+    if not is_user_file(rnn.get("implementation")):
+        return ""
+    return f". Fix: correct {rnn['implementation']} or its YAML, as docs/own_kernel.md describes."
+
+
+def probe_main(arguments: Sequence[str]) -> int:
+    """Measure the peak rates of a device in a build. The exit code is 0 even if that failed: the
+    probe's file says why, and the runs go on."""
+    end_with_snakemake()
+    planned, place = requested_preflight("probe", probe_main.__doc__, arguments, "probe")
+    code = prober_digest([model["settings"] for model in planned["models"]])
+    where = f"probe {planned['key']}"
+    check_inputs(where, planned["identity"], planned["config"], place.root, worker=code)
+    print_progress(probe_summary(probe(planned, place)))
+    return 0
+
+
+def probe_summary(result: Mapping[str, Any]) -> str:
+    """The line to print."""
+    if result["error"]:
+        return f"probe {result['key']} failed: {result['error']}"
+    failed = sum(model["error"] is not None for model in result["models"])
+    parts = [
+        f"{result['peak_gflops']:.3g} GFLOP/s",
+        f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else ""),
+    ]
+    return f"probe {result['key']}: {', '.join(parts)}"
 
 
 def requested(
