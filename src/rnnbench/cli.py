@@ -22,9 +22,6 @@ FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make the folder writable"),
     **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTDIR), "move what is in its place aside"),
-    **dict.fromkeys(
-        (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), "use a file system that has locks (flock)"
-    ),
 }
 
 

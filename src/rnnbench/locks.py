@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rnnbench.errors import RunError
+
 
 @contextmanager
 def locked(
@@ -22,11 +24,12 @@ def locked(
     - `on_wait`: called once, before waiting, with the description of the current holder.
 
     **Yields** the file descriptor. A child process that inherits it holds the lock too, even
-    after its parent has exited. Raises `OSError` if the file cannot be opened.
+    after its parent has exited. Raises `OSError` if the file cannot be opened, and
+    `RunError` if its file system has no locks.
     """
     descriptor = _open(path)
     try:
-        if not try_lock(descriptor):
+        if not _try_lock(descriptor, path):
             if on_wait is not None:
                 on_wait(_holder_of(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -41,7 +44,7 @@ def take(path: Path, holder: str) -> tuple[int | None, str]:
     """Acquires the lock until this process exits, without waiting. Returns (descriptor, ""), or
     (None, description of the current holder) if the lock is held."""
     descriptor = _open(path)
-    if not try_lock(descriptor):
+    if not _try_lock(descriptor, path):
         current = _holder_of(descriptor)
         os.close(descriptor)
         return None, current
@@ -49,11 +52,17 @@ def take(path: Path, holder: str) -> tuple[int | None, str]:
     return descriptor, ""
 
 
-def try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise RunError(
+            f"its file system cannot lock files ({error.strerror}).",
+            where=str(path),
+            remedy="move the project to a file system with flock.",
+        ) from error
     return True
 
 

@@ -6,6 +6,7 @@ Records are kept; the new ones are stored next to them.
 from __future__ import annotations
 
 import fnmatch
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rnnbench.commands.exclusive import exclusive_access
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
-from rnnbench.records.store import not_needed, pointer_files, read_json
+from rnnbench.records.store import not_needed, pointer_files, read_json, record_files
 from rnnworker import machine
 
 
@@ -50,7 +51,9 @@ def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
-        mark.write_text(timestamps.now() + "\n")
+        # The clock may have been ahead when the records were made.
+        records = record_files(folder.parents[1], name=glob.escape(name))
+        mark.write_text(max([timestamps.now(), *(file.stem for file in records)]) + "\n")
         pointers[name].unlink()
     _reopen_not_needed(pointers, chosen)
     return chosen, len(pointers)

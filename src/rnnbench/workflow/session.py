@@ -36,12 +36,10 @@ class Session:
         try:
             self._lock, holder = locks.take(folder / ".lock", f"process {os.getpid()}")
             if self._lock is None:
-                _leave(
-                    RunError(
-                        f"is in use by another process ({holder}).",
-                        where=str(folder),
-                        remedy="wait for it or end it, then run the same command again.",
-                    )
+                raise RunError(
+                    f"is in use by another process ({holder}).",
+                    where=str(folder),
+                    remedy="wait for it or end it, then run the same command again.",
                 )
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
@@ -49,6 +47,8 @@ class Session:
                 self._importers = WorkflowImporters(self._missing(), self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
+        except RunError as error:
+            _leave(error)
         except OSError as error:
             _leave(
                 RunError(
