@@ -20,10 +20,10 @@ FILE = "data.dvc"
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """The identity of one file: `path` relative to the project's root, `md5` in lower-case
-    hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
+    """The identity of one file: `path` in ``data/``, relative to the project's root, `md5` in
+    lower-case hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
 
-    path: str
+    path: Annotated[str, Meta(pattern=r"^data(/[^/.][^/]*)+$")]
     md5: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     size: Annotated[int, Meta(ge=0)] | None = None
 
@@ -43,7 +43,7 @@ def pinned(root: Path) -> dict[str, Pinned]:
         raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
-    remedy = "give each of the `outs` a `path` and the 32 hexadecimal digits of `md5sum`."
+    remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
     pins = converted(data, Pins, str(file), remedy).outs
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
