@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import signal
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,10 @@ def certify_main(arguments: Sequence[str]) -> int:
     """Check that a model's implementations compute the same function."""
     end_with_snakemake()
     planned, place = requested_preflight("certify", certify_main.__doc__, arguments, "certificate")
-    config = planned["config"]
-    md5, pinned_md5 = data_md5(place.root, config["dataset"])
+    config, identity = planned["config"], planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
-    check_inputs(where, planned["identity"], config, place.root, worker=code, md5=md5)
+    pinned_md5 = check_inputs(where, identity, config, place.root, code)
     certificate = certify(planned, place, pinned_md5=pinned_md5)
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     for line in certificate_summary(certificate, rnns):
@@ -77,7 +77,7 @@ def probe_main(arguments: Sequence[str]) -> int:
     planned, place = requested_preflight("probe", probe_main.__doc__, arguments, "probe")
     code = prober_digest([model["settings"] for model in planned["models"]])
     where = f"probe {planned['key']}"
-    check_inputs(where, planned["identity"], planned["config"], place.root, worker=code)
+    check_inputs(where, planned["identity"], planned["config"], place.root, code)
     print_progress(probe_summary(probe(planned, place)))
     return 0
 
@@ -132,29 +132,14 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
         )
 
 
-def data_md5(root: Path, dataset: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The md5 of the data of a ``dataset`` section, verified if ``data.dvc`` pins it, and the
-    pinned one; None if there is none."""
-    path = dataset.get("path")
-    pin = pinned(root).get(path or "")
-    if pin is None:
-        return path and own_md5(root / path), None
-    verify(root / pin.path, pin, dataset["name"])
-    return pin.md5, pin.md5
-
-
 def check_inputs(
-    where: str,
-    identity: Mapping[str, Any],
-    config: Mapping[str, Any],
-    root: Path,
-    *,
-    worker: str,
-    md5: str | None = None,
-) -> None:
-    """Raises `RunError` unless what is about to be measured is what was planned with this
-    `identity`: the digest of the `worker` code, the packages of the build, the `md5` of the data.
-    Hours may have passed since then."""
+    where: str, identity: Mapping[str, Any], config: Mapping[str, Any], root: Path, worker: str
+) -> str | None:
+    """Raises an error unless what is about to be measured is what was planned, maybe hours ago,
+    with this `identity`: the digest of the `worker` code, the packages of the build, the data.
+    Returns the md5 of the data if ``data.dvc`` pins it."""
+    dataset = config.get("dataset") or {}
+    md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
     present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
     for key, what in INPUTS.items():
         if present[key] != identity[key]:
@@ -163,6 +148,17 @@ def check_inputs(
                 where=where,
                 remedy="run the same command again, which plans with what is there now.",
             )
+    return pinned_md5
+
+
+@cache
+def _data_md5(root: Path, path: str | None, name: str) -> tuple[str | None, str | None]:
+    """The md5 of the data, verified if it is pinned, and the pinned one. Read once per round."""
+    pin = pinned(root).get(path or "")
+    if pin is None:
+        return path and own_md5(root / path), None
+    verify(root / pin.path, pin, name)
+    return pin.md5, pin.md5
 
 
 def end_with_snakemake() -> None:

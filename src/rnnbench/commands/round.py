@@ -8,12 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from multiprocessing import get_context
-from pathlib import Path
 
 from rnnbench.commands.preflights import (
     check_inputs,
     check_planned,
-    data_md5,
     end_with_snakemake,
     requested,
 )
@@ -63,25 +61,18 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
 ) -> None:
-    pins = _checked_pins(needed, place.root)
+    pins = {
+        run.name: check_inputs(
+            run.name, run.identity, run.config, place.root, worker_digest(run.config)
+        )
+        for run in needed
+    }
     reference = _reference(planned, place)
     records = measure(needed, place, label=label, name=name, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
         print_progress(f"{label}  {known}")
-
-
-def _checked_pins(needed: Sequence[Run], root: Path) -> dict[str, str | None]:
-    """Run → the pinned md5 of its data, after `check_inputs` of all runs."""
-    datasets = {run.config["dataset"].get("path"): run.config["dataset"] for run in needed}
-    md5s = {path: data_md5(root, dataset) for path, dataset in datasets.items()}
-    pins = {}
-    for run in needed:
-        md5, pins[run.name] = md5s[run.config["dataset"].get("path")]
-        code = worker_digest(run.config)
-        check_inputs(run.name, run.identity, run.config, root, worker=code, md5=md5)
-    return pins
 
 
 def _has_record(run: Run, place: Place) -> bool:
