@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.probe_match import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Verdict
 from rnnbench.records.run import Run

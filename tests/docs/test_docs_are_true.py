@@ -15,7 +15,7 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import KEYS, load_experiment
+from rnnbench.grid.experiment import KEYS, load_experiment
 from rnnbench.workflow.load import SCHEMA, load
 from tests.conftest import ROOT
 

@@ -16,10 +16,10 @@ import pytest
 from rnnbench.builds import lock
 from rnnbench.commands.preflights import check_inputs
 from rnnbench.errors import RunError
-from rnnbench.planning import code_digest
-from rnnbench.planning.certificates import code_of
+from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.planning.planner import make_plan
+from rnnbench.planning.preflight import code_of
 from rnnbench.records.store import read_record
 from tests.conftest import Project, wait_until
 
@@ -120,9 +120,9 @@ CHANGES = {
 
 def planned(project: Project, experiment: str = "mine") -> Plan:
     """The plan as a new process makes it."""
-    for function in (code_digest._digest, code_digest._tree, code_digest._imports):
+    for function in (digests._digest, digests._tree, digests._imports):
         function.cache_clear()
-    code_digest._parsed.cache_clear()
+    digests._parsed.cache_clear()
     lock._foreign.cache_clear()
     plan = make_plan(experiment, [project.folder / "conf", project.conf], project.folder)
     write_plan(plan, project.folder / "results")
@@ -208,7 +208,7 @@ def test_certificates_and_probes_are_checked_too(project: Project) -> None:
         for items in (plan.certificates, plan.probes)
     )
     code = code_of(certificate["config"], certificate["implementations"], certificate["devices"])
-    probed = code_digest.prober_digest([model["settings"] for model in probe["models"]])
+    probed = digests.prober_digest([model["settings"] for model in probe["models"]])
     assert project.rnnbench("dataset", "digits").returncode == 0
     for item, worker in ((certificate, code), (probe, probed)):
         arguments = item["key"], item["identity"], item["config"], project.folder

@@ -8,11 +8,11 @@ import subprocess
 from datetime import UTC, datetime
 
 import pytest
-from rnnbench.running.train import Place
 
 from rnnbench.commands import retry
 from rnnbench.records.store import read_record
 from rnnbench.running import cohort
+from rnnbench.running.assemble import Place
 from tests.conftest import Project
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned

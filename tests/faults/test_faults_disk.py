@@ -12,12 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rnnbench.running.supervise import Outcome
-from rnnbench.running.train import Place
 
 from rnnbench import cli
 from rnnbench.records.store import read_pointer, why_not_tracked
 from rnnbench.running import preflight
+from rnnbench.running.assemble import Place
+from rnnworker.members import Outcome
 from tests.conftest import Project, make_project
 from tests.faults.mounts import filled, small_disk
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rnnbench.errors import RnnbenchError
 from rnnbench.exchange import archive
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json

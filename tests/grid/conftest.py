@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 
 Expand = Callable[..., tuple[GridPoint, ...]]

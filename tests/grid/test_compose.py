@@ -10,8 +10,7 @@ from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid import compose
 from rnnbench.grid.catalogue import files_of
-from rnnbench.grid.compose import compose_choices, packaged_choices
-from rnnbench.grid.section_check import is_plain
+from rnnbench.grid.compose import compose_choices, is_plain, packaged_choices
 
 CONF = Path(__file__).parents[2] / "conf"
 

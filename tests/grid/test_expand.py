@@ -9,7 +9,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from tests.grid.conftest import Expand
 
 

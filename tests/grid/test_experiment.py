@@ -6,7 +6,7 @@ import pytest
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 
 
 def test_quick_is_loaded(conf: list[Path]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from tests.grid.conftest import Expand
 
 ON = "model=shape_short device=gpu "

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.grammar import Setting, combinations, parse_overrides, split_overrides
+from rnnbench.grid.experiment import split_overrides
+from rnnbench.grid.grammar import Setting, combinations, parse_overrides
 
 
 def parse(*overrides: str) -> dict[str, Setting]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rnnbench.grid.identity import canonical, digest_of, identity_of
+from rnnbench.grid.point import canonical, digest_of, identity_of
 
 CONFIG: dict[str, Any] = {
     "seed": 0,

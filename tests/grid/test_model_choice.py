@@ -11,7 +11,7 @@ import yaml
 from rnnbench.errors import ConfigError
 from rnnbench.grid.choices import OPTIMIZERS
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.planner import make_plan
 from tests.grid.test_model_choices import MINE, MINE_YAML, ROOT
 from tests.worker.building import answer

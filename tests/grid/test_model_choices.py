@@ -9,7 +9,7 @@ import yaml
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.planner import make_plan
 from rnnworker import user_functions
 from tests.grid.conftest import Expand

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rnnbench.grid.identity import identity_of
+from rnnbench.grid.point import identity_of
 from rnnbench.grid.requirements import unmet_precision
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.running.verdict import judge

@@ -9,10 +9,9 @@ import pytest
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.identity import canonical
-from rnnbench.planning.certificates import certificates_of
-from rnnbench.planning.code_digest import worker_digest
-from rnnbench.planning.probes import probes_of
+from rnnbench.grid.point import canonical
+from rnnbench.planning.digests import worker_digest
+from rnnbench.planning.preflight import certificates_of, probes_of
 from tests.conftest import ROOT
 
 FILE = ROOT / "conf/experiment/replicas.yaml"

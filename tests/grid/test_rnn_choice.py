@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.identity import digest_of, identity_of
 from rnnbench.grid.own_code import user_files
+from rnnbench.grid.point import digest_of, identity_of
 
 PYTHON = """
 from somewhere import from_canonical

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet_device
 from rnnworker.recurrent.contrib import CLASSES

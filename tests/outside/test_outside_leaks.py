@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from tests.conftest import ROOT, make_project
 from tests.exchange.bundles import bundle
 

@@ -13,8 +13,7 @@ import pytest
 from rnnbench.builds.missing import missing
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
-from rnnbench.grid.grammar import split_overrides
+from rnnbench.grid.experiment import load_experiment, split_overrides
 from rnnbench.plain_text import is_name
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import RESERVED

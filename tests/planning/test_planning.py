@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.planning.planner import make_plan
 
 ROOT = Path(__file__).parents[2]

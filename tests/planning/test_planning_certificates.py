@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning.certificates import certificates_of
 from rnnbench.planning.plan import Certificate
+from rnnbench.planning.preflight import certificates_of
 from rnnbench.records.certificate_match import certificate_key, function_overrides
 from rnnworker.certificate_jobs import jobs_of
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from rnnbench.commands.preflights import probe_summary as summary
 from rnnbench.planning.plan import Probe
-from rnnbench.planning.probes import probes_of
+from rnnbench.planning.preflight import probes_of
 from rnnbench.records.probe_match import model_digest
 from rnnbench.running.probe import assembled
-from rnnbench.running.worker import Outcome
 from rnnbench.sources.probes import checked
+from rnnworker.members import Outcome
 from tests.factory import make_probe
 from tests.planning.test_planning_certificates import point
 
@@ -67,20 +67,20 @@ def test_limits_are_part_of_the_config_but_not_of_the_digest() -> None:
 
 
 def test_the_probing_code_is_not_part_of_a_runs_digest(monkeypatch) -> None:
-    from rnnbench.planning import code_digest
+    from rnnbench.planning import digests
 
     config = point().config
-    before = code_digest.worker_digest(config), code_digest.prober_digest([config])
-    original = code_digest._tree
+    before = digests.worker_digest(config), digests.prober_digest([config])
+    original = digests._tree
     probing = {"probe.py", "products.py"}
-    code_digest._digest.cache_clear()
+    digests._digest.cache_clear()
     monkeypatch.setattr(
-        code_digest, "_tree",
+        digests, "_tree",
         lambda file: "edited" if file.name in probing else original(file),
     )  # fmt: skip
-    assert code_digest.worker_digest(config) == before[0]
-    assert code_digest.prober_digest([config]) != before[1]
-    code_digest._digest.cache_clear()
+    assert digests.worker_digest(config) == before[0]
+    assert digests.prober_digest([config]) != before[1]
+    digests._digest.cache_clear()
 
 
 def planned() -> dict[str, Any]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.grid.repeats import Repeats
-from rnnbench.planning.stopping_rule import relative_ci_halfwidth, stop_reason
+from rnnbench.grid.experiment import Repeats
+from rnnbench.planning.forecast import relative_ci_halfwidth, stop_reason
 from rnnbench.tables.stats import mean_interval
 from rnnbench.validation import converted
 from tests.conftest import Project

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 from rnnbench.builds.lock import lock_of
-from rnnbench.grid.identity import digest_of_round
-from rnnbench.planning.code_digest import worker_digest
+from rnnbench.grid.point import digest_of_round
+from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.running.assemble import Place

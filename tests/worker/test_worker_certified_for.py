@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from rnnbench.grid.point import GridPoint
-from rnnbench.planning.certificates import certificates_of
+from rnnbench.planning.preflight import certificates_of
 from rnnbench.records.overrides import Overrides
 from rnnbench.running.certify import assembled
 from rnnbench.running.worker import Outcome

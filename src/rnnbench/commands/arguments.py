@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from rnnbench.errors import ConfigError
 
-# Not in `grid.experiment_file`, which imports Hydra: the process that measures imports this module.
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
 

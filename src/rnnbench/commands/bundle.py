@@ -16,10 +16,9 @@ from rnnbench.commands.dataset import read_dataset
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide
 from rnnbench.errors import ConfigError
-from rnnbench.grid.identity import digest_of, full_identity
 from rnnbench.grid.own_code import user_files
-from rnnbench.grid.preflight import Preflight
-from rnnbench.planning.plan import Plan, facts_of
+from rnnbench.grid.point import digest_of, full_identity
+from rnnbench.planning.plan import Plan, Preflight, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.probe_match import probe_key
 from rnnbench.records.run import Run

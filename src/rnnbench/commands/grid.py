@@ -15,7 +15,7 @@ from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
+from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.report.numbers import counted

@@ -10,8 +10,7 @@ from typing import Any
 
 from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
 from rnnbench.errors import RecordError
-from rnnbench.grid.identity import full_identity
-from rnnbench.grid.point import configuration_of
+from rnnbench.grid.point import configuration_of, full_identity
 from rnnbench.planning.forecast import (
     ENVIRONMENT_BYTES,
     FinishedRun,

@@ -15,8 +15,8 @@ from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
-from rnnbench.planning.certificates import code_of
-from rnnbench.planning.code_digest import prober_digest
+from rnnbench.planning.digests import prober_digest
+from rnnbench.planning.preflight import code_of
 from rnnbench.records.store import read_json
 from rnnbench.running.assemble import Place, timing_lock
 from rnnbench.running.certify import certify

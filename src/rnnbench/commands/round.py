@@ -15,8 +15,8 @@ from rnnbench.commands.preflights import (
     end_with_snakemake,
     requested,
 )
-from rnnbench.grid.identity import digest_of_round
-from rnnbench.planning.code_digest import worker_digest
+from rnnbench.grid.point import digest_of_round
+from rnnbench.planning.digests import worker_digest
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.run import Run

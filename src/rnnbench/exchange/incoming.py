@@ -17,7 +17,7 @@ import msgspec
 from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
-from rnnbench.grid.identity import digest_of, full_identity
+from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run

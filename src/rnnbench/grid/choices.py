@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, inspect
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
-from rnnbench.grid.dotted_keys import ABSENT, lookup, missing_keys
+from rnnbench.grid.overrides import ABSENT, lookup, missing_keys
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
 from rnnworker.options import HONOURED, is_user_file

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +27,8 @@ from omegaconf.errors import OmegaConfBaseException
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, files_of
-from rnnbench.grid.dotted_keys import MISSING
+from rnnbench.grid.overrides import MISSING
 from rnnbench.grid.own_code import with_absolute_paths
-from rnnbench.grid.section_check import is_plain, sets_none_of
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 PackagedChoice = tuple[str, str]  # (group, choice)
@@ -282,3 +281,42 @@ def _link_external_files(requested: ChoiceFiles, folders: Sequence[Path], tempor
 
 def _quoted(text: str) -> str:
     return QuotedString(text, Quote.single).with_quotes()
+
+
+def is_plain(file: Path, known: Mapping[str, Path]) -> bool:
+    """Whether the file of a choice names no package, and lists in its ``defaults`` only choices of
+    its own group, `known`, that are plain too. False if a file cannot be read."""
+    try:
+        return _is_plain(file, known, ())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return False
+
+
+def sets_none_of(groups: Iterable[str], config: Path) -> bool:
+    """Whether the file `config` (``config.yaml``) sets no key in a section of `groups`; such a key
+    would be part of every choice of the group. False if the file cannot be read."""
+    try:
+        return not set(groups) & set(_mapping(config.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return False
+
+
+def _is_plain(file: Path, known: Mapping[str, Path], above: tuple[Path, ...]) -> bool:
+    text = file.read_text(encoding="utf-8")
+    if "@package" in text or file in above:
+        return False
+    if "defaults" not in text:
+        return True
+    parents = [entry for entry in _mapping(text).get("defaults", []) if entry != "_self_"]
+    return all(
+        isinstance(entry, str) and entry in known and _is_plain(known[entry], known, (*above, file))
+        for entry in parents
+    )
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    """Raises `ValueError` if the YAML is not a mapping whose ``defaults`` is a list."""
+    content = yaml.safe_load(text)
+    if not isinstance(content, dict) or not isinstance(content.get("defaults", []), list):
+        raise ValueError("not a mapping with a list of defaults")
+    return content

@@ -11,12 +11,11 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, file_of, files_of, suggestion
 from rnnbench.grid.choices import check_complete, check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
-from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.experiment import Experiment, check_reference
 from rnnbench.grid.grammar import Setting, combinations, parse_overrides
 from rnnbench.grid.overrides import Change, apply_changes
 from rnnbench.grid.own_code import FUNCTIONS, IMPLEMENTATION, absolute, check_own_code
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.grid.reference import check_reference
 from rnnbench.grid.requirements import check_options, unmet, unmet_precision
 
 Grid = Mapping[str, Setting]

@@ -1,46 +1,268 @@
-"""An experiment, as its file states it."""
+"""Experiments: ``conf/experiment/NAME.yaml``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rnnbench.grid.catalogue import display_path
-from rnnbench.grid.repeats import Repeats
+import msgspec
+from msgspec import Meta
 
-Lead = Literal["time", "devices", "kernels", "calls"]
+from rnnbench.axes import NAMES
+from rnnbench.errors import ConfigError
+from rnnbench.grid.catalogue import display_path, files_of, suggestion
+from rnnbench.plain_text import is_name
+from rnnbench.validation import converted
+from rnnworker.options import PREFIX
+
+if TYPE_CHECKING:
+    from rnnbench.grid.grammar import Setting
+
+Number = Annotated[int, Meta(ge=2)]
+Limit = Annotated[float, Meta(gt=0, lt=1e12)]
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A set of grids to measure, with the settings of the measurement and of its report.
+class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``repeats`` of an experiment.
 
-    - `grids`: each a tuple of Hydra overrides.
+    - `least`, `most`: minimum and maximum number of runs of each configuration.
+    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
+      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
+    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
+    """
+
+    least: Number = 3
+    most: Number
+    until: Limit | None = None
+    budget_s: Limit | None = None
+
+    def __post_init__(self) -> None:
+        if self.most < self.least:
+            raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
+        if self.until is None and self.budget_s is None:
+            raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
+
+    def as_dict(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+
+class ExperimentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of an experiment's file.
+
+    - `grids`: each a list of Hydra overrides, or their text.
     - `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
       value.
+    - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
     - `order_seed`: seed of the order of measuring.
     - `probe`: whether the devices are probed first.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
-    - `sequential` (``grid_order: sequential``): all blocks of the first grid come before those of
-      the second.
-    - `lead`: what the report leads with: ``time``, ``devices``, ``kernels`` or ``calls``.
-    - `file`: the file that the experiment was read from.
+    - `lead`: what the report leads with.
     """
+
+    title: str | None = None
+    about: str | None = None
+    grids: str | list[str | list[str]] = []
+    reference: dict[str, str | int | float | bool] | None = None
+    grid_order: Literal["interleaved", "sequential"] = "interleaved"
+    order_seed: int = 0
+    probe: bool = True
+    repeats: Repeats | None = None
+    lead: Literal["time", "devices", "kernels", "calls"] = "time"
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """A set of grids to measure, with the settings of its `ExperimentFile`, and that `file`.
+
+    `grids`: each a tuple of Hydra overrides; `sequential`: ``grid_order: sequential``."""
 
     name: str
     title: str
     about: str
     grids: tuple[tuple[str, ...], ...]
-    reference: Mapping[str, str] = field(default_factory=dict)
+    reference: Mapping[str, str] = {}
     order_seed: int = 0
     probe: bool = True
     file: Path = Path("experiment.yaml")
     repeats: Repeats | None = None
     sequential: bool = False
-    lead: Lead = "time"
+    lead: str = "time"
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
         return f'{display_path(self.file)}, grid "{" ".join(self.grids[grid])}"'
+
+
+LONGEST = 100  # characters of a name
+KEYS = ExperimentFile.__struct_fields__
+OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
+
+
+def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
+    """Loads the experiment `name` from one of the config folders. Raises a `ConfigError` if it is
+    unknown, has an unknown or invalid key, or has an empty grid."""
+    known = files_of(conf, "experiment")
+    if name not in known:
+        raise ConfigError(
+            f"experiment {name!r} is unknown.",
+            where=", ".join(display_path(Path(folder) / "experiment") for folder in conf),
+            remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
+        )
+    where = display_path(known[name])
+    if not is_name(name) or len(name) > LONGEST:
+        raise ConfigError(
+            f"the experiment's name is {name[:60]!r}.",
+            where=where,
+            remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
+        )
+    remedy = 'see docs/experiments.md, "Keys of an experiment".'
+    data = converted(_read(known[name]), ExperimentFile, where, remedy)
+    grids = _grids(data.grids, where)
+    return Experiment(
+        name=name,
+        title=data.title or name,
+        about=data.about or "",
+        grids=_repeated(grids, data.repeats.most, where) if data.repeats else grids,
+        reference=_reference(data.reference or {}, where),
+        order_seed=data.order_seed,
+        probe=data.probe,
+        file=known[name],
+        repeats=data.repeats,
+        sequential=data.grid_order == "sequential",
+        lead=data.lead,
+    )
+
+
+def _read(file: Path) -> Any:
+    # Here, because processes that measure import this module and must stay small.
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        data = OmegaConf.to_container(OmegaConf.load(file))
+    except (
+        yaml.YAMLError,
+        OmegaConfBaseException,
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        raise ConfigError(
+            f"cannot be read: {error}.", where=display_path(file), remedy="correct the YAML."
+        ) from None
+    for key in data if isinstance(data, dict) else ():
+        if key not in KEYS:
+            raise ConfigError(
+                f"unknown key {key!r}.",
+                where=display_path(file),
+                remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
+            )
+    return data
+
+
+def _grids(grids: str | Sequence[str | Sequence[str]], where: str) -> tuple[tuple[str, ...], ...]:
+    split = []
+    for grid in [grids] if isinstance(grids, str) else grids:
+        parts = [grid] if isinstance(grid, str) else grid
+        split.append(tuple(override for part in parts for override in split_overrides(part)))
+    if not split or not all(split):
+        raise ConfigError(
+            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
+            where=where,
+            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
+        )
+    return tuple(split)
+
+
+def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
+    """The grids with the maximum number of repeats, `most`, added."""
+    for grid in grids:
+        if any(override.lstrip("+~").partition("=")[0] == "repeat" for override in grid):
+            raise ConfigError(
+                "both a grid (repeat=) and the key repeats set the number of repeats.",
+                where=where,
+                remedy="remove repeat= from the grid.",
+            )
+    return tuple((*grid, f"repeat=range({most})") for grid in grids)
+
+
+def split_overrides(text: str) -> list[str]:
+    """Splits a string of overrides at whitespace outside quotes and brackets."""
+    words, word, depth, quote, escaped = [], "", 0, "", False
+    for letter in text:
+        if letter.isspace() and depth <= 0 and not quote:
+            words.append(word)
+            word = ""
+            continue
+        word += letter
+        if quote:
+            quote = "" if letter == quote and not escaped else quote
+        elif letter in QUOTES:
+            quote = letter
+        else:
+            depth += (letter in OPENING) - (letter in CLOSING)
+        escaped = letter == "\\" and not escaped
+    return [word for word in [*words, word] if word]
+
+
+def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
+    for axis in reference:
+        if axis not in NAMES and not axis.startswith(PREFIX):
+            raise ConfigError(
+                f"reference has the unknown axis {axis}.",
+                where=where,
+                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, and "
+                f"{PREFIX}NAME.",
+            )
+    return {axis: str(choice) for axis, choice in reference.items()}
+
+
+def check_reference(
+    experiment: Experiment,
+    grids: Sequence[Mapping[str, Setting]],
+    defaults: Mapping[str, Mapping[str, str]],
+    default_model: str,
+) -> None:
+    """Raises a `ConfigError` that names the file, the axis, and the choices in the grids.
+
+    **Arguments:**
+
+    - `grids`: the experiment's grids, without the overrides of the command line.
+    - `defaults`: model → group → the choice if a grid names none.
+    """
+    where = display_path(experiment.file)
+    reference = experiment.reference
+    choices = [
+        {axis: _choices(grid, axis, defaults, default_model) for axis in reference}
+        for grid in grids
+    ]
+    for axis, choice in reference.items():
+        known = sorted(set().union(*(grid[axis] for grid in choices)))
+        if choice not in known:
+            raise ConfigError(
+                f"reference has {axis}={choice}, which is not in any grid.",
+                where=where,
+                remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
+            )
+    if not any(all(choice in grid[axis] for axis, choice in reference.items()) for grid in choices):
+        text = " ".join(f"{axis}={choice}" for axis, choice in reference.items())
+        raise ConfigError(
+            f"reference is {text}, but no grid contains all of it.",
+            where=where,
+            remedy="add a grid that contains all of it, or name fewer axes.",
+        )
+
+
+def _choices(
+    grid: Mapping[str, Setting],
+    axis: str,
+    defaults: Mapping[str, Mapping[str, str]],
+    default_model: str,
+) -> set[str]:
+    if axis in grid:
+        return {str(value) for value in grid[axis].values}
+    if axis.startswith(PREFIX):
+        return set()
+    models = grid["model"].values if "model" in grid else (default_model,)
+    return {defaults[model][axis] for model in models}

@@ -27,7 +27,6 @@ MODES = {
     OverrideType.FORCE_ADD: "++",
     OverrideType.DEL: "~",
 }
-OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
 
 
 @dataclass(frozen=True)
@@ -39,25 +38,6 @@ class Setting:
     mode: str
     values: tuple[Any, ...]
     where: str
-
-
-def split_overrides(text: str) -> list[str]:
-    """Splits a string of overrides at whitespace outside quotes and brackets."""
-    words, word, depth, quote, escaped = [], "", 0, "", False
-    for letter in text:
-        if letter.isspace() and depth <= 0 and not quote:
-            words.append(word)
-            word = ""
-            continue
-        word += letter
-        if quote:
-            quote = "" if letter == quote and not escaped else quote
-        elif letter in QUOTES:
-            quote = letter
-        else:
-            depth += (letter in OPENING) - (letter in CLOSING)
-        escaped = letter == "\\" and not escaped
-    return [word for word in [*words, word] if word]
 
 
 def parse_overrides(

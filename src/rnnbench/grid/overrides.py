@@ -1,5 +1,5 @@
-"""Applies overrides to a config strictly: a misspelt key or a value of the wrong type is an
-error."""
+"""Overrides of a config, applied strictly: a misspelt key or a value of the wrong type is an error.
+Configs are nested dicts, which are read by dotted keys and never modified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,52 @@ from typing import Any
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
-from rnnbench.grid.dotted_keys import ABSENT, MISSING, keys_of, lookup, replaced
+
+MISSING = "???"
+ABSENT = object()
+
+
+def lookup(config: Any, key: str) -> Any:
+    """The value at `key`, or `ABSENT`."""
+    for part in key.split("."):
+        if not isinstance(config, dict) or part not in config:
+            return ABSENT
+        config = config[part]
+    return config
+
+
+def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
+    """A copy of `config` with `value` at `path`; `ABSENT` removes the key. Everything that is not
+    on the path is shared with `config`."""
+    copy = dict(config) if isinstance(config, dict) else {}
+    first, *rest = path
+    if rest:
+        copy[first] = replaced(copy.get(first), rest, value)
+    elif value is ABSENT:
+        del copy[first]
+    else:
+        copy[first] = value
+    return copy
+
+
+def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every dotted key, including those of sections."""
+    for key, value in config.items():
+        dotted = f"{prefix}.{key}".removeprefix(".")
+        yield dotted
+        if isinstance(value, dict):
+            yield from keys_of(value, dotted)
+
+
+def missing_keys(config: Any, prefix: str = "") -> list[str]:
+    """The dotted keys whose value is missing (``???``)."""
+    if not isinstance(config, dict):
+        return [prefix] if config == MISSING else []
+    return [
+        missing
+        for key, value in config.items()
+        for missing in missing_keys(value, f"{prefix}.{key}".removeprefix("."))
+    ]
 
 
 @dataclass(frozen=True)

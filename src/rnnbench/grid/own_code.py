@@ -17,7 +17,7 @@ from typing import Any
 import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
-from rnnbench.grid.dotted_keys import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, lookup
 from rnnworker.options import HONOURED, is_user_file
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")

@@ -22,7 +22,7 @@ from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.choices import Requirement, Rnn
-from rnnbench.grid.dotted_keys import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, lookup
 from rnnbench.validation import converted
 from rnnworker import affinity, machine
 from rnnworker import cards as nvidia

@@ -10,10 +10,30 @@ from typing import Any
 
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.identity import digest_of_round
-from rnnbench.grid.preflight import Preflight
+from rnnbench.grid.point import digest_of_round
 from rnnbench.records.run import Run
 from rnnbench.records.store import write_json
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A certificate or a probe to make. `choices`, `overrides`: those that the runs it applies to
+    have in common; `config`: the part of a run's config that its worker receives."""
+
+    key: str
+    digest: str
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return (self.config,)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100

@@ -1,13 +1,19 @@
-"""Makes the plan of an experiment for Snakemake: runs in order, skipped grid points, datasets,
-certificates, probes and environments.
+"""Makes the plan of an experiment for Snakemake: runs in order, rounds, skipped grid points, data
+sets, certificates, probes and environments.
 
-Only this module combines the grid with the state of this machine: the hashes of the datasets, the
+Only `make_plan` combines the grid with the state of this machine: the hashes of the datasets, the
 locks of the builds, and the worker's code.
+
+The order of measuring is block by block, each in a seeded random order. The repeats of a
+configuration are spread over the whole duration of an experiment, so that drift of the machine does
+not affect one implementation more than the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,21 +26,73 @@ from rnnbench.datasets.verify import own_md5
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment_file import load_experiment
-from rnnbench.grid.grammar import split_overrides
-from rnnbench.grid.identity import digest_of, full_identity
-from rnnbench.grid.order import plan_order
+from rnnbench.grid.experiment import load_experiment, split_overrides
+from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
 from rnnbench.grid.requirements import unmet_here
-from rnnbench.grid.rounds import round_of
 from rnnbench.plain_text import is_name
-from rnnbench.planning.certificates import certifiable, certificates_of
-from rnnbench.planning.code_digest import worker_digest
+from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import Plan
-from rnnbench.planning.probes import probes_of
+from rnnbench.planning.preflight import certifiable, certificates_of, probes_of
 from rnnbench.records.certificate_match import certificate_key
 from rnnbench.records.run import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
+from rnnworker.cohorts import takes_turns
+
+
+@dataclass(frozen=True)
+class OrderedPoint:
+    """A grid point with its position in the order of measuring. `block`: number of its block, which
+    contains all grid points of one seed and repeat; `order`: position over all blocks. Both count
+    from 0."""
+
+    point: GridPoint
+    block: int
+    order: int
+
+
+def plan_order(
+    points: Sequence[GridPoint], order_seed: int, sequential: bool = False
+) -> tuple[OrderedPoint, ...]:
+    """The grid points that are not skipped, in the order of measuring. The result depends on the
+    set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
+    runnable = sorted((point for point in points if point.skip is None), key=lambda p: p.name)
+    blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
+    for point in runnable:
+        grid = point.grid if sequential else 0
+        blocks.setdefault((grid, point.repeat, point.seed), []).append(point)
+    ordered: list[OrderedPoint] = []
+    for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
+        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(block)
+        ordered += [
+            OrderedPoint(point, number, len(ordered) + position)
+            for position, point in enumerate(block)
+        ]
+    return tuple(ordered)
+
+
+ALWAYS_COMPARED = {"rnn"}
+FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
+
+
+def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
+    """The name of the round of `point`, made of what its runs have in common. The runs of a round
+    differ only in the implementation with its options, in the axes that `reference` names, and in
+    their alias. A run on a GPU or with ``measure.turns: false`` is a separate round."""
+    if not takes_turns(point.config):
+        return point.name
+    compared = ALWAYS_COMPARED | set(reference)
+    if on_cluster:
+        compared -= FIXED_PER_JOB
+    choices = {axis: choice for axis, choice in point.choices.items() if axis not in compared}
+    sections = tuple(f"{axis}." for axis in compared)
+    overrides = {
+        key: value
+        for key, value in point.overrides.items()
+        if not key.removeprefix("~").startswith(sections)
+    }
+    return name_of(choices, overrides, point.seed, point.repeat, None)
+
 
 Value = TypeVar("Value")
 

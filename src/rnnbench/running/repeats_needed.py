@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
+from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
-from rnnbench.grid.repeats import Repeats
-from rnnbench.planning.stopping_rule import relative_ci_halfwidth, stop_reason
+from rnnbench.planning.forecast import relative_ci_halfwidth, stop_reason
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.run import Run

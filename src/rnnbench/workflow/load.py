@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError, RecordError, say
-from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.repeats import Repeats
+from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import (
     not_needed,
@@ -70,7 +70,9 @@ def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
     seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
     repeats = {**experiment.repeats.as_dict(), "budget_s": seconds}
     remedy = "give more than 0 minutes."
-    return replace(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
+    return msgspec.structs.replace(
+        experiment, repeats=converted(repeats, Repeats, "--config budget", remedy)
+    )
 
 
 def made_again(job: Job) -> list[str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.grid.preflight import Preflight
-from rnnbench.planning.plan import Round
+from rnnbench.planning.plan import Preflight, Round
 from rnnbench.workflow.snakemake_hooks import memoized
 
 Planned = TypeVar("Planned", bound=Round | Preflight)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rnnbench.grid.order import plan_order
 from rnnbench.grid.point import GridPoint
+from rnnbench.planning.planner import plan_order
 
 POINTS = [
     GridPoint(f"{letter}-s{seed}-r{repeat}", {}, {}, seed, repeat, None, {}, None)

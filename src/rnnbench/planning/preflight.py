@@ -1,6 +1,8 @@
-"""Determines the certificates that an experiment needs: one per function, i.e. model × cell × build
-with the values that change it, for all implementations, devices and sizes of batches of its grids.
-No side effects."""
+"""The certificates and probes that an experiment needs before its runs. No side effects.
+
+There is one certificate per function, i.e. model × cell × build with the values that change it, for
+all implementations, devices and sizes of batches of its grids, and one probe per device × build.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES
-from rnnbench.grid.identity import canonical, digest_of, identity_of
-from rnnbench.grid.point import GridPoint
+from rnnbench.grid.point import GridPoint, canonical, digest_of, identity_of
 from rnnbench.grid.requirements import unmet
-from rnnbench.planning.code_digest import certifier_digest
-from rnnbench.planning.plan import Certificate
+from rnnbench.planning.digests import certifier_digest, prober_digest
+from rnnbench.planning.plan import Certificate, Probe
 from rnnbench.records.certificate_match import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.labels import label
+from rnnbench.records.probe_match import SECTIONS, model_digest, probe_key, probed_overrides
 from rnnworker.cards import replicas_of
 
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
@@ -145,3 +147,65 @@ def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
     models = [point.config["model"] for point in points]
     settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
     return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]
+
+
+# Implementations to build a model with. An unrolled layer has the same products, but takes minutes
+# to build.
+PREFERRED = ("keras", "none", "auto", "cell")
+
+
+def probes_of(
+    points: Iterable[GridPoint], build_lock: Callable[[Mapping[str, Any]], Any]
+) -> dict[str, Probe]:
+    """The probes for those of `points` that are not skipped, by key. The fake framework gets none,
+    because it computes no products, and a device with replicas gets none, because a probe measures
+    one of them. `build_lock`: maps a build section to its lock."""
+    groups: dict[str, dict[str, list[GridPoint]]] = {}
+    for point in points:
+        replicated = replicas_of(point.config["device"]) > 1
+        if point.skip is None and point.config["build"]["framework"] != "fake" and not replicated:
+            key, digest = probe_key(point.choices, point.overrides), model_digest(point.config)
+            groups.setdefault(key, {}).setdefault(digest, []).append(point)
+    return {key: _probe(key, groups[key], build_lock) for key in sorted(groups)}
+
+
+def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock) -> Probe:
+    chosen = {digest: min(groups[digest], key=_probe_preference) for digest in sorted(groups)}
+    first = min(chosen.values(), key=_probe_preference)
+    config: dict[str, Any] = {name: first.config[name] for name in SECTIONS}
+    models: tuple[dict[str, Any], ...] = tuple(
+        {
+            "model": point.choices["model"],
+            "cell": point.choices.get("cell", ""),
+            "config": digest,
+            "settings": _settings(point),
+        }
+        for digest, point in chosen.items()
+    )
+    identity = identity_of(
+        {**config, "models": {model["config"]: model["settings"]["rnn"] for model in models}},
+        None,
+        build_lock(config["build"]),
+        prober_digest([model["settings"] for model in models]),
+    )
+    return Probe(
+        key=key,
+        digest=digest_of(identity),
+        identity=identity,
+        choices={axis: first.choices[axis] for axis in SECTIONS},
+        overrides=probed_overrides(first.overrides),
+        config={**config, "limits": first.config.get("limits") or {}},
+        models=models,
+    )
+
+
+def _settings(point: GridPoint) -> dict[str, Any]:
+    omitted = ("limits", "measure", "alias", "repeat", "precision")
+    return {name: value for name, value in point.config.items() if name not in omitted}
+
+
+def _probe_preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point's config builds the model."""
+    implementation = point.config["rnn"].get("implementation")
+    known = implementation in PREFERRED
+    return PREFERRED.index(implementation) if known else len(PREFERRED), point.seed, point.name

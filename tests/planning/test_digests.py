@@ -1,4 +1,4 @@
-"""`rnnbench.planning.code_digest`: which edits of the worker's code cause a rerun."""
+"""`rnnbench.planning.digests`: which edits of the worker's code cause a rerun."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from rnnbench.builds.interpreters import find
 from rnnbench.errors import ConfigError
-from rnnbench.planning import code_digest
+from rnnbench.planning import digests
 from rnnworker.frameworks import FRAMEWORKS
 
-SOURCE = Path(code_digest.__file__).parents[2] / "rnnworker"
+SOURCE = Path(digests.__file__).parents[2] / "rnnworker"
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An editable copy of the worker's code."""
     copy = tmp_path / "src" / "rnnworker"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_digest, "_ROOT", copy)
+    monkeypatch.setattr(digests, "_ROOT", copy)
     return copy
 
 
@@ -40,10 +40,10 @@ def config_of(
 
 def digest(*arguments: str, **keywords: str) -> str:
     """The digest of the worker's code as it is now, for `config_of` the arguments."""
-    code_digest._parsed.cache_clear()
-    code_digest._tree.cache_clear()
-    code_digest._digest.cache_clear()
-    return code_digest.worker_digest(config_of(*arguments, **keywords))
+    digests._parsed.cache_clear()
+    digests._tree.cache_clear()
+    digests._digest.cache_clear()
+    return digests.worker_digest(config_of(*arguments, **keywords))
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -54,11 +54,11 @@ def edit(file: Path, old: str, new: str) -> None:
 
 SCRIPT = """
 import json, sys
-from rnnbench.planning import code_digest
+from rnnbench.planning import digests
 for config in json.load(sys.stdin):
-    print(code_digest.worker_digest(config))
-    print(code_digest.certifier_digest([config]))
-    print(code_digest.prober_digest([config]))
+    print(digests.worker_digest(config))
+    print(digests.certifier_digest([config]))
+    print(digests.prober_digest([config]))
 """
 
 
@@ -231,10 +231,10 @@ def test_code_that_a_certificate_depends_on(
     worker: Path, file: str, old: str, new: str, counts: bool
 ) -> None:
     def certifier_digest() -> str:
-        code_digest._parsed.cache_clear()
-        code_digest._tree.cache_clear()
-        code_digest._digest.cache_clear()
-        return code_digest.certifier_digest([config_of("keras"), config_of("block")])
+        digests._parsed.cache_clear()
+        digests._tree.cache_clear()
+        digests._digest.cache_clear()
+        return digests.certifier_digest([config_of("keras"), config_of("block")])
 
     before = certifier_digest()
     edit(worker / file, old, new)
