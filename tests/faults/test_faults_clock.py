@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench.commands import retry
 from rnnbench.records.store import read_record
-from rnnbench.running import cohort
+from rnnbench.running import round as measuring
 from rnnbench.running.assemble import Place
 from tests.conftest import Project
 from tests.running.alone import train
@@ -26,7 +26,7 @@ NO_LOCKS = "#include <errno.h>\nint flock(int f, int o) { errno = ENOLCK; return
 )
 def test_retry_after_the_clock_was_ahead(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as ahead:
-        ahead.setattr(cohort.timestamps, "now", lambda: "20400101T000000_000000Z")
+        ahead.setattr(measuring.timestamps, "now", lambda: "20400101T000000_000000Z")
         first = train(planned(), place)
     arguments = [place.experiment, NAME, "--site", place.site, "--results", str(place.results)]
     assert retry.main(arguments) == 0

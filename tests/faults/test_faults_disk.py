@@ -14,11 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 from rnnbench import cli
-from rnnbench.records.store import read_pointer, why_not_tracked
+from rnnbench.records.store import why_not_tracked
 from rnnbench.running import preflight
 from rnnbench.running.assemble import Place
 from rnnworker.members import Outcome
 from tests.conftest import Project, make_project
+from tests.factory import read_pointer
 from tests.faults.mounts import filled, small_disk
 
 ALL = os.environ.get("RNNBENCH_FAULTS") == "all"

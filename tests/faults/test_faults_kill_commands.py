@@ -12,9 +12,10 @@ import time
 
 import pytest
 
-from rnnbench.records.store import read_pointer, read_record
+from rnnbench.records.store import read_record
 from rnnbench.sources.tracked_runs import read_tracked
 from tests.conftest import Project, make_project
+from tests.factory import read_pointer
 
 MOMENTS = 10 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 
