@@ -28,7 +28,7 @@ from rnnbench.report.cost_section import recommendations  # noqa: E402
 from rnnbench.report.inputs import ReportInputs  # noqa: E402
 from rnnbench.report.summary_table import headline  # noqa: E402
 from rnnbench.tables.accuracy import find_accuracy_outliers  # noqa: E402
-from rnnbench.tables.builds import builds  # noqa: E402
+from rnnbench.tables.comparison import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
 from rnnbench.tables.fastest import fastest  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402

@@ -11,9 +11,8 @@ from rnnbench.report.numbers import ratio_span
 from rnnbench.tables.accuracy import find_accuracy_outliers
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.fastest import fastest
-from rnnbench.tables.frame import tidy
+from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.time import time
 from tests.factory import make_record
 from tests.report.made_up import EXPERIMENT

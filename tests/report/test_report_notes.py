@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rnnbench.report.axis_sections import builds_section
 from rnnbench.report.notes import optimizer_notes
-from rnnbench.tables.builds import builds
+from rnnbench.tables.comparison import builds
 from rnnbench.tables.frame import tidy
 from tests.factory import make_record, replace
 

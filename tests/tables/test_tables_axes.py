@@ -11,16 +11,14 @@ from rnnbench.report.cost_section import cost_section
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.accuracy import accuracy
-from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
-from rnnbench.tables.comparison import versus
+from rnnbench.tables.comparison import builds, versus
 from rnnbench.tables.cost import cheapest_within, cost, fastest_under
-from rnnbench.tables.curves import curves
+from rnnbench.tables.efficiency import amdahl, scaling, serial_fraction
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.scaling import amdahl, scaling, serial_fraction
-from rnnbench.tables.steadiness import steadiness, warm_epochs
-from rnnbench.tables.target import target
+from rnnbench.tables.learning import curves, target
+from rnnbench.tables.runs import steadiness, warm_epochs
 from rnnbench.tables.time import NOT_EQUAL, time
 from tests.factory import make_record, replace
 from tests.report.six import SIZES, as_read, certificate, layers, steps

@@ -11,11 +11,10 @@ from rnnbench.report.content import content
 from rnnbench.report.equivalence_section import kernels_view
 from rnnbench.report.inputs import ReportInputs
 from rnnbench.sources.published import read_published
-from rnnbench.tables.calls import calls
+from rnnbench.tables.efficiency import published_scaling
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.runs import kernels
-from rnnbench.tables.scaling import published_scaling
-from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, time
+from rnnbench.tables.time import FASTER, IS_REFERENCE, NOT_EQUAL, SLOWER, calls, time
 from tests.conftest import ROOT
 from tests.factory import make_record, replace
 

@@ -10,8 +10,8 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.numbers import percent_span
+from rnnbench.tables.cost import energy
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
-from rnnbench.tables.energy import energy
 from rnnbench.tables.frame import tidy
 from tests.factory import make_probe, make_record, replace
 

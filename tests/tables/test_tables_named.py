@@ -11,17 +11,15 @@ import pytest
 from rnnbench.records.record import Reason, Verdict
 from rnnbench.report.notes import order_notes
 from rnnbench.tables.accuracy import accuracy
-from rnnbench.tables.builds import builds
 from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost
 from rnnbench.tables.fastest import extra_ratios, fastest
-from rnnbench.tables.frame import tidy
+from rnnbench.tables.frame import ranked, run_values, tidy
 from rnnbench.tables.learning import learning
 from rnnbench.tables.runs import kernels, order, runs
-from rnnbench.tables.sort_order import ranked
 from rnnbench.tables.stats import dunnett_quantile
 from rnnbench.tables.time import IS_REFERENCE, NO_REFERENCE, ratios_shown, time
-from rnnbench.tables.usable_runs import run_values
 from tests.factory import SAMPLES, STEPS, make_late, make_record, replace
 
 REFERENCE = {"rnn": "keras"}

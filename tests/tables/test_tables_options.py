@@ -14,7 +14,7 @@ from rnnbench.tables.comparison import versus
 from rnnbench.tables.fastest import fastest
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.reference_options import with_named_options
+from rnnbench.tables.reference import with_named_options
 from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
 from rnnworker.cohorts import reference_of
 from tests.factory import make_record, replace

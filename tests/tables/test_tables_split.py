@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rnnbench.tables.grouping import split
+from rnnbench.tables.frame import split
 
 TABLE = pd.DataFrame(
     {

@@ -34,8 +34,7 @@ def main(argv: Sequence[str]) -> int:
     from rnnbench.report.notes import session_notes
     from rnnbench.report.terminal import print_comparison
     from rnnbench.tables.comparison import versus, void_messages
-    from rnnbench.tables.frame import tidy
-    from rnnbench.tables.usable_runs import run_values
+    from rnnbench.tables.frame import run_values, tidy
 
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:

@@ -33,26 +33,16 @@ from rnnbench.report.summary_table import answer_view, headline, is_long
 from rnnbench.report.svg import unchecked
 from rnnbench.report.table_view import TableView
 from rnnbench.tables.accuracy import accuracy, find_accuracy_outliers
-from rnnbench.tables.builds import builds
-from rnnbench.tables.calls import calls
-from rnnbench.tables.cost import cost
-from rnnbench.tables.curves import curves
-from rnnbench.tables.efficiency import efficiency
-from rnnbench.tables.energy import energy
+from rnnbench.tables.comparison import builds
+from rnnbench.tables.cost import cost, energy
+from rnnbench.tables.efficiency import efficiency, published_scaling, scaling
 from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.fastest import extra_ratios, fastest
-from rnnbench.tables.frame import tidy
-from rnnbench.tables.learning import learning
-from rnnbench.tables.provenance import provenance
-from rnnbench.tables.reference_options import with_named_options
-from rnnbench.tables.runs import epochs, kernels, order, runs
-from rnnbench.tables.scaling import published_scaling, scaling
-from rnnbench.tables.sort_order import ranked
-from rnnbench.tables.steadiness import steadiness
-from rnnbench.tables.target import target
-from rnnbench.tables.time import ratios_shown, time
-from rnnbench.tables.unequal_ratio import run_speedups, unequal_runs
-from rnnbench.tables.usable_runs import run_values
+from rnnbench.tables.frame import ranked, run_values, tidy
+from rnnbench.tables.learning import curves, learning, target
+from rnnbench.tables.reference import with_named_options
+from rnnbench.tables.runs import epochs, kernels, order, provenance, runs, steadiness
+from rnnbench.tables.time import calls, ratios_shown, run_speedups, time, unequal_runs
 
 LEAD = 2  # figures next to the answer
 

@@ -12,8 +12,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import joined
 from rnnbench.report.section import Section
 from rnnbench.report.table_view import Column, TableView, view_of
-from rnnbench.tables.certificate_tables import CERTIFICATE_COLUMNS, certified, pairs
-from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.certificates import CERTIFICATE_COLUMNS, Certificates, certified, pairs
 
 NO_CERTIFICATE = (
     "There is no certificate that these implementations compute the same function, so every "

@@ -19,10 +19,10 @@ from rnnbench.report.speed_panels import (
     time_limits,
     time_panel,
 )
-from rnnbench.tables.curves import curves
+from rnnbench.tables.frame import run_values
+from rnnbench.tables.learning import curves
 from rnnbench.tables.runs import order, thinned_order
 from rnnbench.tables.time import COMPARED, IS_REFERENCE
-from rnnbench.tables.usable_runs import run_values
 
 CURVES = {"loss": "training loss", "val_acc": "validation accuracy"}
 SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor

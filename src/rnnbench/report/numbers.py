@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.tables.unequal_ratio import MARK, Unequal
+from rnnbench.tables.time import MARK, Unequal
 
 NOTHING = "–"
 DAGGER = "†"

@@ -12,7 +12,7 @@ from rnnbench.records.record import Epoch, Reason, Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchor, run_anchor
 from rnnbench.tables.frame import run_facts
-from rnnbench.tables.reference_options import move_named_options
+from rnnbench.tables.reference import move_named_options
 from rnnworker.cards import all_cards
 
 EPOCH_HEADS = ("epoch", "s", "loss", "acc", "val loss", "val acc")

@@ -17,7 +17,7 @@ from rnnbench.report.table_view import Column, TableView, view_of
 from rnnbench.report.table_views import marked
 from rnnbench.report.variant_labels import variant_labels
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.grouping import split
+from rnnbench.tables.frame import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
 
 MANY = 6  # answers on a page; if there are more, a headline and a table take their place

@@ -14,8 +14,7 @@ from rnnbench.report.labels import with_labels
 from rnnbench.report.table_view import Column, Row, TableView, sorted_by_group, text_of
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
-from rnnbench.tables.unequal_ratio import Unequal
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, Unequal
 
 LINE = 28  # characters per line of a reason
 

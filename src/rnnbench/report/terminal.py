@@ -11,7 +11,7 @@ from rich.table import Table
 from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.unequal_ratio import MARK, Unequal
+from rnnbench.tables.time import MARK, Unequal
 
 if TYPE_CHECKING:  # `rnnbench show` does not need pandas
     import pandas as pd

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, TASK
+from rnnbench.tables.frame import run_values
 from rnnbench.tables.stats import sidak_confidence, student_quantile
-from rnnbench.tables.usable_runs import run_values
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
 MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more

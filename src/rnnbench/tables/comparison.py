@@ -1,4 +1,5 @@
-"""Comparison of two selections of configurations, pair by pair."""
+"""Comparison of two selections of configurations, pair by pair, and of each build with the
+reference build on the same device."""
 
 from __future__ import annotations
 
@@ -11,18 +12,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import KEY
+from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.estimates import Estimates
+from rnnbench.tables.frame import Groups, counts, run_values, split
 from rnnbench.tables.reference import key_of
 from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import NOT_EQUAL, ratio_text, wrong_steps
-from rnnbench.tables.unequal_ratio import difference, unequal
-from rnnbench.tables.usable_runs import run_values
+from rnnbench.tables.time import (
+    FASTER,
+    NOT_EQUAL,
+    SLOWER,
+    ratio_columns,
+    ratio_text,
+    wrong_steps,
+)
 
 VERSUS_COLUMNS = [
     "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
     "method", "words", "suspect", "equal", "equal_why", "unequal", "difference",
+]  # fmt: skip
+NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
+BUILD_COLUMNS = [
+    *CONFIGURATION, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high",
+    "change", "change_low", "change_high", "effect", "shown_different", "regression", "words",
 ]  # fmt: skip
 
 
@@ -65,22 +77,24 @@ def versus(
         )
         for (_, runs_a), (_, runs_b) in pairs:
             first, second = ({name: side[name].iat[0] for name in KEY} for side in (runs_a, runs_b))
-            equal, why = certificates.judge(first, second)
+            equal = certificates.judge(first, second)
             key_a, key_b = key_of(first), key_of(second)
-            ratio = estimates.ratio(key_a, key_b)
+            ratio: dict[str, Any] = {"words": NOT_EQUAL, "unequal": "", "difference": ""}
+            if not wrong_steps(certificates, first, second):
+                ratio = ratio_columns(estimates.ratio(key_a, key_b), equal, "ratio", "low", "high")
             rows.append(
                 {
-                    "same": _text(first, varied),
-                    "a": _text(first, differing),
-                    "b": _text(second, differing),
+                    "same": _selected_text(first, varied),
+                    "a": _selected_text(first, differing),
+                    "b": _selected_text(second, differing),
                     "runs_a": int((~runs_a["companion"]).sum()),
                     "runs_b": int((~runs_b["companion"]).sum()),
                     "seconds_a": estimates.seconds(key_a).estimate,
                     "seconds_b": estimates.seconds(key_b).estimate,
-                    **_ratio(ratio, equal, why, wrong_steps(certificates, first, second)),
+                    **ratio,
                     "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
-                    "equal": equal,
-                    "equal_why": why,
+                    "equal": equal[0],
+                    "equal_why": equal[1],
                 }
             )
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
@@ -99,22 +113,11 @@ def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
     return [f"{len(matching)} runs of {','.join(terms)!r} are void and in no number: {why}"]
 
 
-def _text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
+def _selected_text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
     """The values of `axes`, without the options that `variant` already contains."""
     options = configuration["options"].those(lambda key: configuration["variant"].get(key) is None)
     texts = {**configuration, "options": options}
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
-
-
-def _ratio(ratio: Ratio, equal: str, why: str, wrong: str) -> dict[str, object]:
-    comparable = {"unequal": "", "difference": ""}
-    if wrong:
-        return {**comparable, "words": NOT_EQUAL}
-    if equal == UNEQUAL:
-        return {"words": NOT_EQUAL, "method": ratio.method, "unequal": unequal(ratio),
-                "difference": difference(why)}  # fmt: skip
-    return {**comparable, **ratio.columns("ratio", "low", "high"), "method": ratio.method,
-            "words": ratio_text(ratio)}  # fmt: skip
 
 
 def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
@@ -124,3 +127,92 @@ def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
     return all(
         term in values or fnmatch.fnmatchcase(str(row["name"]), term) for term in terms if term
     )
+
+
+def builds(
+    frame: pd.DataFrame,
+    reference: Mapping[str, str],
+    certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
+) -> pd.DataFrame:
+    """One row per configuration that was measured in more than one build; empty for one build.
+
+    Columns: the configuration; `against` (the reference build: the build that `reference` names,
+    else the first); `runs`, `suspect` (numbers of runs); `epoch_seconds` with its 95 % interval
+    `epoch_low`, `epoch_high`; `change` = own seconds / seconds of the reference build (above 1:
+    slower) with its 95 % interval `change_low`, `change_high`, computed as in the time table;
+    `effect`: the change of log seconds in standard deviations between runs, pooled over both
+    configurations (Cohen's d; missing for a single run); `shown_different` (bool: the interval
+    excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
+    result as text.
+    """
+    values = run_values(frame, companions=True)
+    if values["build"].nunique() < 2:
+        return pd.DataFrame(columns=BUILD_COLUMNS)
+    estimates = Estimates(values)
+    groups = split(values[~values["companion"]], KEY, ["seconds", "suspect", "implementation"])
+    preferred = reference.get("build") or values["build"].iloc[0]
+    all_but_build = [name for name in KEY if name != "build"]
+    rows: list[dict[str, Any]] = []
+    for _, family in values.groupby(all_but_build, sort=False):
+        names = list(dict.fromkeys(family["build"]))
+        if len(names) < 2:
+            continue
+        against = preferred if preferred in names else names[0]
+        for name in names:
+            own = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
+            base = {**own, "build": against}
+            rows.append(_build_row(groups, own, base, certificates, estimates))
+    return pd.DataFrame(rows, columns=BUILD_COLUMNS)
+
+
+def _build_row(
+    groups: Groups,
+    configuration: Mapping[str, Any],
+    base: Mapping[str, Any],
+    certificates: Certificates,
+    estimates: Estimates,
+) -> dict[str, Any]:
+    key, base_key = key_of(configuration), key_of(base)
+    own, other = groups[key], groups[base_key]
+    seconds = estimates.seconds(key)
+    row = {
+        **configuration,
+        **counts(own),
+        "against": base["build"],
+        **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
+        "shown_different": False,
+        "regression": False,
+        "words": "reference",
+    }
+    if configuration["build"] == base["build"]:
+        return {**row, "change": 1.0}
+    if wrong := wrong_steps(certificates, configuration, base):
+        return {**row, "words": wrong}
+    if certificates.judge(configuration, base)[0] == UNEQUAL:
+        return {**row, "words": NOT_EQUAL}
+    # The speed-up of the reference build over this one.
+    ratio = estimates.ratio(base_key, key)
+    slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
+    return {
+        **row,
+        **ratio.columns("change"),
+        "effect": _effect_size(own["seconds"], other["seconds"]),
+        "shown_different": ratio.shown_different,
+        "regression": slower,
+        "words": _change_text(ratio),
+    }
+
+
+def _change_text(ratio: Ratio) -> str:
+    text = ratio_text(ratio)
+    return {FASTER: SLOWER, SLOWER: FASTER}.get(text, text)
+
+
+def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
+    """(mean log a - mean log b) / pooled standard deviation of log seconds."""
+    if len(a) < 2 or len(b) < 2:
+        return None
+    x, y = np.log(a), np.log(b)
+    squares = ((x - x.mean()) ** 2).sum() + ((y - y.mean()) ** 2).sum()
+    spread = float(np.sqrt(squares / (len(a) + len(b) - 2)))
+    return float(x.mean() - y.mean()) / spread if spread > 0 else None

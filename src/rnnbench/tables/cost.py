@@ -1,4 +1,5 @@
-"""Relative time, relative cost, break-even price and the time–cost front of each task."""
+"""Relative time, relative cost, break-even price and the time–cost front of each task, and the
+energy that a GPU uses for training."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.axes import KEY, PLACE, TASK
+from rnnbench.axes import CONFIGURATION, KEY, PLACE, TASK
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.estimates import Estimates
+from rnnbench.tables.frame import counts, run_values, split
 from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import Interval
+from rnnbench.tables.stats import Interval, mean_interval
 from rnnbench.tables.time import NOT_EQUAL
-from rnnbench.tables.usable_runs import run_values
 
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
@@ -24,6 +25,10 @@ COST_COLUMNS = [
 ]  # fmt: skip
 HOUR = 3600.0
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
+FACTS = ["joules_per_sample", "card_watts"]
+ENERGY_COLUMNS = [
+    *CONFIGURATION, "runs", "suspect", "millijoules", "low", "high", "watts",
+]  # fmt: skip
 
 
 def cost(
@@ -152,3 +157,29 @@ def _mark_front(rows: list[dict[str, Any]]) -> None:
             and (other["seconds"], other["usd"]) != (row["seconds"], row["usd"])
             for other in rows
         )
+
+
+def energy(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and machine whose runs report the energy of their GPU.
+
+    Columns: the configuration; `runs`, `suspect` (numbers of runs); `millijoules` per training
+    sample (of the whole card, from the beginning to the end of the training, including its
+    validations; geometric mean over runs) with the 95 % interval `low`, `high` (missing for a
+    single run); `watts` (mean power of the card in that time, geometric mean over runs). Source:
+    the counter of the card, in records of runs that are not void.
+    """
+    facts = frame.drop_duplicates("record").set_index("record")[FACTS].astype(float)
+    values = run_values(frame).join(facts, on="record")
+    values = values[(values[FACTS] > 0).all(axis=1)]  # also excludes NaN
+    rows = []
+    for key, runs in split(values, KEY, [*FACTS, "suspect", "implementation"]).items():
+        interval = mean_interval((1e3 * runs["joules_per_sample"]).tolist())
+        rows.append(
+            {
+                **dict(zip(KEY, key, strict=True)),
+                **counts(runs),
+                **interval.columns("millijoules", "low", "high"),
+                "watts": mean_interval(runs["card_watts"].tolist()).estimate,
+            }
+        )
+    return pd.DataFrame(rows, columns=ENERGY_COLUMNS)

@@ -38,13 +38,15 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.axes import KEY
 from rnnbench.records import timestamps
-from rnnbench.tables.grouping import Rows, split
-from rnnbench.tables.pooling import POOLED_BELOW, Spread, pooled_halfwidth, spread_from
+from rnnbench.tables.frame import Rows, split
 from rnnbench.tables.stats import (
     ONE_RUN,
+    POOLED_BELOW,
     Interval,
     Ratio,
+    Spread,
     mean_halfwidth,
+    pooled_halfwidth,
     sidak_confidence,
     student_quantile,
     welch_halfwidth,
@@ -205,7 +207,8 @@ class _Fit:
         self.logs = dict(zip(keys, (fitted + level).tolist(), strict=True))
         self._rows = dict(zip(keys, zip(shares, repeats, strict=True), strict=True))
         squares = float(((logs - fitted[own] - of_unit[unit]) ** 2).sum())
-        self.spread = spread_from(squares, len(logs) - len(keys) - len(per_unit) + sets)
+        free = len(logs) - len(keys) - len(per_unit) + sets
+        self.spread = Spread(squares / free, free) if free > 0 else None
 
     def halfwidth(self, a: Key, b: Key, confidence: float) -> float | None:
         """The half-width of the interval of the difference of two log seconds, from the standard

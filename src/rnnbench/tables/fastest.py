@@ -22,7 +22,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.estimates import Estimates
-from rnnbench.tables.grouping import Groups, split
+from rnnbench.tables.frame import Groups, run_values, split
 from rnnbench.tables.reference import Key, key_of, references
 from rnnbench.tables.time import (
     COMPARED,
@@ -30,7 +30,6 @@ from rnnbench.tables.time import (
     NOT_EQUAL,
     ratio_text,
 )
-from rnnbench.tables.usable_runs import run_values
 
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
 FASTEST_COLUMNS = [

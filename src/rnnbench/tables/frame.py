@@ -1,14 +1,17 @@
-"""The tidy frame: all records as one table, from which every other table is made."""
+"""The tidy frame: all records as one table, from which every other table is made. Its order, the
+value of each run, and the groups of rows."""
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, NAMES
+from rnnbench.axes import CONFIGURATION, GROUP, NAMES
 from rnnbench.records.labels import labelled
 from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
 from rnnbench.records.probe_match import model_digest, probe_key
@@ -30,6 +33,19 @@ ROW_COLUMNS = [
     "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
     "val_loss", "val_acc", "val_seconds", "first_call", "call_seconds",
 ]  # fmt: skip
+TEXT_COLUMNS = {"record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons",
+                "started", "kernel", "why_not_cudnn", "probe", "config", "precision", "phase",
+                "round"}  # fmt: skip
+NOT_ATTESTED = "not attested: no kernel found"
+VALUE_COLUMNS = [
+    *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",
+    "round", "effect", "widening", "slowed", "slow_effect", "slow_cycles", "cycles", "scale",
+    "companion",
+]  # fmt: skip
+BLOCK_COLUMNS = ["machine", "site", "experiment", "block"]
+Groups = dict[tuple[Any, ...], "Rows"]
+Rows = Mapping[str, "np.ndarray"]  # column → its values
+CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
@@ -101,11 +117,6 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     run_frame = _columns(runs, RUN_COLUMNS)
     repeated = run_frame.loc[run_frame.index.repeat(counts)].reset_index(drop=True)
     return pd.concat([repeated, _columns(rows, ROW_COLUMNS)], axis=1)
-
-
-TEXT_COLUMNS = {"record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons",
-                "started", "kernel", "why_not_cudnn", "probe", "config", "precision", "phase",
-                "round"}  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
@@ -195,9 +206,6 @@ def _function_options(record: Record) -> dict[str, Any]:
     }
 
 
-NOT_ATTESTED = "not attested: no kernel found"
-
-
 def _kernel(kernel: Any) -> dict[str, str]:
     """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
     if not (isinstance(kernel, Mapping) and "found" in kernel):
@@ -228,3 +236,119 @@ def _phase_row(phase: Phase) -> dict[str, Any]:
 
 def _epoch_row(epoch: Epoch) -> dict[str, Any]:
     return {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
+
+
+def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """The rows of timed epochs of runs that are not void, with or without `companions`."""
+    usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
+    return frame[usable if companions else usable & (frame["companion"] != 1)]
+
+
+def counted(epochs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``):
+    all but its first epoch, unless it is the only one."""
+    is_only = epochs.groupby("record", sort=False)["epoch"].transform("count") == 1
+    return epochs[is_only | (epochs["epoch"] > 1)]
+
+
+def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
+    without `companions` (which only serve ratios).
+
+    Columns: `record` and the run columns of the tidy frame; `seconds` (median of its `counted`
+    epochs times its `scale`), `epochs` (their number), `steps` and `samples` (per epoch); `loss`,
+    `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`, `predict` (seconds of the median
+    later call, missing if
+    not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
+    steps apply a gradient other than the computed one); `effect` (log seconds relative to the
+    others of its round, missing if unknown), `slowed` (bool: while the machine was slowed down),
+    `widening`, `slow_effect`, `slow_cycles`, `cycles` (as in the tidy frame) and `companion`
+    (bool); `block`
+    (text): machine, site, experiment and number of the block, as blocks with the same number in
+    different experiments were measured at different times; `pairing`: its round if it has an
+    `effect`, else its block. Runs of two configurations are paired by `pairing`.
+    """
+    epochs = usable_epochs(frame, companions=True)
+    by_run = epochs.groupby("record", sort=False)
+    values = by_run[VALUE_COLUMNS].first()
+    parts = by_run[BLOCK_COLUMNS].first().astype({"block": "Int64"}).astype(str)
+    values["block"] = parts[BLOCK_COLUMNS[0]].str.cat(parts[BLOCK_COLUMNS[1:]], sep="/")
+    values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
+    values["companion"] = values["companion"] == 1
+    values["slowed"] = values["slowed"] == 1
+    median = counted(epochs).groupby("record", sort=False)["seconds"].median()
+    values["seconds"] = median * values["scale"]
+    values["epochs"] = by_run["epoch"].count()
+    values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
+    # Not .last(), which would use an earlier epoch if the last loss is missing.
+    last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
+    for name in ("loss", "acc", "val_loss", "val_acc"):
+        values[name] = last[name]
+    for phase in ("evaluate", "predict"):
+        rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
+        values[phase] = rows["call_seconds"].reindex(values.index)
+    values["suspect"] = values["verdict"] == "suspect"
+    values["not_learning"] = values["not_learning"] == 1
+    if not companions:
+        return values[~values["companion"]].reset_index()
+    # Without companions that serve no ratio, and without configurations that have no other runs.
+    values = values[~values["companion"] | values["effect"].notna()]
+    alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
+    return values[~alone].reset_index()
+
+
+def counts(runs: Rows) -> dict[str, Any]:
+    """The columns `implementation`, `runs` and `suspect` (numbers of runs) of a configuration."""
+    suspect = runs["suspect"]
+    return {
+        "implementation": runs["implementation"][0],
+        "runs": len(suspect),
+        "suspect": int(suspect.sum()),
+    }
+
+
+def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Groups:
+    """Values of `by` → the rows of that group as arrays of `columns`. Groups and rows keep the
+    order of `table`.
+
+    Intended for many small groups, for each of which pandas would build a frame of all columns.
+    """
+    if table.empty:
+        return {}
+    numbers = table.groupby(list(by), sort=False, dropna=False).ngroup().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    firsts = order[np.concatenate([[0], ends])]
+    keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
+    parts = {name: np.split(table[name].to_numpy()[order], ends) for name in columns}
+    return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}
+
+
+def ranked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The tidy frame sorted by device, machine, group and implementation; tables made from it keep
+    this order, and the rows of a run keep theirs.
+
+    Text is in natural order (``cpu_2`` before ``cpu_16``), except for RNN cells, which begin with
+    the LSTM. Implementations are ordered by their median epoch time relative to the others on the
+    same device; those without a time come last.
+    """
+    values = run_values(frame)
+    typical = values.groupby(["model", "variant", "device", "machine"])["seconds"].transform(
+        "median"
+    )
+    relative = (values["seconds"] / typical).groupby(values["implementation"]).median().to_dict()
+
+    def key(column: pd.Series) -> pd.Series:
+        if column.name == "implementation":
+            return column.map(lambda name: relative.get(name, float("inf")))
+        if column.name == "cell":
+            return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
+        return column.map({name: _natural(str(name)) for name in column.unique()})
+
+    by = ["device", "machine", *GROUP, "implementation"]
+    return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
+
+
+def _natural(text: str) -> tuple[Any, ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part)
+                 for part in re.split(r"(\d+)", text))  # fmt: skip

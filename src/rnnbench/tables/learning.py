@@ -1,4 +1,5 @@
-"""Comparison of learning: accuracy and loss against the reference, seed by seed.
+"""Comparison of learning: accuracy and loss against the reference, seed by seed;
+learning curves, and the time to a target accuracy.
 
 Accuracies are multiples of 1 / n for n validation samples, so the differences of a few seeds are
 often equal, which says little about their spread: rounding alone gives a difference a standard
@@ -8,24 +9,28 @@ deviation of 0.4 / n. It is therefore taken to be at least 1 / n (``benchmarks/a
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY
+from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK
 from rnnbench.tables.accuracy import MIN_SEEDS, validation_samples
-from rnnbench.tables.grouping import Rows, split
+from rnnbench.tables.frame import Rows, split, usable_epochs
 from rnnbench.tables.reference import Key, keys_of, references
-from rnnbench.tables.stats import Interval, sidak_confidence, student_quantile
-from rnnbench.tables.usable_runs import usable_epochs
+from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 LEARNING_COLUMNS = [
     *CONFIGURATION, "is_reference", "suspect", "seeds", "val_acc", "val_acc_difference",
     "val_acc_low", "val_acc_high", "val_acc_largest", "loss_largest", "shown_different",
+]  # fmt: skip
+SHARE = 0.99  # of the accuracy that every run of the task reaches
+TARGET_COLUMNS = [
+    *CONFIGURATION, "target", "runs", "suspect", "reached", "seconds", "seconds_low",
+    "seconds_high", "epochs",
 ]  # fmt: skip
 
 
@@ -101,11 +106,11 @@ def accuracy_interval(
     """The mean of the `differences` of one seed each, with its 95 % interval, which holds for all
     `comparisons` at once (Student's t with Šidák's correction). There is none without the number of
     validation `samples`, or with fewer than `MIN_SEEDS` differences."""
-    n, mean = len(differences), fmean(differences) if differences else math.nan
+    n, mean = len(differences), statistics.fmean(differences) if differences else math.nan
     if n < MIN_SEEDS or not samples:
         return Interval(mean, None, None)
     quantile = student_quantile(sidak_confidence(0.95, max(comparisons, 1)), n - 1)
-    halfwidth = quantile * max(stdev(differences), 1 / samples) / math.sqrt(n)
+    halfwidth = quantile * max(statistics.stdev(differences), 1 / samples) / math.sqrt(n)
     return Interval(mean, mean - halfwidth, mean + halfwidth)
 
 
@@ -115,7 +120,7 @@ def _differences(pairs: Rows, interval: Interval) -> dict[str, Any]:
     accuracies, low, high = _at_end(pairs, "val_acc"), interval.low, interval.high
     return {
         "seeds": len(set(pairs["seed"].tolist())),
-        "val_acc": fmean(accuracies) if accuracies else None,
+        "val_acc": statistics.fmean(accuracies) if accuracies else None,
         **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
         "val_acc_largest": max(map(abs, _present(pairs["val_acc_difference"])), default=None),
         "loss_largest": max(_present(pairs["loss_difference"]), default=None),
@@ -132,3 +137,70 @@ def _at_end(pairs: Rows, name: str) -> list[float]:
 def _present(values: np.ndarray) -> list[float]:
     """`values` that are not NaN."""
     return [value for value in values.tolist() if value == value]
+
+
+def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The timed epochs of runs that are not void, with `elapsed`: seconds of training until the end
+    of the epoch, without start-up and validation, times the run's `scale`."""
+    epochs = usable_epochs(frame).copy()
+    elapsed = epochs.groupby("record", sort=False)["seconds"].cumsum()
+    epochs["elapsed"] = elapsed * epochs["scale"]
+    return epochs
+
+
+def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """One row per configuration and epoch: the configuration; `epoch`; `elapsed` (seconds, mean
+    over runs); `mean`, `low` and `high` (minimum and maximum over runs) of `measure` (``loss``,
+    ``val_acc``, …); `suspect` (bool: at least one run is suspect). Epochs without a value are
+    omitted. Source: epochs of runs that are not void."""
+    epochs = with_elapsed(frame).dropna(subset=[measure])
+    epochs["suspect"] = epochs["verdict"] == "suspect"
+    table = epochs.groupby([*CONFIGURATION, "epoch"], sort=False).agg(
+        elapsed=("elapsed", "mean"),
+        mean=(measure, "mean"),
+        low=(measure, "min"),
+        high=(measure, "max"),
+        suspect=("suspect", "any"),
+    )
+    return table.reset_index()
+
+
+def target(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration: the training time to a validation accuracy that all runs reach.
+
+    Columns: the configuration; `target`: 99 % of the lowest of the best accuracies of all runs of
+    the task (model, RNN cell, dataset, variant), so that it depends neither on other tasks nor on a
+    lucky run; `runs`, `suspect` and `reached` (numbers of runs); `seconds` of training until the
+    end of the first epoch that reaches the target (geometric mean over the runs that do) with the
+    95 % interval `seconds_low`, `seconds_high`; `epochs` (median). Source: runs that are not void.
+    """
+    epochs = with_elapsed(frame).dropna(subset=["val_acc"])
+    if epochs.empty:
+        return pd.DataFrame(columns=TARGET_COLUMNS)
+    best = epochs.groupby([*TASK, "record"], sort=False)["val_acc"].max()
+    epochs["target"] = (
+        SHARE * epochs[TASK].merge(best.groupby(TASK).min().rename("target").reset_index(),
+                                   on=TASK, how="left")["target"].to_numpy()
+    )  # fmt: skip
+    first = epochs[epochs["val_acc"] >= epochs["target"]].drop_duplicates("record")
+    reached = split(first, CONFIGURATION, ["elapsed", "epoch"])
+    rows = []
+    runs_of = split(epochs.drop_duplicates("record"), CONFIGURATION, ["target", "verdict"])
+    for key, runs in runs_of.items():
+        row = {
+            **dict(zip(CONFIGURATION, key, strict=True)),
+            "target": runs["target"][0],
+            "runs": len(runs["target"]),
+            "suspect": int((runs["verdict"] == "suspect").sum()),
+            "reached": 0,
+        }
+        epochs_reached = reached.get(key)
+        if epochs_reached is not None:
+            seconds = mean_interval(epochs_reached["elapsed"].tolist())
+            row |= {
+                "reached": len(epochs_reached["epoch"]),
+                **seconds.columns("seconds"),
+                "epochs": statistics.median(epochs_reached["epoch"]),
+            }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=TARGET_COLUMNS)

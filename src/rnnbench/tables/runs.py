@@ -1,13 +1,17 @@
-"""All runs and their timed epochs, including void ones, the kernels that ran, and the order of
-measuring, which shows drift."""
+"""All runs and their timed epochs, including void ones: the kernels that ran, the order of
+measuring, which shows drift, how steady the machine was, and the facts of machines, builds and data."""
 
 from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
-from rnnbench.tables.frame import MEASURED
-from rnnbench.tables.usable_runs import counted, run_values
+from rnnbench.records.record import Record
+from rnnbench.tables.frame import MEASURED, counted, flat_text, run_values, usable_epochs
 
 COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
 EPOCH_COLUMNS = [
@@ -16,6 +20,13 @@ EPOCH_COLUMNS = [
 ]  # fmt: skip
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
+PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
+PROVENANCE_ORDER = {"machine": 0, "build": 1, "dataset": 2}
+# Longer values (package lists, flags) are only in the record.
+MAX_LENGTH = 400
+MIN_EPOCHS = 5
+MIN_EXCESS = 0.05  # a smaller excess of the first epochs is irrelevant
+MIN_SPREADS = 4.0  # an excess of fewer robust spreads of the later epochs is noise
 
 
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -101,3 +112,61 @@ def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
         )
         parts.append(medians.reset_index(level="implementation").assign(machine=machine))
     return pd.concat(parts, ignore_index=True) if parts else table
+
+
+def provenance(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
+    (text). A fact with different values in different records has one row per value. Source:
+    ``hardware``, ``environment`` and ``identity`` of the records."""
+    rows: dict[tuple[str, str, str, str], None] = {}
+    for record in records:
+        build = record.run.choices.get("build", "")
+        facts = [
+            ("machine", record.machine, fact, value) for fact, value in record.hardware.items()
+        ]
+        facts += [("build", build, fact, value) for fact, value in record.environment.items()]
+        facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
+        facts.append(("dataset", _dataset(record), "md5", record.run.identity.get("dataset_md5")))
+        for what, which, fact, value in facts:
+            text = flat_text(value)
+            if text and len(text) <= MAX_LENGTH:
+                rows[(what, which, fact, text)] = None
+    ordered = sorted(rows, key=lambda row: (PROVENANCE_ORDER[row[0]], row[1]))
+    return pd.DataFrame(ordered, columns=PROVENANCE_COLUMNS)
+
+
+def _dataset(record: Record) -> str:
+    dataset = record.run.config.get("dataset")
+    name = dataset.get("name") if isinstance(dataset, dict) else None
+    return str(name or record.run.choices.get("dataset", ""))
+
+
+def steadiness(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per run: the configuration, `record`, `spread` (the standard deviation of the log
+    seconds of its epochs), `warm` (`warm_epochs`). Source: timed epochs, after the first, of runs
+    that are not void and have at least five of them."""
+    by_run = counted(usable_epochs(frame)).groupby([*CONFIGURATION, "record"], sort=False)
+    runs = by_run["seconds"].agg(list).reset_index()
+    runs = runs[runs["seconds"].map(len) >= MIN_EPOCHS]
+    spreads = [statistics.stdev(map(math.log, seconds)) for seconds in runs["seconds"]]
+    return runs.assign(spread=spreads, warm=list(map(warm_epochs, runs["seconds"])))
+
+
+def warm_epochs(seconds: Sequence[float]) -> int:
+    """The number of epochs at the beginning that are still warm-up. It is the k ≤ n / 2 whose split
+    into the first k epochs and the rest minimizes the sum of squares around the two means (Hinkley,
+    Biometrika 57, 1970). It is 0 unless the mean of the first k exceeds the median of the rest by
+    more than 5 % and by more than four robust spreads of the rest (1.4826 × median absolute
+    deviation)."""
+    splits = range(1, len(seconds) // 2 + 1)
+    best = min(splits, key=lambda k: _squares(seconds[:k]) + _squares(seconds[k:]))
+    rest = seconds[best:]
+    level = statistics.median(rest)
+    spread = 1.4826 * statistics.median(abs(value - level) for value in rest)
+    excess = statistics.fmean(seconds[:best]) - level
+    return best if excess > max(MIN_EXCESS * level, MIN_SPREADS * spread) else 0
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return sum((value - mean) ** 2 for value in values)
