@@ -1,5 +1,6 @@
 """All runs and their timed epochs, including void ones: the kernels that ran, the order of
-measuring, which shows drift, how steady the machine was, and the facts of machines, builds and data."""
+measuring, which shows drift, how steady the machine was, and the facts of machines, builds and
+data."""
 
 from __future__ import annotations
 
