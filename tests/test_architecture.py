@@ -20,7 +20,6 @@ ALLOWED_IN = {
     "dvc": {"datasets"},
     "pandas": {"tables", "report"},
     "altair": {"report"},
-    "great_tables": {"report"},
 }
 # Small modules that every package may import.
 COMMON = {"axes", "errors", "locks", "interval_log", "plain_text", "validation"}

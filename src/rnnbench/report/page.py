@@ -13,9 +13,10 @@ from markupsafe import Markup
 from rnnbench.records.store import write_bytes
 from rnnbench.report.answer import spans, unbroken
 from rnnbench.report.content import Content
+from rnnbench.report.numbers import NOTHING
 from rnnbench.report.raw_runs import EPOCH_HEADS
 from rnnbench.report.svg import standalone, to_png
-from rnnbench.report.table_view import by_spanner, shortened, to_html, to_markdown
+from rnnbench.report.table_view import by_spanner, shortened, to_markdown
 
 PREVIEW = "preview.png"  # the image in link previews
 ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
@@ -104,11 +105,13 @@ def environment(*, html: bool) -> Environment:
     result.filters |= {
         "spans": spans,
         "shortened": shortened,
-        "table": to_html if html else to_markdown,
         "markdown": to_markdown,
         "by_spanner": by_spanner,
         "unbroken": unbroken,
         "markup": Markup,
     }
-    result.globals |= {"epoch_heads": EPOCH_HEADS, "fold": FOLD, "description": "", "picture": ""}
+    result.globals |= {
+        "epoch_heads": EPOCH_HEADS, "fold": FOLD, "nothing": NOTHING, "description": "",
+        "picture": "",
+    }  # fmt: skip
     return result

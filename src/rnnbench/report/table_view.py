@@ -1,15 +1,14 @@
-"""Tables for display: text cells, rendered as HTML (Great Tables) or Markdown."""
+"""Tables for display: text cells under headings. `parts.html.j2` has the HTML of a table, and
+`to_markdown` is its Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import pandas as pd
-from great_tables import GT, loc, style
-from markupsafe import Markup, escape
 
 from rnnbench.report.numbers import NOTHING
 
@@ -58,6 +57,21 @@ class TableView:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     leads: bool = False
+
+    @property
+    def spanners(self) -> list[tuple[str, list[int]]]:
+        """Each heading above columns, and the numbers of its columns."""
+        numbered = groupby(range(len(self.columns)), lambda number: self.columns[number].spanner)
+        return [(spanner, list(numbers)) for spanner, numbers in numbered]
+
+    @property
+    def grouped(self) -> bool:
+        return any(row.group for row in self.rows)
+
+    @property
+    def groups(self) -> list[tuple[str, list[Row]]]:
+        """Each block of rows under its heading."""
+        return [(group, list(rows)) for group, rows in groupby(self.rows, lambda row: row.group)]
 
 
 def sorted_by_group(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -131,82 +145,13 @@ def _under(view: TableView, spanner: str, number: int) -> TableView:
     )
 
 
-def to_html(view: TableView) -> Markup:
-    """The table element without styles: those of the page apply."""
-    # Great Tables writes cell by cell, which is slow with Arrow strings.
-    with pd.option_context("mode.string_storage", "python"):
-        return _to_html(shortened(view))
-
-
-def _to_html(view: TableView) -> Markup:
-    names = [f"c{number}" for number in range(len(view.columns))]
-    frame = pd.DataFrame(map(_linked, view.rows), columns=names, dtype=object)
-    frame.insert(0, "head", [_link(row.head, row.link) for row in view.rows])
-    grouped = any(row.group for row in view.rows)
-    if grouped:
-        frame.insert(0, "group", [row.group for row in view.rows])
-    table = (
-        GT(frame, rowname_col="head", groupname_col="group" if grouped else None, id=view.id)
-        .tab_stubhead(view.corner)
-        .cols_label({name: c.label for name, c in zip(names, view.columns, strict=True)})
-        .cols_align("left")
-        .fmt(str, columns=["head", *names])  # already escaped: see `_linked`
-    )
-    numbers = [n for n, column in zip(names, view.columns, strict=True) if column.number]
-    if numbers:
-        table = table.cols_align("right", columns=numbers)
-    for number, spanner in enumerate(dict.fromkeys(column.spanner for column in view.columns)):
-        under = [n for n, c in zip(names, view.columns, strict=True) if c.spanner == spanner]
-        if spanner:
-            table = table.tab_spanner(spanner, columns=under, id=f"spanner{number}")
-    return Markup(_table_element(_styled(table, names, view).as_raw_html()))
-
-
-def _linked(row: Row) -> list[str]:
-    """The cells as HTML. Of several links to one target, only the first is in the tab order."""
-    return [
-        _link(text, target, repeated=target in row.links[:index])
-        for index, (text, target) in enumerate(zip(row.cells, row.links, strict=True))
-    ]
-
-
-def _link(text: str, target: str, repeated: bool = False) -> str:
-    if not target or text == NOTHING:
-        return str(escape(text))
-    attribute = Markup(' tabindex="-1"') if repeated else ""
-    return str(Markup('<a href="#{}"{}>{}</a>').format(target, attribute, text))
-
-
-def _styled(table: GT, names: list[str], view: TableView) -> GT:
-    """`table` with quiet columns in a lighter colour, and space between spanners."""
-    quiet = [name for name, column in zip(names, view.columns, strict=True) if column.quiet]
-    if quiet:
-        table = table.tab_style(style.css("color:var(--quiet)"), loc.body(columns=quiet))
-    spanners = [column.spanner for column in view.columns]
-    first = [
-        names[index] for index in range(1, len(names)) if spanners[index] != spanners[index - 1]
-    ]
-    if first:
-        locations = [loc.body(columns=first), loc.column_labels(columns=first)]
-        table = table.tab_style(style.css("padding-left:1.75rem"), locations)
-    return table
-
-
-def _table_element(html: str) -> str:
-    """The table element only: some style rules that Great Tables adds would apply to the page."""
-    match = re.search(r"<table.*</table>", html, re.DOTALL)
-    assert match is not None
-    return match.group(0)
-
-
 def to_markdown(view: TableView) -> str:
     """A GitHub table. Spanners become part of the labels, groups a separate column."""
     view = shortened(view)
-    grouped = any(row.group for row in view.rows)
     heads = [view.corner, *(" ".join(filter(None, (c.spanner, c.label))) for c in view.columns)]
     rules = [":--", *("--:" if column.number else ":--" for column in view.columns)]
     lines = [[row.head, *row.cells] for row in view.rows]
-    if grouped:
+    if view.grouped:
         heads, rules = ["", *heads], [":--", *rules]
         lines = [[row.group, *line] for row, line in zip(view.rows, lines, strict=True)]
     table = [heads, rules, *lines]
