@@ -3,18 +3,22 @@ is half-written counts as done."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from rnnbench.records.store import read_record
 from rnnbench.sources.tracked_runs import read_tracked
-from tests.conftest import Project, make_project
+from rnnbench.workflow.signal_handling import descendants
+from tests.conftest import Project, make_project, wait_until
+from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
 
 MOMENTS = 10 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
@@ -24,7 +28,7 @@ MOMENTS = 10 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("project"))
     assert project.snakemake(experiment="small").returncode == 0
-    assert project.rnnbench("export", "small", "-o", "small.tar.gz").returncode == 0
+    assert project.rnnbench("export", "small", "-o", "small.zip").returncode == 0
     return project
 
 
@@ -65,7 +69,7 @@ def check_import(project: Project, done: bool) -> None:
 COMMANDS = {
     "report": (["report", "small"], undo_report, check_report),
     "track": (["track", "--output", "TRACKED", "ROUNDS"], undo_tracking, check_tracking),
-    "import": (["import", "--restore", "small.tar.gz"], undo_import, check_import),
+    "import": (["import", "--restore", "small.zip"], undo_import, check_import),
 }
 
 
@@ -115,3 +119,39 @@ def test_killed_at_random_moments(measured: Project, name: str) -> None:
         assert again.returncode == 0 and "Traceback" not in again.stderr, again.stderr
         check(measured, done=True)
         assert {path: path.read_bytes() for path in measured.records()} == before
+
+
+@pytest.mark.fault(
+    f"kill -9 of a bundle's run.py, {MOMENTS} moments",
+    "its workers die with it; no outcome counts that is not complete",
+    "run the same command",
+)
+def test_bundle_killed_at_random_moments(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "home")
+    folder = bundle(project, "small", tmp_path / "bundle")
+    generator = random.Random("bundle 7")
+    for _ in range(MOMENTS):
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(folder / "run.py")],
+            env={"PATH": "/usr/bin:/bin", "RNNBENCH_TIMING_LOCK": str(tmp_path / "timing.lock")},
+            stdout=subprocess.DEVNULL,
+        )
+        time.sleep(generator.uniform(0.5, 5.0))
+        workers = descendants(process.pid)
+        process.kill()
+        process.wait()
+        wait_until(lambda: not any(map(is_running, workers)), 10, "the workers' end")  # noqa: B023
+        for outcome in folder.glob("out/*/*/outcome.json"):
+            json.loads(outcome.read_text())
+    assert run(folder).returncode == 0
+    assert project.rnnbench("import", str(folder), "--restore").returncode == 0
+    records = [read_record(path) for path in project.records()]
+    assert len({record.name for record in records if not record.is_companion}) == 4
+    assert {record.verdict.status for record in records} <= {"clean", "suspect"}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
