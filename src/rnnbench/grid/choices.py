@@ -216,9 +216,7 @@ class OwnConfig(Config, kw_only=True):
 def schemas() -> dict[str, str]:
     """Name of a file in ``conf/schemas`` → the JSON schema of such a choice."""
     kinds = {"model.json": Model, "rnn.json": Rnn}
-    return {
-        name: json.dumps(msgspec.json.schema(kind), indent=1) + "\n" for name, kind in kinds.items()
-    }
+    return {name: json.dumps(msgspec.json.schema(kind)) + "\n" for name, kind in kinds.items()}
 
 
 def write_schemas(folder: Path) -> None:
