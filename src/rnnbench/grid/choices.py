@@ -138,7 +138,11 @@ class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
         ),
     ]
     kernels: Annotated[
-        Kernels, Meta(description="what an executed step must contain; null for any kernel")
+        Kernels,
+        Meta(
+            description="what an executed step must contain; null for any kernel",
+            examples=["[cudnn]"],
+        ),
     ] = None
     cells: Annotated[
         Annotated[list[str], Meta(min_length=1)] | None,
@@ -317,15 +321,19 @@ def _explained(
     known += [each.tag for each, _ in tagged]
     expected = text.removeprefix("Expected ").partition(", got")[0].partition(" matching")[0]
     expected = re.sub("`(.*?)`", lambda match: _words(match[1]), expected).replace(">=", "≥")
-    remedy = f"write {expected.replace('≥ ', '')}{' or more' if '≥' in expected else ''}."
+    expected = expected.removesuffix(".0")
+    remedy = f"write {expected}"
     if known:
         expected = f"one of {', '.join(known)}"
-        remedy = suggestion(detail, known) or f"write {' or '.join(known)}."
+        similar = suggestion(detail, known).strip()
+        remedy = similar or f"write {' or '.join(f'{at}={each}' for each in known)}"
     elif "examples" in about:
-        remedy = f"write {names[-1]}: {about['examples'][0]}."
+        remedy = f"write {names[-1]}: {about['examples'][0]}"
         expected = expected.replace("a string", f"like {about['examples'][0]}")
-    if "description" in about:
-        remedy += f" It is {about['description']}."
+    elif minimum := re.search(r"(?:integer|number) ≥ (.+)", expected):
+        remedy = f"write {at}={minimum[1]} or more"
+    remedy += f" ({about['description']})" if "description" in about else ""
+    remedy += "" if remedy.endswith("?") else "."
     shown = f"has the value {detail!r}" if value is ABSENT else f"is {value!r}"
     return ConfigError(f"{at} {shown}; it must be {expected}.", where=source_of(at), remedy=remedy)
 
