@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -232,7 +231,7 @@ def test_a_certificate_and_a_probe(
         preflight, "run_workers", lambda jobs, *_, **__: {name: Outcome() for name in jobs}
     )
     monkeypatch.setitem(cli.COMMANDS, "made", "")
-    monkeypatch.setattr(cli, "_module", lambda command: SimpleNamespace(main=make))
+    monkeypatch.setattr(cli, "_main_of", lambda command: make)
     file = place.folder / f"{kind}s/key.json"
 
     def make(_: object) -> int:
