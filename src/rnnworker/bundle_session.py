@@ -124,7 +124,7 @@ class Session:
         for run in runs:
             name, outcome = run["name"], outcomes[run["name"]]
             results[name] = None
-            if not outcome.cut and cohorts.must_retry_alone(run, outcome, runs):
+            if not outcome.cut and cohorts.must_retry_alone(run["config"], outcome, len(runs)):
                 again += [] if name in companions else [run]
             elif not outcome.cut:
                 self._note_duration(run, name, outcome.seconds)

@@ -101,10 +101,10 @@ def starting_order(runs):
     return ordered[::-1] if repeat % 2 else ordered
 
 
-def must_retry_alone(run, outcome, cohort):
-    """Returns whether a `run` of a `cohort` is measured again on its own: it ran out of memory next
-    to others, which does not mean that it needs too much by itself. A run that reached a limit of
-    its own is not."""
-    limit = (run["config"].get("limits") or {}).get("memory_bytes")
+def must_retry_alone(config, outcome, size):
+    """Returns whether a run with `config` of a cohort of `size` runs is measured again on its own:
+    it ran out of memory next to others, which does not mean that it needs too much by itself. A run
+    that reached a limit of its own is not."""
+    limit = (config.get("limits") or {}).get("memory_bytes")
     by_kernel = outcome.exit_code == memory.SIGKILLED
-    return len(cohort) > 1 and outcome.out_of_memory and (by_kernel or limit is None)
+    return size > 1 and outcome.out_of_memory and (by_kernel or limit is None)

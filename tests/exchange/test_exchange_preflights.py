@@ -27,7 +27,6 @@ CERTIFICATE = {
     "digest": "d",
     "implementations": {},
     "pairs": [],
-    "portability": [],
 }
 
 

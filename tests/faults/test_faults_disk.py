@@ -36,7 +36,7 @@ def measured(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     (disk / "project").mkdir()
     project = make_project(disk / "project")
     assert project.snakemake(experiment="small").returncode == 0
-    export = str(tmp_path_factory.mktemp("elsewhere") / "small.tar.gz")
+    export = str(tmp_path_factory.mktemp("elsewhere") / "small.zip")
     assert project.rnnbench("export", "small", "-o", export).returncode == 0
     project.environment["EXPORT"] = export
     return project
@@ -51,7 +51,7 @@ def page(project: Project) -> Path:
 
 
 def exported(project: Project) -> Path:
-    return project.folder / "small.tar.gz"
+    return project.folder / "small.zip"
 
 
 def tracked(project: Project) -> Path:
@@ -176,6 +176,7 @@ def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase)
             for line in lines:
                 assert line.startswith("rnnbench: ") and "Fix: " in line
                 assert "No space left" in line or "disk is full" in line
+                assert "space" in line.partition("Fix: ")[2], line
         for file in measured.folder.glob("results/**/*.json"):
             json.loads(file.read_text())
         assert not list(measured.folder.glob("results/**/.*.json.*"))
@@ -198,6 +199,22 @@ def test_an_earlier_page_stays(measured: Project, disk: Path) -> None:
         full = measured.rnnbench("report", "small", "--out", "reports/small")
         assert full.returncode == 1 and full.stderr.count("\n") == 1, full.stderr
     assert page(measured).read_bytes() == before
+
+
+@pytest.mark.fault(
+    "the disk is full when an export is renewed",
+    "one line; the earlier export stays",
+    "free disk space",
+)
+def test_an_earlier_export_stays(measured: Project, disk: Path) -> None:
+    words = ("export", "small", "-o", str(exported(measured)))
+    assert measured.rnnbench(*words).returncode == 0
+    before = exported(measured).read_bytes()
+    with filled(disk, 4096):
+        full = measured.rnnbench(*words)
+        assert full.returncode == 1 and full.stderr.count("\n") == 1, full.stderr
+    assert exported(measured).read_bytes() == before
+    assert not list(measured.folder.glob(".small.zip.new"))
 
 
 @pytest.mark.fault(

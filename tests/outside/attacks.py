@@ -371,6 +371,7 @@ ARCHIVES: dict[str, Callable[[Files], bytes]] = {
     "a device": with_entry("away/quick/x", external_attr=0o020644 << TYPE),
     "one name twice": with_entry("away/quick/plan.jsonl"),
     "a file in a file": with_entry("away/quick/plan.jsonl/b"),
+    "a file in 2,000 folders": with_entry("a/" * 2000 + "a"),
     "an absolute path": with_entry("/etc/x"),
     "a parent folder": with_entry("../x"),
     "a backslash": with_entry("..\\x"),

@@ -142,7 +142,7 @@ def check_inputs(
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
     present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
     for key, what in INPUTS.items():
-        if present[key] != identity[key]:
+        if present[key] != identity.get(key):
             raise RunError(
                 f"{what} changed since the plan was made; nothing was measured.",
                 where=where,

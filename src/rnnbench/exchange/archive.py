@@ -6,11 +6,10 @@ anything is unpacked, and zip's checksums find damage.
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 import zlib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
@@ -18,6 +17,7 @@ from rnnbench.plain_text import is_name
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files
 MAX_FILE = 64 * 2**20
+DEEPEST = 3  # folders above a file
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others are decompressed without a limit
 
 
@@ -27,23 +27,34 @@ def write(path: Path, files: Mapping[str, Path]) -> None:
     if unsafe := [name for name in files if not safe_name(name)]:
         raise RecordError(f"{unsafe[0]!r} is not a safe name.", where=str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, file in files.items():
-            archive.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+    partial = path.with_name(f".{path.name}.new")
+    try:
+        with zipfile.ZipFile(partial, "w") as archive:
+            for name, file in files.items():
+                archive.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def unpack(path: Path, folder: Path) -> None:
     """Writes the files of the archive into the empty `folder`. Raises `RecordError` unless each has
-    a safe, unique name, and their number and sizes are within the limits."""
+    a safe, unique name, and their number and sizes are within the limits; `OSError` if a file
+    cannot be written."""
+    for name, content in _contents(path):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file of the archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             _check(entries)
             for entry in entries:
-                target = folder / entry.filename
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(entry) as source, target.open("xb") as file:
-                    shutil.copyfileobj(source, file)
+                yield entry.filename, archive.read(entry)
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordError(f"is not an export ({error}).", where=str(path)) from None
 
@@ -57,11 +68,14 @@ def safe_name(name: str) -> bool:
 def _check(entries: list[zipfile.ZipInfo]) -> None:
     """Raises `ValueError`. No more than the announced size of an entry is ever unpacked."""
     names = {entry.filename for entry in entries}
-    if len(names) < len(entries) or len(entries) > MAX_FILES:
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    if len(names) < len(entries) or names & folders or len(entries) > MAX_FILES:
         raise ValueError(f"a name is there twice, or there are more than {MAX_FILES} files")
     for entry in entries:
-        if not safe_name(entry.filename) or entry.compress_type not in METHODS:
-            raise ValueError(f"{entry.filename!r} is not a plain file with a safe name")
+        name = entry.filename
+        is_safe = safe_name(name) and name.count("/") <= DEEPEST
+        if not is_safe or entry.compress_type not in METHODS:
+            raise ValueError(f"{name!r} is not a plain file with a safe name")
         if entry.file_size > MAX_FILE:
             raise ValueError(f"{entry.filename} has more than {MAX_FILE >> 20} MiB")
     if sum(entry.file_size for entry in entries) > MAX_BYTES:

@@ -101,7 +101,6 @@ def assembled(
         "tolerance": tolerance,
         "implementations": {name: _judged(entries[name], tolerance) for name in names},
         "pairs": reported.get("pairs") or [],
-        "portability": reported.get("portability") or [],
     }
 
 

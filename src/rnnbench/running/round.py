@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -41,9 +41,6 @@ from rnnbench.running.worker import Outcome, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
 from rnnworker.workers import card_of
-
-if TYPE_CHECKING:
-    from rnnbench.running.assemble import Place
 
 
 def measure(
@@ -98,14 +95,13 @@ def measure(
                     records[run.name] = record
                     _point_to(record, place)
             missing = [run for run in planned if run.name not in records]
-            lines = {run.name: run.as_dict() for run in planned}
+            by_name = {run.name: run for run in planned}
             groups = cohorts(
-                [lines[run.name] for run in missing],
-                lines.get(reference or ""),
+                [run.as_dict() for run in missing],
+                by_name[reference].as_dict() if reference in by_name else None,
                 runner.peaks(planned),
                 card=_card(missing),
             )
-            by_name = {run.name: run for run in planned}
             for cohort in ([by_name[line["name"]] for line in group] for group in groups):
                 # The reference is recorded once for itself; later it is the others' companion.
                 requested = {run.name for run in missing if run.name not in records}
@@ -220,7 +216,7 @@ class CohortRunner:
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, self.place, identity, set(started) - requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
-        again = [r for r in cohort if must_retry_alone(r.as_dict(), outcomes[r.name], cohort)]
+        again = [r for r in cohort if must_retry_alone(r.config, outcomes[r.name], len(cohort))]
         complete = []
         for record in made.values():
             if record.name not in {run.name for run in again}:

@@ -107,8 +107,8 @@ def _translated(uri: str) -> Iterator[None]:
         raise TrackingError(
             redacted(_first_line(error), uri),
             where=redacted(uri, uri),
-            remedy=f"check that the store exists and that {VARIABLE} is correct. The records are "
-            "safe; run the same command again to log them.",
+            remedy=f"check that the store exists and has space, and that {VARIABLE} is correct. "
+            "The records are safe; run the same command again to log them.",
         ) from None
 
 
