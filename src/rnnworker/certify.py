@@ -24,6 +24,7 @@ from rnnworker import (
     reference,
 )
 
+INCOMPARABLE = 1e9  # JSON has no infinity, and a missing error reads as not measured
 STEPS = 20
 TRAINED_STEPS = 60
 SERVED_SAMPLES = 512
@@ -79,14 +80,17 @@ def certify(job, events, phases):
 
 def relative_error(values, expected):
     """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
-    the array, because relative errors of single elements near 0 mean nothing."""
+    the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
+    the most: the error of other shapes, of what is not finite, and of anything where 0 is right."""
     values, expected = numpy.asarray(values, "float64"), numpy.asarray(expected, "float64")
     if values.shape != expected.shape:
-        return float("inf")
+        return INCOMPARABLE
     difference, scale = numpy.abs(values - expected).max(), numpy.abs(expected).max()
-    if not numpy.isfinite(difference):
-        return float("inf")
-    return float(difference / scale) if scale else (float("inf") if difference else 0.0)
+    if not difference:
+        return 0.0
+    if not numpy.isfinite(difference) or not scale:
+        return INCOMPARABLE
+    return float(min(difference / scale, INCOMPARABLE))
 
 
 def judge(measured):

@@ -9,7 +9,7 @@ import sys
 import numpy
 import pytest
 
-from rnnworker import certify, precision
+from rnnworker import certificate_jobs, certify, events, precision
 from tests.worker.building import answer
 
 # Cell → implementations that must compute the same function on this CPU.
@@ -358,9 +358,18 @@ def test_relative_error_is_on_the_scale_of_the_array() -> None:
     assert certify.relative_error([1e-9, 2.0], [0.0, 2.0]) == pytest.approx(5e-10)
     assert certify.relative_error([1.0, 3.0], [1.0, 2.0]) == 0.5
     assert certify.relative_error([0.0], [0.0]) == 0.0
-    assert certify.relative_error([1.0], [0.0]) == float("inf")
-    assert certify.relative_error([float("nan")], [1.0]) == float("inf")
-    assert certify.relative_error([1.0, 1.0], [1.0]) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1.0], [0.0]), ([float("nan")], [1.0]), ([float("inf")], [1.0]), ([1.0, 1.0], [1.0])],
+)
+def test_what_cannot_be_compared_fails_after_the_way_to_the_controller(
+    values: list[float], expected: list[float]
+) -> None:
+    error = events.to_json_data(certify.relative_error(values, expected))
+    batch = {"rows": 1, "training": True, "outputs": None, "gradients": error}
+    assert certificate_jobs.wrong([batch], precision.TOLERANCE["float32"], "cpu")
 
 
 def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:
