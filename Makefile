@@ -32,7 +32,7 @@ test: $(MADE)
 test-all: $(MADE)
 	$(BIN)/python -m pytest --numprocesses 2
 
-# Every fault at every moment, some ten minutes; writes the table in tests/faults/README.md.
+# Every fault at every moment, 21 minutes; writes the table in tests/faults/README.md.
 faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
 
