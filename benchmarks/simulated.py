@@ -20,8 +20,12 @@ from scipy.signal import lfilter
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from rnnbench.records.record import Record, RoundFacts, Verdict  # noqa: E402
-from rnnbench.records.turns import disturbed_cycles  # noqa: E402
+from rnnbench.records.record import (  # noqa: E402
+    Record,
+    RoundFacts,
+    Verdict,
+    disturbed_cycles,
+)
 from rnnworker.random_reads import KNOWN  # noqa: E402
 from tests.factory import BEGINNING, STEPS, VOID, make_record, replace  # noqa: E402
 

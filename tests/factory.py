@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
-from rnnbench.records.probe_match import model_digest, probe_key
-from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Verdict
-from rnnbench.records.run import Run
+from rnnbench.records.keys import model_digest, probe_key
+from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
 from rnnbench.records.store import read_json, record_behind
 from rnnbench.records.timestamps import written
 

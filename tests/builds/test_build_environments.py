@@ -16,9 +16,9 @@ import pytest
 
 from rnnbench.builds import environments
 from rnnbench.builds.environments import damage, make, prepare
-from rnnbench.builds.interpreters import find
 from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import LOCKS, Pins, pins
+from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from tests.conftest import ROOT
 from tests.worker.building import made_or_skipped

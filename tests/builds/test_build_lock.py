@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.builds import lock
-from rnnbench.builds.lock import lock_of, versions
-from rnnbench.builds.missing import missing
+from rnnbench.builds import launcher
+from rnnbench.builds.launcher import lock_of, missing, versions
 from rnnbench.errors import BuildError, ConfigError
 
 CURRENT = {"name": "current", "framework": "keras3_tensorflow", "python": None}
@@ -14,7 +13,7 @@ CURRENT = {"name": "current", "framework": "keras3_tensorflow", "python": None}
 
 @pytest.fixture(autouse=True)
 def _clear_cache() -> None:
-    lock._foreign.cache_clear()
+    launcher._foreign.cache_clear()
 
 
 def fake_build(folder: Path, script: str) -> dict:
@@ -34,7 +33,7 @@ def with_distributions(folder: Path, **versions: str) -> dict:
 
 def test_the_running_interpreter_is_described_without_importing_a_framework() -> None:
     code = (
-        "import sys; from rnnbench.builds.lock import versions\n"
+        "import sys; from rnnbench.builds.launcher import versions\n"
         "print('numpy' in versions({})['distributions'],"
         " {'tensorflow', 'keras', 'numpy', 'torch', 'jax'} & set(sys.modules))"
     )
@@ -46,7 +45,7 @@ def test_a_subprocess_reports_the_same_versions() -> None:
     subprocess_build = {**CURRENT, "environment": {"PYTHONDONTWRITEBYTECODE": 1}}
     assert versions(subprocess_build) == versions(CURRENT)
     assert lock_of(subprocess_build) == lock_of(CURRENT)
-    assert lock._foreign.cache_info().misses == 1
+    assert launcher._foreign.cache_info().misses == 1
 
 
 def test_a_lock_depends_on_versions_and_not_on_the_location(tmp_path: Path) -> None:

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rnnbench.builds import missing as missing_module
-from rnnbench.builds.launcher import launcher
-from rnnbench.builds.lock import lock_of, versions
-from rnnbench.builds.missing import FRAMEWORKS, missing
-from rnnbench.builds.pins import LOCKS, lock_without, locked_versions, pins, pins_of
-from rnnbench.builds.relock import python_versions
+from rnnbench.builds import launcher as starting
+from rnnbench.builds.launcher import FRAMEWORKS, launcher, lock_of, missing, versions
+from rnnbench.builds.pins import (
+    LOCKS,
+    lock_without,
+    locked_versions,
+    pins,
+    pins_of,
+    python_versions,
+)
 from rnnbench.errors import ConfigError
 from tests.conftest import ROOT
 
@@ -102,9 +106,9 @@ def test_invalid_pins_are_config_errors(root: Path, change: dict, message: str) 
 
 
 def test_a_missing_python_skips_the_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_module, "find", lambda version: None)
+    monkeypatch.setattr(starting, "find", lambda version: None)
     assert missing(BUILD, root) == "no Python 3.7 on this machine: pyenv install 3.7"
-    monkeypatch.setattr(missing_module, "find", lambda version: Path("/usr/bin/python3.7"))
+    monkeypatch.setattr(starting, "find", lambda version: Path("/usr/bin/python3.7"))
     assert missing(BUILD, root) is None
     assert "needs keras 3.x" in str(missing({**BUILD, "framework": "keras3_torch"}, root))
 

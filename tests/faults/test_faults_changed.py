@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnnbench.builds import lock
+from rnnbench.builds import launcher
 from rnnbench.commands.preflights import check_inputs
 from rnnbench.errors import RunError
 from rnnbench.planning import digests
@@ -123,7 +123,7 @@ def planned(project: Project, experiment: str = "mine") -> Plan:
     for function in (digests._digest, digests._tree, digests._imports):
         function.cache_clear()
     digests._parsed.cache_clear()
-    lock._foreign.cache_clear()
+    launcher._foreign.cache_clear()
     plan = make_plan(experiment, [project.folder / "conf", project.conf], project.folder)
     write_plan(plan, project.folder / "results")
     return plan

@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.grid.point import identity_of
 from rnnbench.grid.requirements import unmet_precision
-from rnnbench.records.certificate_match import certificate_key
+from rnnbench.records.keys import certificate_key
 from rnnbench.running.verdict import judge
 from rnnworker import precision
 from tests.planning.test_planning_certificates import point

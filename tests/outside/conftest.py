@@ -10,7 +10,7 @@ import pytest
 
 from rnnbench import cli
 from rnnbench.exchange.pack import files_of
-from rnnbench.records.certificate_match import certificate_key
+from rnnbench.records.keys import certificate_key
 from rnnbench.records.store import pointer_to, write_json
 from tests.factory import in_round, make_probe, make_record, replace
 from tests.outside.attacks import EXPERIMENT, Files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.builds.missing import missing
+from rnnbench.builds.launcher import missing
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment, split_overrides

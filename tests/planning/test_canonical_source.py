@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnnbench.builds.interpreters import find
+from rnnbench.builds.uv import find
 from rnnbench.planning import canonical_source
 from tests.conftest import ROOT
 

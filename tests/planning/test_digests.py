@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.builds.interpreters import find
+from rnnbench.builds.uv import find
 from rnnbench.errors import ConfigError
 from rnnbench.planning import digests
 from rnnworker.frameworks import FRAMEWORKS

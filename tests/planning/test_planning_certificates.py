@@ -7,7 +7,7 @@ from typing import Any
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.planning.plan import Certificate
 from rnnbench.planning.preflight import certificates_of
-from rnnbench.records.certificate_match import certificate_key, function_overrides
+from rnnbench.records.keys import certificate_key, function_overrides
 from rnnworker.certificate_jobs import jobs_of
 
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]

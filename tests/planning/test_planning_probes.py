@@ -8,7 +8,7 @@ from typing import Any
 from rnnbench.commands.preflights import probe_summary as summary
 from rnnbench.planning.plan import Probe
 from rnnbench.planning.preflight import probes_of
-from rnnbench.records.probe_match import model_digest
+from rnnbench.records.keys import model_digest
 from rnnbench.running.probe import assembled
 from rnnbench.sources.probes import checked
 from rnnworker.members import Outcome

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rnnbench.records.certificate_match import certificate_key
+from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.inputs import ReportInputs

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from rnnbench.builds.lock import lock_of
+from rnnbench.builds.launcher import lock_of
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.experiment import Repeats
-from rnnbench.records.record import Record, run_value
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import pointer_to, pointer_without_record, write_json
 from rnnbench.running.assemble import Place
 from rnnbench.running.repeats_needed import (

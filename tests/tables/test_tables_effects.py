@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import simulated
 from benchmarks.simulated import Machine, Member, simulate
-from rnnbench.records.turns import disturbed_cycles
+from rnnbench.records.record import disturbed_cycles
 from rnnbench.tables.effects import LEAST_CYCLES, effects, effects_of
 from rnnbench.tables.stats import difference_interval
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rnnbench.builds.environments import make
-from rnnbench.builds.interpreters import find
 from rnnbench.builds.pins import LOCKS, Pins, pins
+from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnbench.builds.missing import FRAMEWORKS as CONTROLLER_FRAMEWORKS
+from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
 from rnnworker.frameworks import FRAMEWORKS
 from rnnworker.frameworks.arrays_session import traced_ops
 from rnnworker.frameworks.batches import bounds

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench import locks
-from rnnbench.builds.interpreters import find, install_hint
 from rnnbench.builds.pins import Pins, lock_without, locked_versions, pins_of
-from rnnbench.builds.uv import run, run_uv
+from rnnbench.builds.uv import find, install_hint, run, run_uv
 from rnnbench.errors import BuildError
 
 MARKER = "rnnbench.json"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.builds.environments import make
-from rnnbench.builds.pins import pins
-from rnnbench.builds.relock import python_versions, relock
+from rnnbench.builds.pins import pins, python_versions, relock
 from rnnbench.commands.arguments import command_parser
 from rnnbench.errors import BuildError, say
 from rnnbench.records.store import write_json

@@ -20,8 +20,8 @@ from rnnbench.grid.own_code import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.planning.plan import Plan, Preflight, facts_of
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.probe_match import probe_key
-from rnnbench.records.run import Run
+from rnnbench.records.keys import probe_key
+from rnnbench.records.record import Run
 from rnnbench.records.store import write_bytes
 from rnnbench.running.worker import nvml
 

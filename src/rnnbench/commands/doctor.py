@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rnnbench.builds.missing import missing
+from rnnbench.builds.launcher import missing
 from rnnbench.builds.pins import pins_of
 from rnnbench.commands.arguments import add_conf, command_parser, conf_folders
 from rnnbench.datasets.generate import GENERATORS

@@ -20,8 +20,7 @@ from rnnbench.planning.forecast import (
 )
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.record import Record
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import pointer_is_valid, read_json, read_record, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check

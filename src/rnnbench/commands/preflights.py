@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.lock import lock_of
+from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5, verify

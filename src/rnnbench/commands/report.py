@@ -13,8 +13,7 @@ import msgspec
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
-from rnnbench.records.record import Record
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     imported_machines,
     not_needed,

@@ -18,8 +18,7 @@ from rnnbench.commands.preflights import (
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.plan_file import read_round
-from rnnbench.records.record import Record, run_value
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import (
     pointer_is_valid,
     pointer_without_record,

@@ -19,8 +19,7 @@ from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.plan_file import read_experiment, read_runs
-from rnnbench.records.record import Record
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     RESERVED,
     companion_files,

@@ -11,7 +11,7 @@ from typing import Any
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.point import digest_of_round
-from rnnbench.records.run import Run
+from rnnbench.records.record import Run
 from rnnbench.records.store import write_json
 
 

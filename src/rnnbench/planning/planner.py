@@ -18,8 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rnnbench.builds.lock import lock_of
-from rnnbench.builds.missing import missing
+from rnnbench.builds.launcher import lock_of, missing
 from rnnbench.builds.pins import pins_of
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5
@@ -33,8 +32,8 @@ from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.preflight import certifiable, certificates_of, probes_of
-from rnnbench.records.certificate_match import certificate_key
-from rnnbench.records.run import Run
+from rnnbench.records.keys import certificate_key
+from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
 from rnnworker.cohorts import takes_turns

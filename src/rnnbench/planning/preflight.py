@@ -14,9 +14,16 @@ from rnnbench.grid.point import GridPoint, canonical, digest_of, identity_of
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest, prober_digest
 from rnnbench.planning.plan import Certificate, Probe
-from rnnbench.records.certificate_match import OF_BATCHES, certificate_key, function_overrides
-from rnnbench.records.labels import label
-from rnnbench.records.probe_match import SECTIONS, model_digest, probe_key, probed_overrides
+from rnnbench.records.keys import (
+    OF_BATCHES,
+    PROBED_AXES,
+    certificate_key,
+    function_overrides,
+    model_digest,
+    probe_key,
+    probed_overrides,
+)
+from rnnbench.records.overrides import label
 from rnnworker.cards import replicas_of
 
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
@@ -172,7 +179,7 @@ def probes_of(
 def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock) -> Probe:
     chosen = {digest: min(groups[digest], key=_probe_preference) for digest in sorted(groups)}
     first = min(chosen.values(), key=_probe_preference)
-    config: dict[str, Any] = {name: first.config[name] for name in SECTIONS}
+    config: dict[str, Any] = {name: first.config[name] for name in PROBED_AXES}
     models: tuple[dict[str, Any], ...] = tuple(
         {
             "model": point.choices["model"],
@@ -192,7 +199,7 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock) -> Probe
         key=key,
         digest=digest_of(identity),
         identity=identity,
-        choices={axis: first.choices[axis] for axis in SECTIONS},
+        choices={axis: first.choices[axis] for axis in PROBED_AXES},
         overrides=probed_overrides(first.overrides),
         config={**config, "limits": first.config.get("limits") or {}},
         models=models,

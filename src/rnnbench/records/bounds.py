@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from rnnbench.errors import RecordError
+from rnnbench.records import timestamps
+
 Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]  # seconds on some clock
 Seconds = Annotated[float, Meta(ge=0, le=1e8)]
 Duration = Annotated[float, Meta(ge=1e-9, le=1e8)]  # seconds of something that took some
@@ -103,3 +106,23 @@ def check_turns(turns: Mapping[str, Any]) -> None:
     if len({len(column) for column in turns.values()}) > 1:
         raise ValueError("turns is not a mapping of lists of equal length")
     check("turns", turns, _COLUMNS)
+
+
+def check_path_component(field: str, value: str) -> None:
+    """Raises a `ValueError` unless `value` can be the name of a file or folder in its parent."""
+    is_one = (
+        0 < len(value.encode("utf-8", "replace")) <= 255
+        and value not in (".", "..")
+        and not any(letter in "/\\" or ord(letter) < 32 for letter in value)
+    )
+    if not is_one:
+        raise ValueError(f"{field} is {value[:80]!r}, not a path component")
+
+
+def check_timestamp(field: str, value: str) -> None:
+    """Raises a `ValueError` unless `value` is a timestamp."""
+    try:
+        timestamps.read(value)
+    except RecordError:
+        example = "a timestamp such as 20261121T075000_123456Z"
+        raise ValueError(f"{field} is {value[:80]!r}, not {example}") from None

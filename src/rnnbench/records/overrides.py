@@ -1,4 +1,6 @@
-"""The overrides of a configuration as the value of a table's column."""
+"""The overrides of a configuration as the value of a table's column, and the labels of choices with
+overrides of their own section, which match grid points, implementations of certificates and rows
+of tables."""
 
 from __future__ import annotations
 
@@ -62,11 +64,30 @@ def last_component(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def is_of_section(key: str, section: str) -> bool:
-    """Whether a dotted key changes the config's `section`."""
-    return key.removeprefix("~").partition(".")[0] == section
+def section_of(key: str) -> str:
+    """The section of the config that a dotted key changes."""
+    return key.removeprefix("~").partition(".")[0]
 
 
 def option_of(key: str) -> str:
     """The name of the option that a dotted key sets: ``rnn.options.NAME`` → ``NAME``, or ``""``."""
     return key.removeprefix(PREFIX) if key.startswith(PREFIX) else ""
+
+
+def reference_label(reference: Mapping[str, str]) -> str:
+    """Label of a reference: ``keras``, ``keras implementation=1``, ``keras, cpu_1``."""
+    options = {key: choice for key, choice in reference.items() if option_of(key)}
+    labels = {axis: choice for axis, choice in reference.items() if axis not in options}
+    if options:
+        labels["rnn"] = labelled(labels.get("rnn", ""), Overrides.of(options))
+    return ", ".join(labels.values())
+
+
+def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:
+    """``keras``, or ``cudnn_raw op=CudnnRNNV3`` if `overrides` change the choice's `section`."""
+    return labelled(choice, Overrides.of(overrides).those(lambda key: section_of(key) == section))
+
+
+def labelled(choice: str, overrides: Overrides) -> str:
+    """The label of a choice whose section has these `overrides`."""
+    return f"{choice} {overrides}".strip()

@@ -10,8 +10,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from rnnbench.errors import RecordError
-from rnnbench.records.run import Run, RunHead
+from rnnbench.records.record import Run
 from rnnbench.records.store import read_json
+
+
+class RunHead(msgspec.Struct, frozen=True):
+    """What is read of a line of a plan if the rest, which is much longer, is not needed."""
+
+    name: str
+    digest: str
+    choices: Mapping[str, str]
+    round: str | None = None
+
 
 Line = TypeVar("Line", bound=Run | RunHead)
 

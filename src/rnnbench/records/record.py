@@ -15,17 +15,25 @@ effects in `round`, and its `turns` have the CPU time of other processes instead
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import RecordError
 from rnnbench.records import bounds
-from rnnbench.records.bounds import Count, Duration, Moment, Seconds, Share
-from rnnbench.records.checks import check_path_component, check_timestamp
-from rnnbench.records.run import Run
+from rnnbench.records.bounds import (
+    Count,
+    Duration,
+    Moment,
+    Seconds,
+    Share,
+    check_path_component,
+    check_timestamp,
+)
 
 PLANNED = (
     *("name", "order", "block", "digest", "identity", "choices", "overrides"),
@@ -61,10 +69,59 @@ UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     3: _to_schema_4,
 }
 STATUSES = ("clean", "suspect", "void")
+DISTURBED_SHARE = 0.10  # of the cores' time, used by other processes
+TICK = 0.01  # seconds to which the kernel rounds CPU time
+Turns = Mapping[str, Sequence[Any]]  # column → one value per turn, as in a record
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of a record's parts."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it is planned, as a line of the plan holds it, and as its record keeps it.
+
+    - `name`: a label, valid as a file name; made of the choices, overrides, seed and repeat.
+    - `order`, `block`: position in the planned, interleaved order.
+    - `digest`: SHA-256 of everything that decides whether the run must be measured again: its
+      `config` without documentation and limits, and its `identity`.
+    - `round`: name of the round in which it is planned (None in records of schema 1 and 2).
+    - `identity`: the MD5 of its dataset, the lock of its build and the digest of the worker's code.
+    - `choices`: axis → choice, in the axes' fixed order.
+    - `overrides`: dotted key → value, for values that differ from the choice's default.
+    - `config`: the resolved config.
+    - `certificate`: key of the certificate of its function, or None.
+    """
+
+    name: str
+    order: bounds.Index
+    block: bounds.Index
+    digest: str
+    round: str | None = None
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    seed: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    repeat: bounds.Index
+    alias: str | None
+    config: Mapping[str, Any]
+    certificate: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path_component("name", self.name)
+        bounds.check("config", self.config, bounds.CONFIG)
+
+    @property
+    def configuration(self) -> str:
+        """The name without seed and repeat."""
+        return self.name.removesuffix(f"-s{self.seed}-r{self.repeat}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+    def line(self) -> bytes:
+        """The run's line of a plan."""
+        return msgspec.json.encode(self) + b"\n"
 
 
 class Phase(Part, frozen=True):
@@ -249,3 +306,35 @@ class Record(Part, frozen=True, kw_only=True):
             raise RecordError(f"does not fit its schema: no {error}.", where=where) from error
         except (AttributeError, TypeError, ValueError) as error:
             raise RecordError(f"does not fit schema {SCHEMA}: {error}.", where=where) from error
+
+
+def disturbed_cycles(members: Mapping[str, Turns]) -> frozenset[int]:
+    """The cycles in which other processes or the hypervisor used more than `DISTURBED_SHARE` of the
+    time of the members' cores, and more than two standard deviations of the kernel's rounding.
+
+    The rule is about whole cycles, so that it is the same for members with short and long turns,
+    and it does not depend on how long the timed steps took. The CPU time of a core in a turn of
+    `took` seconds is a number of ticks. Its variance is at most (1 + took / TICK) / 4 ticks²: 1/4
+    from the ends of the turn, and took / TICK binomial draws if the core is busy half of the time.
+    Records of schema 3 and earlier only have the turns' own flags (``good``)."""
+    totals: dict[int, list[float]] = {}  # others, core seconds, variance in ticks²
+    flagged: set[int] = set()
+    for turns in members.values():
+        if "good" in turns:
+            pairs = zip(turns["cycle"], turns["good"], strict=True)
+            flagged |= {cycle for cycle, good in pairs if not good}
+        elif turns:
+            rows = zip(*(turns[name] for name in ("cycle", "others", "took", "cores")), strict=True)
+            for cycle, others, took, cores in rows:
+                if None not in (others, took, cores):
+                    parts = (others, cores * took, cores * (1 + took / TICK) / 4)
+                    known = totals.get(cycle, [0.0, 0.0, 0.0])
+                    totals[cycle] = [a + b for a, b in zip(known, parts, strict=True)]
+    return frozenset(
+        flagged
+        | {
+            cycle
+            for cycle, (others, available, variance) in totals.items()
+            if others > max(DISTURBED_SHARE * available, 2 * TICK * math.sqrt(variance))
+        }
+    )

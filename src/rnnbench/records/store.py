@@ -17,8 +17,10 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
+import msgspec
+
 from rnnbench.errors import RecordError
-from rnnbench.records import strict_json
+from rnnbench.plain_text import may_hold_controls, plain
 from rnnbench.records.record import Record
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
@@ -26,6 +28,9 @@ RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 Content = TypeVar("Content")
 _POINTER = re.compile(r"-s\d+-r\d+\.json$")
+MAX_DEPTH = 60
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_MANY = b"0" * 21  # digits: of no integer in a file of ours
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
 
 
@@ -64,7 +69,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def read_json(path: Path) -> Any:
     """The JSON in `path`. Raises a `RecordError` of one line if it cannot be read."""
     try:
-        return strict_json.loads(path.read_bytes())
+        return strict_loads(path.read_bytes())
     except FileNotFoundError as error:
         raise RecordError("does not exist.", where=str(path)) from error
     except (OSError, ValueError) as error:
@@ -73,6 +78,45 @@ def read_json(path: Path) -> Any:
             where=str(path),
             remedy="move the file aside and run the same command again.",
         ) from error
+
+
+def strict_loads(content: bytes) -> Any:
+    """The JSON in `content` of an untrusted file, without control characters. Raises a `ValueError`
+    with a readable message for NaN, infinity, numbers out of range, deep nesting and lone
+    surrogates."""
+    try:
+        data = msgspec.json.decode(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if isinstance(data, dict | list):
+        _check_depth(data, MAX_DEPTH)
+    if _MANY in content.translate(_DIGITS):
+        _check_integers(data)
+    return _plain(data) if may_hold_controls(content) else data
+
+
+def _check_depth(data: Any, depth: int) -> None:
+    if depth == 0:
+        raise ValueError("it is nested too deeply")
+    for item in data.values() if type(data) is dict else data:
+        if type(item) is dict or type(item) is list:  # most items are numbers
+            _check_depth(item, depth - 1)
+
+
+def _check_integers(data: Any) -> None:
+    if isinstance(data, int) and abs(data) >= 10**20:
+        raise ValueError(f"the number {str(data)[:40]} is too large")
+    if isinstance(data, dict | list):
+        for item in data.values() if isinstance(data, dict) else data:
+            _check_integers(item)
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {plain(key): _plain(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_plain(item) for item in data]
+    return plain(data) if isinstance(data, str) else data
 
 
 def roots(results: Path) -> tuple[Path, Path]:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import GROUP, PLACE
-from rnnbench.records.labels import reference_label
+from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import short_group
 from rnnbench.report.variant_labels import variant_labels

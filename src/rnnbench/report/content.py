@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from rnnbench.records.labels import reference_label
+from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report import listing_views, notes, table_views

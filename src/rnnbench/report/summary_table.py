@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import GROUP, KEY
-from rnnbench.records.labels import reference_label
+from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.anchors import configuration_anchors
 from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence

@@ -16,9 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rnnbench.records import bounds
-from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts
-from rnnbench.records.run import Run
-from rnnbench.records.turns import disturbed_cycles
+from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
 from rnnbench.running.load import card_use
 from rnnbench.running.verdict import device_reasons

@@ -14,8 +14,7 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.forecast import relative_ci_halfwidth, stop_reason
 from rnnbench.records.plan_file import read_heads
-from rnnbench.records.record import Record
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import not_needed, read_json, records_behind
 
 if TYPE_CHECKING:

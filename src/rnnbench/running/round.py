@@ -21,8 +21,7 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
-from rnnbench.records.record import Record
-from rnnbench.records.run import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     companion_files,
     pointer_is_valid,

@@ -16,7 +16,7 @@ from typing import Any
 from rnnbench.builds.launcher import environment, launcher
 from rnnbench.builds.pins import pins_of
 from rnnbench.errors import RnnbenchError, RunError
-from rnnbench.records import strict_json
+from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
 from rnnworker.forked_workers import FOLDER, Importer, kind_of
 from rnnworker.members import Member, Outcome
@@ -109,7 +109,7 @@ def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
 def parse(line: bytes) -> Event | None:
     """The event in `line`, or None if it is not an event."""
     try:
-        event = strict_json.loads(line)
+        event = strict_loads(line)
     except ValueError:
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

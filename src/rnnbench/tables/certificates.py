@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
-from rnnbench.records.certificate_match import certificate_key, function_overrides
-from rnnbench.records.labels import label, labelled
-from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
+from rnnbench.records.keys import certificate_key, function_overrides
+from rnnbench.records.overrides import NONE, Overrides, label, labelled, option_of, section_of
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
@@ -200,7 +199,7 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
 def _task(configuration: Configuration) -> Any:
     """What the function and the sizes of batches of a configuration follow from."""
     overrides: Overrides = configuration.get("variant", NONE)
-    others = overrides.those(lambda key: not is_of_section(key, "rnn"))
+    others = overrides.those(lambda key: section_of(key) != "rnn")
     return (*(configuration.get(name, "") for name in GROUP if name != "variant"), others)
 
 
@@ -244,7 +243,7 @@ def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
     return (
         *((axis, record.run.choices.get(axis, "")) for axis in NAMES),
         ("variant", overrides),
-        ("options", overrides.those(lambda key: is_of_section(key, "rnn"))),
+        ("options", overrides.those(lambda key: section_of(key) == "rnn")),
         ("machine", record.machine),
     )
 

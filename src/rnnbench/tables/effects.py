@@ -35,8 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from rnnbench.records.record import Record, run_value
-from rnnbench.records.turns import Turns, disturbed_cycles
+from rnnbench.records.record import Record, Turns, disturbed_cycles, run_value
 from rnnbench.tables.states import (
     SLOWED,
     Slowness,

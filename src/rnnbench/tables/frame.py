@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, GROUP, NAMES
-from rnnbench.records.labels import labelled
-from rnnbench.records.overrides import NONE, Overrides, is_of_section, option_of
-from rnnbench.records.probe_match import model_digest, probe_key
+from rnnbench.records.keys import model_digest, probe_key
+from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Epoch, Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import effects_of, scales_of
@@ -142,8 +141,8 @@ def run_facts(record: Record) -> dict[str, Any]:
     other records of its round."""
     choices, alias = record.run.choices, record.run.alias or ""
     overrides, function = Overrides.of(record.run.overrides), _function_options(record)
-    options = overrides.those(lambda key: is_of_section(key, "rnn"))
-    others = overrides.those(lambda key: not is_of_section(key, "rnn"))
+    options = overrides.those(lambda key: section_of(key) == "rnn")
+    others = overrides.those(lambda key: section_of(key) != "rnn")
     methods = options.those(lambda key: key not in function)
     return {
         "record": record.key,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.records.run import Run as PlannedRun
+from rnnbench.records.record import Run as PlannedRun
 from rnnbench.tracking.client import KIND, all_runs, connected
 from rnnbench.tracking.mapping import RECORD, TAG_LENGTH, shortened
 from rnnbench.tracking.store import ensure_store

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.builds import interpreters
-from rnnbench.builds.interpreters import find, install_hint, is_version
+from rnnbench.builds import uv
+from rnnbench.builds.uv import find, install_hint, is_version
 
 
 @pytest.fixture(autouse=True)
 def _clear() -> None:
-    interpreters._find.cache_clear()
+    uv._find.cache_clear()
 
 
 def test_the_running_interpreter_comes_first() -> None:
@@ -24,13 +24,13 @@ def test_the_running_interpreter_comes_first() -> None:
 def test_uv_searches_path_and_then_pyenv_newest_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\nfor last; do :; done\necho "$PATH/$last"\n')
-    uv.chmod(0o755)
+    program = tmp_path / "uv"
+    program.write_text('#!/bin/sh\nfor last; do :; done\necho "$PATH/$last"\n')
+    program.chmod(0o755)
     versions = tmp_path / "root" / "versions"
     for name in ("3.5.9", "3.5.10", "3.50.0", "3.5.10-debug", "2.5.1"):
         (versions / name).mkdir(parents=True)
-    monkeypatch.setattr(interpreters, "uv_program", lambda: str(uv))
+    monkeypatch.setattr(uv, "uv_program", lambda: str(program))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "root"))
     monkeypatch.setenv("PATH", "/mine")
     pyenv = f"{versions}/3.50.0/bin:{versions}/3.5.10/bin:{versions}/3.5.9/bin"
