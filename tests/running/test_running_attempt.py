@@ -14,20 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.running import attempt, slurm
+from rnnbench.running import attempt
 from tests.conftest import ROOT, wait_until
 
 ELSEWHERE = {"host": "other 1234 pid:[1]", "pid": 1, "begun": 1, "job": None}
-QUICK = {"interval": 0.1, "poll": 0.02}
 HOLD = """
 import sys, time
 from pathlib import Path
 from rnnbench.running import attempt
-with attempt.held(Path(sys.argv[1]), lambda who: print("waits for", who, flush=True), poll=0.05):
+attempt.POLL = 0.05
+with attempt.held(Path(sys.argv[1]), lambda who: print("waits for", who, flush=True)):
     print("begins", time.monotonic(), flush=True)
     time.sleep(float(sys.argv[2]))
     print("ends", time.monotonic(), flush=True)
 """
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt, "INTERVAL", 0.1)
+    monkeypatch.setattr(attempt, "POLL", 0.02)
 
 
 def start(folder: Path, seconds: float) -> subprocess.Popen:
@@ -72,7 +78,7 @@ def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> 
 
 
 def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
-    me = attempt.current_holder()
+    me = attempt.this_process()
     elsewhere(tmp_path, **{**me, "begun": me["begun"] - 1})
     with attempt.held(tmp_path, pytest.fail) as mine:
         assert mine.number == 2 and mine.is_current()
@@ -81,7 +87,7 @@ def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
 def test_another_host_is_waited_for_while_it_renews(tmp_path: Path) -> None:
     path, waited = elsewhere(tmp_path), []
     holder = renewing(path, times=15)
-    with attempt.held(tmp_path, waited.append, **QUICK):
+    with attempt.held(tmp_path, waited.append):
         assert not holder.is_alive(), "taken over from a living attempt"
     assert waited == ["process 1 on other"]
 
@@ -101,7 +107,7 @@ def test_another_host_that_does_not_renew_is_dead_whatever_its_clock(tmp_path: P
     path = elsewhere(tmp_path)
     os.utime(path, (time.time() + 9999, time.time() + 9999))
     began = time.monotonic()
-    with attempt.held(tmp_path, **QUICK):
+    with attempt.held(tmp_path):
         assert attempt.PATIENCE * 0.1 <= time.monotonic() - began < 5
 
 
@@ -127,12 +133,12 @@ def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
 def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
     (tmp_path / "1.json").touch()
     waited: list[str] = []
-    with attempt.held(tmp_path, waited.append, **QUICK) as mine:
+    with attempt.held(tmp_path, waited.append) as mine:
         assert waited and mine.number == 2
 
 
 def test_the_holder_renews(tmp_path: Path) -> None:
-    with attempt.held(tmp_path, **QUICK):
+    with attempt.held(tmp_path):
         path = tmp_path / "1.json"
         before = path.stat().st_mtime_ns
         wait_until(lambda: path.stat().st_mtime_ns > before, 5, "renewed")
@@ -160,8 +166,8 @@ def pretend_squeue(folder: Path, monkeypatch, script: str) -> None:
 )
 def test_slurm_is_queried_about_jobs(tmp_path: Path, monkeypatch, script: str, over: bool) -> None:
     pretend_squeue(tmp_path / "bin", monkeypatch, script)
-    assert slurm.is_over({"id": "7", "cluster": None}) is over
-    assert not slurm.is_over(None)
+    assert attempt.is_over({"id": "7", "cluster": None}) is over
+    assert not attempt.is_over({})
 
 
 def test_a_job_that_slurm_has_ended_is_taken_over_at_once(tmp_path: Path, monkeypatch) -> None:
@@ -181,7 +187,7 @@ def test_a_requeued_job_takes_over_its_earlier_start(tmp_path: Path, monkeypatch
 
 def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
     began = time.process_time()
-    with attempt.held(tmp_path, interval=0.1):
+    with attempt.held(tmp_path):
         time.sleep(1)
     # Renewals are a hundred times as frequent as by default.
     assert time.process_time() - began < 0.1

@@ -9,9 +9,8 @@ import pytest
 from rnnbench.report.raw_runs import raw_configurations
 from rnnbench.running import worker
 from rnnbench.running.assemble import Place
-from rnnbench.running.load import card_reasons, card_use
 from rnnbench.running.round import measure
-from rnnbench.running.verdict import judge
+from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts
 from rnnbench.tracking.metrics import metrics
@@ -52,7 +51,7 @@ def test_energy_per_sample_and_the_state_of_the_card() -> None:
     assert (use["celsius"], use["memory_bytes"]) == (71, 900)
     assert (use["sm_mhz"], use["memory_mhz"]) == ([1980, 1755], [2619, 2619])
     assert use["slowed"] == ["SwPowerCap"]
-    assert card_reasons(use) == []
+    assert list(card_reasons(use)) == []
 
 
 def test_two_cards_are_added_and_the_worse_one_counts() -> None:

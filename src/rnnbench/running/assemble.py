@@ -18,8 +18,7 @@ import msgspec
 from rnnbench.records import bounds
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
-from rnnbench.running.load import card_use
-from rnnbench.running.verdict import device_reasons
+from rnnbench.running.verdict import card_use, device_reasons
 from rnnbench.running.worker import Event, Outcome
 
 

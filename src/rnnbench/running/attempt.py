@@ -1,154 +1,170 @@
-"""Ensures that only one attempt at a run is active at a time, across all nodes of a cluster.
+"""Who owns a run at each moment, across all nodes of a cluster.
 
-Each run has a folder with one small, numbered file per attempt: ``1.json``, ``2.json``, … The
-attempt with the highest number holds the run until its file says ``ended`` or it is found dead.
-Then the process that creates the next number exclusively holds the run. Files are never deleted or
-renamed, so a slow process cannot mistake a living attempt for the dead one that it saw before. No
-file-system locks are needed; the file systems of many clusters have none.
+1. **Waiting to be measured.** Nobody owns it. On one host, ``results/.lock`` admits one Snakemake.
+2. **Claimed** (`held`). Each run has a folder with one small, numbered file per attempt:
+   ``1.json``, ``2.json``, … The process that creates the next number exclusively owns the run.
+   Files are never deleted or renamed, so a slow process cannot mistake a living attempt for the
+   dead one that it saw before. No file-system locks are needed; the file systems of many clusters
+   have none.
+3. **Being measured.** The owner holds this host's timing lock, too. It renews the modification time
+   of its file every `INTERVAL`. Others wait while it lives.
+4. **Being recorded.** The owner writes a record only if no later attempt has begun
+   (`Attempt.is_current`).
+5. **Ended.** The file says ``ended``. The next owner adopts the record, if there is one.
 
-A living attempt renews its file's modification time. The process of an attempt on this host is
-checked directly. An attempt on another host is dead if its Slurm job is over, or if its file has
-not been renewed for `PATIENCE` intervals of the observer's clock (the clocks of two nodes may
-differ).
+An owner that ends without saying so is dead: on this host, if its process is gone; on another host,
+if its Slurm job is over or was started again, or if its file was not renewed for `PATIENCE`
+intervals of the observer's clock (the clocks of two nodes may differ). The next number then owns
+the run, and an owner that was considered dead by mistake finds it and records nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rnnbench.records import timestamps
-from rnnbench.running import slurm
 from rnnworker import machine
 
 INTERVAL = 10.0  # seconds from one renewal to the next
 PATIENCE = 6
-POLL = 2.0
+POLL = 2.0  # seconds between two looks at another attempt
+SQUEUE_SECONDS = 10
 EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+OVER = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PREEMPTED", "REVOKED", "TIMEOUT",
+}  # fmt: skip
 
 
+@dataclass(frozen=True)
 class Attempt:
-    """An attempt that holds its run, unless another process considered it dead."""
+    """An attempt that owns its run, unless another process considered it dead."""
 
-    def __init__(self, folder: Path, number: int, descriptor: int):
-        self.folder, self.number, self._descriptor = folder, number, descriptor
-        self._ended = threading.Event()
+    folder: Path
+    number: int
 
     def is_current(self) -> bool:
         """Whether no later attempt has begun. To be checked before anything is recorded."""
         return _last(self.folder) == self.number
 
-    def renew(self, interval: float) -> None:
-        while not self._ended.wait(interval):
-            with suppress(OSError):
-                os.utime(self._descriptor)
-
-    def end(self, holder: Mapping[str, Any]) -> None:
-        self._ended.set()
-        with suppress(OSError):
-            _write(self._descriptor, {**holder, "ended": timestamps.now()})
-        os.close(self._descriptor)
-
 
 @contextmanager
-def held(
-    folder: Path,
-    on_wait: Callable[[str], None] = lambda holder: None,
-    *,
-    interval: float = INTERVAL,
-    poll: float = POLL,
-) -> Iterator[Attempt]:
-    """Holds the run whose attempts are in `folder`; first waits for a living attempt to end.
-
-    **Arguments:**
-
-    - `on_wait`: called once with a description of the current holder before waiting.
-    - `interval`, `poll`: seconds between renewals, and between checks of another attempt.
-
-    Raises `OSError` if the folder cannot be written.
-    """
+def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[Attempt]:
+    """Owns the run whose attempts are in `folder`; first waits for a living attempt to end.
+    `on_wait`: called once with a description of each owner that is waited for. Raises `OSError` if
+    the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
-    holder = current_holder()
-    attempt = _wait_and_take(folder, holder, on_wait, interval, poll)
-    renewing = threading.Thread(target=attempt.renew, args=(interval,), daemon=True)
-    renewing.start()
+    owner = this_process()
+    number, descriptor = _claim(folder, owner, on_wait)
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(INTERVAL):
+            with suppress(OSError):
+                os.utime(descriptor)
+
+    threading.Thread(target=renew, daemon=True).start()
     try:
-        yield attempt
+        yield Attempt(folder, number)
     finally:
-        attempt.end(holder)
+        ended.set()
+        with suppress(OSError):
+            _write(descriptor, {**owner, "ended": timestamps.now()})
+        os.close(descriptor)
 
 
-def current_holder() -> dict[str, Any]:
+def this_process() -> dict[str, Any]:
     """A description of this process by which other nodes can recognise it."""
     return {
         "host": _host(),
         "pid": os.getpid(),
         "begun": _begun(os.getpid()),
-        "job": slurm.job(),
+        "job": slurm_job(),
         "started": timestamps.now(),
     }
 
 
-def holder_label(holder: Mapping[str, Any]) -> str:
-    job = (holder.get("job") or {}).get("id")
-    host = str(holder.get("host", "an unknown host")).partition(" ")[0]
-    return f"process {holder.get('pid')} on {host}" + (f", Slurm job {job}" if job else "")
+def slurm_job() -> dict[str, Any] | None:
+    """Id, cluster, node, partition and restart count of this process's job; None outside Slurm."""
+    if not os.environ.get("SLURM_JOB_ID"):
+        return None
+    return {
+        "id": os.environ["SLURM_JOB_ID"],
+        "cluster": os.environ.get("SLURM_CLUSTER_NAME"),
+        "node": os.environ.get("SLURMD_NODENAME"),
+        "partition": os.environ.get("SLURM_JOB_PARTITION"),
+        "restart": int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+    }
 
 
-def _wait_and_take(folder, holder, on_wait, interval: float, poll: float) -> Attempt:
-    watched: _Watch | None = None
+def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> tuple[int, int]:
+    """Waits while the latest attempt lives, then begins the next. Returns its number and the
+    descriptor of its file."""
+    watched, reported, seen, asked = (0, 0), 0, 0.0, -float("inf")
     while True:
-        last = _last(folder)
-        if last:
-            if watched is None or watched.number != last:
-                watched = _Watch(folder / f"{last}.json", last, interval)
-            if watched.is_alive(holder):
-                watched.report_once(on_wait)
-                time.sleep(poll)
+        if last := _last(folder):
+            renewed, owner = _read(folder / f"{last}.json")
+            now = time.monotonic()
+            if watched != (last, renewed):
+                watched, seen = (last, renewed), now
+            ask_slurm = now - asked > 3 * INTERVAL
+            asked = now if ask_slurm else asked
+            if not _is_dead(owner, me, now - seen, ask_slurm):
+                if reported != last:
+                    on_wait(_label(owner))
+                reported = last
+                time.sleep(POLL)
                 continue
         with suppress(FileExistsError):
             descriptor = os.open(folder / f"{last + 1}.json", EXCLUSIVE, 0o644)
-            _write(descriptor, holder)
-            return Attempt(folder, last + 1, descriptor)
+            _write(descriptor, me)
+            return last + 1, descriptor
 
 
-class _Watch:
-    """Another attempt, observed repeatedly."""
+def _is_dead(
+    owner: Mapping[str, Any], me: Mapping[str, Any], silent: float, ask_slurm: bool
+) -> bool:
+    """Whether an attempt has ended. `silent`: seconds for which its file was not renewed."""
+    if owner.get("ended"):
+        return True
+    if owner.get("host") == me["host"]:
+        return _begun(owner.get("pid")) != owner.get("begun")
+    job, mine = owner.get("job") or {}, me["job"] or {}
+    is_same = bool(job) and all(job.get(key) == mine.get(key) for key in ("id", "cluster"))
+    was_requeued = is_same and job.get("restart", 0) < mine.get("restart", 0)
+    return was_requeued or (ask_slurm and is_over(job)) or silent >= PATIENCE * INTERVAL
 
-    def __init__(self, path: Path, number: int, interval: float):
-        self.number, self._path, self._interval = number, path, interval
-        self._renewed, self._seen = -1, time.monotonic()
-        self._slurm_checked = -float("inf")
-        self._holder: dict[str, Any] = {}
-        self._reported = False
 
-    def is_alive(self, me: Mapping[str, Any]) -> bool:
-        renewed, self._holder = _read(self._path)
-        now = time.monotonic()
-        if renewed != self._renewed:
-            self._renewed, self._seen = renewed, now
-        if self._holder.get("ended"):
-            return False
-        if self._holder.get("host") == me["host"]:
-            return _begun(self._holder.get("pid")) == self._holder.get("begun")
-        if slurm.is_earlier_start(self._holder.get("job"), me["job"]):
-            return False
-        if now - self._slurm_checked > 3 * self._interval:
-            self._slurm_checked = now
-            if slurm.is_over(self._holder.get("job")):
-                return False
-        return now - self._seen < PATIENCE * self._interval
+def is_over(job: Mapping[str, Any]) -> bool:
+    """Whether Slurm reports that the `job` has ended. False also if Slurm does not answer or the
+    job belongs to another cluster."""
+    cluster = job.get("cluster")
+    if not job.get("id") or cluster != os.environ.get("SLURM_CLUSTER_NAME", cluster):
+        return False
+    command = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job['id']}"]
+    try:
+        query = subprocess.run(command, capture_output=True, text=True, timeout=SQUEUE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    if query.returncode:
+        return "Invalid job id" in query.stderr
+    states = query.stdout.split()
+    return bool(states) and set(states) <= OVER
 
-    def report_once(self, on_wait: Callable[[str], None]) -> None:
-        if not self._reported:
-            on_wait(holder_label(self._holder))
-        self._reported = True
+
+def _label(owner: Mapping[str, Any]) -> str:
+    job = (owner.get("job") or {}).get("id")
+    host = str(owner.get("host", "an unknown host")).partition(" ")[0]
+    return f"process {owner.get('pid')} on {host}" + (f", Slurm job {job}" if job else "")
 
 
 def _last(folder: Path) -> int:
@@ -157,8 +173,8 @@ def _last(folder: Path) -> int:
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    """When the attempt was renewed, and its holder. The file is opened each time so that NFS asks
-    its server. A file that is just being written has an empty holder and counts as alive."""
+    """When the attempt was renewed, and its owner. The file is opened each time so that NFS asks
+    its server. A file that is just being written has an empty owner and counts as alive."""
     with path.open("rb") as file:
         renewed = os.fstat(file.fileno()).st_mtime_ns
         try:
@@ -168,8 +184,8 @@ def _read(path: Path) -> tuple[int, dict[str, Any]]:
     return renewed, data if isinstance(data, dict) else {}
 
 
-def _write(descriptor: int, holder: Mapping[str, Any]) -> None:
-    content = (json.dumps(holder) + "\n").encode()
+def _write(descriptor: int, owner: Mapping[str, Any]) -> None:
+    content = (json.dumps(owner) + "\n").encode()
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
     os.fsync(descriptor)

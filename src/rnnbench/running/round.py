@@ -32,7 +32,7 @@ from rnnbench.records.store import (
     record_folder,
     write_json,
 )
-from rnnbench.running import attempt, slurm, worker
+from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Place, Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
 from rnnbench.running.revision import revision
@@ -186,7 +186,7 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         progress = Progress(self.label, {run.name: _epochs(run) for run in cohort})
-        code, job = revision(), slurm.job()
+        code, job = revision(), attempt.slurm_job()
         members = [
             worker.member(
                 run.name,
