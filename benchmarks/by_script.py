@@ -46,7 +46,7 @@ from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.running.assemble import Place, timing_lock  # noqa: E402
+from rnnbench.records.store import Place, timing_lock  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import affinity  # noqa: E402

@@ -26,8 +26,9 @@ from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
+from rnnbench.records.store import timing_lock  # noqa: E402
 from rnnbench.running import worker  # noqa: E402
-from rnnbench.running.assemble import timing_lock, turns  # noqa: E402
+from rnnbench.running.assemble import turns  # noqa: E402
 from rnnbench.running.worker import Outcome, supervise  # noqa: E402
 from rnnbench.tables.effects import effects  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from rnnbench.records.store import record_files
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place, record_files
 from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.

@@ -9,7 +9,7 @@ import pytest
 from rnnbench.commands import preflights
 from rnnbench.commands import round as command
 from rnnbench.datasets.pins import pinned
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place
 from tests.conftest import ROOT
 from tests.factory import as_run
 from tests.running.test_running_train import planned

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from rnnbench.commands import retry
-from rnnbench.records.store import read_record
+from rnnbench.records.store import Place, read_record
 from rnnbench.running import round as measuring
-from rnnbench.running.assemble import Place
 from tests.conftest import Project
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned

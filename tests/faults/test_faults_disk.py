@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench import cli
-from rnnbench.records.store import why_not_tracked
-from rnnbench.running import preflight
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place, why_not_tracked
+from rnnbench.running import preflights
 from rnnworker.members import Outcome
 from tests.conftest import Project, make_project
 from tests.factory import read_pointer
@@ -245,7 +244,7 @@ def test_a_certificate_and_a_probe(
 ) -> None:
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
     monkeypatch.setattr(
-        preflight, "run_workers", lambda jobs, *_, **__: {name: Outcome() for name in jobs}
+        preflights, "run_workers", lambda jobs, *_, **__: {name: Outcome() for name in jobs}
     )
     monkeypatch.setitem(cli.COMMANDS, "made", "")
     monkeypatch.setattr(cli, "_main_of", lambda command: make)
@@ -253,7 +252,7 @@ def test_a_certificate_and_a_probe(
 
     def make(_: object) -> int:
         result = {"key": "x" * 9999}
-        preflight.preflight(kind, "key", place, {"card": None}, {}, lambda *_: result)
+        preflights.make(kind, "key", place, {"": {"card": None}}, lambda _: result)
         return 0
 
     with filled(disk, 4096):

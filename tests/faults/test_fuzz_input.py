@@ -20,7 +20,7 @@ from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json
-from rnnbench.running.assemble import Place, Trained, assembled
+from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.worker import Outcome, parse
 from rnnbench.sources.published import read_published
 from tests.conftest import ROOT
@@ -145,13 +145,13 @@ def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
     """Whatever a worker reports, the controller makes a record that can be written and read."""
     lines = [*map(dumped, events), raw]
     outcome = Outcome([e for e in map(parse, lines) if e], code, 0, None, "train")
-    place = Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "lock")
     hardware = {"machine": "box-1", "cores": 1}
     started = "20261121T075000_123456Z"
-    record = assembled(Trained(as_run(planned()), started, started, hardware, outcome), place)
-    write_json(tmp_path / "record.json", record.to_json())
-    again = read_record(tmp_path / "record.json")
-    assert again.machine == "box-1" and again.verdict.status == record.verdict.status
+    trained = Trained(as_run(planned()), "selftest", "here", started, started, hardware, outcome)
+    for record in records_of([trained], "round").values():
+        write_json(tmp_path / "record.json", record.to_json())
+        again = read_record(tmp_path / "record.json")
+        assert again.machine == "box-1" and again.verdict.status == record.verdict.status
 
 
 NAMES = TEXT | st.sampled_from(

@@ -9,7 +9,7 @@ from rnnbench.commands.preflights import probe_summary as summary
 from rnnbench.planning.plan import Probe
 from rnnbench.planning.preflight import probes_of
 from rnnbench.records.keys import model_digest
-from rnnbench.running.probe import assembled
+from rnnbench.running.preflights import assembled_probe as assembled
 from rnnbench.sources.probes import checked
 from rnnworker.members import Outcome
 from tests.factory import make_probe

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records.record import Record
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects
 from tests.factory import as_run

@@ -12,8 +12,7 @@ from rnnbench.builds.launcher import lock_of
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_record
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place, read_record
 from rnnworker import affinity
 from tests.conftest import ROOT, make_project, wait_until
 from tests.running.alone import train

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.records.store import Place
 from rnnbench.report.raw_runs import raw_configurations
 from rnnbench.running import worker
-from rnnbench.running.assemble import Place
 from rnnbench.running.round import measure
 from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy

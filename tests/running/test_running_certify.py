@@ -11,10 +11,8 @@ import pytest
 import rnnworker
 from rnnbench.commands.preflights import certificate_summary as summary
 from rnnbench.errors import RunError
-from rnnbench.records.store import read_json
-from rnnbench.running import certify as certifying
-from rnnbench.running import worker
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place, read_json
+from rnnbench.running import preflights, worker
 from rnnbench.running.worker import Outcome
 
 ENTRY = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
@@ -47,8 +45,12 @@ PLANNED = {
 FACTS = {"event": "facts", "t": 1.0, "certificate": REPORTED}
 
 
+def assembled(planned: dict, **outcomes: Outcome) -> dict:
+    return preflights.assembled_certificate(planned, outcomes, "here")
+
+
 def test_it_has_the_format_that_the_report_reads() -> None:
-    made = certifying.assembled(PLANNED, Outcome(events=[FACTS]))
+    made = assembled(PLANNED, cpu_1=Outcome(events=[FACTS]))
     assert made["schema"] == 3
     assert {**made, **PLANNED["choices"]} == made
     assert made["overrides"] == {"model.units": 8}
@@ -77,9 +79,8 @@ def on_two_devices(applied: dict | None, probed: dict = LAYERS) -> dict:
     first = {**REPORTED, "implementations": {"block": ENTRY, "keras": ENTRY}}
     second = {"keras": {"applied": {"cpu_2": applied}, "probed": {"cpu_2": probed}}}
     second = {"implementations": second if applied else {}}
-    outcome = Outcome(events=[{**FACTS, "certificate": first}])
-    others = {"cpu_2": Outcome(events=[{**FACTS, "certificate": second}])}
-    return certifying.assembled(ON_TWO, outcome, others)
+    outcomes = (Outcome(events=[{**FACTS, "certificate": each}]) for each in (first, second))
+    return assembled(ON_TWO, **dict(zip(("cpu_1", "cpu_2"), outcomes, strict=True)))
 
 
 def test_steps_that_apply_other_gradients_are_a_failure_on_that_device() -> None:
@@ -120,7 +121,7 @@ def test_what_was_not_reported_is_named() -> None:
 
 
 def test_a_worker_that_died_certified_nothing() -> None:
-    made = certifying.assembled(PLANNED, Outcome(exit_code=-11, phase="certify_keras"))
+    made = assembled(PLANNED, cpu_1=Outcome(exit_code=-11, phase="certify_keras"))
     keras = made["implementations"]["keras"]
     assert keras["status"] == "failed"
     assert "SIGSEGV" in keras["why"]
@@ -136,14 +137,14 @@ def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
     )
     devices = [{**PLANNED["devices"][0], "implementations": ["keras", "slow", "untried"]}]
     planned = {**PLANNED, "implementations": entries, "devices": devices}
-    made = certifying.assembled(planned, outcome)
+    made = assembled(planned, cpu_1=outcome)
     statuses = {name: entry["status"] for name, entry in made["implementations"].items()}
     assert statuses == {"keras": "certified", "slow": "failed", "untried": "not_run"}
     assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
 
 
 def test_the_summary_for_people() -> None:
-    made = certifying.assembled(PLANNED, Outcome(exit_code=-11, phase="certify_keras"))
+    made = assembled(PLANNED, cpu_1=Outcome(exit_code=-11, phase="certify_keras"))
     own = {"implementation": "/home/me/mine.py"}
     first, second = summary(made, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
@@ -176,7 +177,7 @@ def _script(end: str) -> str:
 
 
 def test_it_is_written_to_the_path_that_snakemake_expects(place: Place) -> None:
-    made = certifying.certify(PLANNED, place)
+    made = preflights.certify(PLANNED, place)
     file = place.folder / "certificates" / "digits_rnn-lstm-current.json"
     assert read_json(file) == made
     # The report reads every JSON file in this folder.
@@ -201,7 +202,7 @@ os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
     script = PER_DEVICE.format(steps=STEPS, entry=ENTRY, layers=LAYERS)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    entries = certifying.certify(ON_TWO, place)["implementations"]
+    entries = preflights.certify(ON_TWO, place)["implementations"]
     assert list(entries["block"]["applied"]) == ["cpu_1"]
     assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
     assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
@@ -213,7 +214,7 @@ def test_an_external_sigkill_leaves_no_certificate(place: Place, monkeypatch) ->
     script = _script("os.kill(os.getpid(), 9)")
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     with pytest.raises(RunError, match="received an external SIGKILL"):
-        certifying.certify(PLANNED, place)
+        preflights.certify(PLANNED, place)
     assert not (place.folder / "certificates" / "digits_rnn-lstm-current.json").exists()
 
 
@@ -233,6 +234,6 @@ def test_the_memory_limit_applies_to_it(place: Place, monkeypatch) -> None:
     script = EATER.format(source=str(Path(rnnworker.__file__).parents[1]))
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     limited = {**PLANNED["config"], "limits": {"memory_bytes": 2**30}}
-    keras = certifying.certify({**PLANNED, "config": limited}, place)["implementations"]["keras"]
+    keras = preflights.certify({**PLANNED, "config": limited}, place)["implementations"]["keras"]
     assert keras["status"] == "failed"
     assert "MemoryError" in keras["why"]

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.experiment import Repeats
-from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import pointer_to, pointer_without_record, write_json
-from rnnbench.running.assemble import Place
-from rnnbench.running.repeats_needed import (
+from rnnbench.planning.repeats import (
     finished_runs,
     known_so_far,
     why_not_needed,
 )
+from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.store import Place, pointer_to, pointer_without_record, write_json
 from tests.factory import BEGINNING, VOID, in_round, make_record, replace
 
 RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)

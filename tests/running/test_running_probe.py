@@ -10,10 +10,8 @@ import pytest
 
 import rnnworker
 from rnnbench.errors import RunError
-from rnnbench.records.store import read_json
-from rnnbench.running import probe as probing
-from rnnbench.running import worker
-from rnnbench.running.assemble import Place
+from rnnbench.records.store import Place, read_json
+from rnnbench.running import preflights, worker
 
 PLANNED = {
     "key": "cpu_1-current",
@@ -48,7 +46,7 @@ def probed(statement: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> dic
     """The probe of a worker that executes `statement`."""
     script = WORKER.format(source=str(Path(rnnworker.__file__).parents[1]), statement=statement)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    return probing.probe(PLANNED, place)
+    return preflights.probe(PLANNED, place)
 
 
 def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from rnnbench.running.revision import revision
+from rnnbench.running.worker import revision
 
 
 def git(folder, *arguments):

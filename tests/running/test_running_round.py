@@ -11,9 +11,8 @@ import pytest
 
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
-from rnnbench.records.store import pointer_is_valid, read_json, read_record, records_of
+from rnnbench.records.store import Place, pointer_is_valid, read_json, read_record, records_of
 from rnnbench.running import round as measuring
-from rnnbench.running.assemble import Place
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.frame import tidy

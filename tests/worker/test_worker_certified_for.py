@@ -15,7 +15,7 @@ import pytest
 from rnnbench.grid.point import GridPoint
 from rnnbench.planning.preflight import certificates_of
 from rnnbench.records.overrides import Overrides
-from rnnbench.running.certify import assembled
+from rnnbench.running.preflights import assembled_certificate
 from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
@@ -88,8 +88,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         assert done.returncode == 0, done.stderr[-2000:]
         lines = (line for line in done.stdout.splitlines() if line.startswith("{"))
         outcomes[job["device"]] = Outcome(events=[json.loads(line) for line in lines])
-    first = outcomes.pop("cpu_1")
-    made = assembled(planned.as_dict(), first, outcomes)
+    made = assembled_certificate(planned.as_dict(), outcomes, "here")
     return certificates_for({**made, "machine": None}, SMALL, LARGE_BATCH)
 
 

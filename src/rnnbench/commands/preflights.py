@@ -17,10 +17,8 @@ from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
 from rnnbench.planning.digests import prober_digest
 from rnnbench.planning.preflight import code_of
-from rnnbench.records.store import read_json
-from rnnbench.running.assemble import Place, timing_lock
-from rnnbench.running.certify import certify
-from rnnbench.running.probe import probe
+from rnnbench.records.store import Place, read_json, timing_lock
+from rnnbench.running.preflights import certify, probe
 from rnnbench.running.progress import print_progress
 from rnnworker.options import is_user_file
 

@@ -17,22 +17,22 @@ from rnnbench.commands.preflights import (
 )
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
-from rnnbench.records.plan_file import read_round
-from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import (
-    pointer_is_valid,
-    pointer_without_record,
-    read_json,
-    write_json,
-)
-from rnnbench.running.assemble import Place, progress_label
-from rnnbench.running.progress import print_progress, remaining
-from rnnbench.running.repeats_needed import (
+from rnnbench.planning.repeats import (
     known_so_far,
     read_facts,
     rule_of,
     why_not_needed,
 )
+from rnnbench.records.plan_file import read_round
+from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.store import (
+    Place,
+    pointer_is_valid,
+    pointer_without_record,
+    read_json,
+    write_json,
+)
+from rnnbench.running.progress import print_progress, progress_label, remaining
 from rnnbench.running.round import measure
 from rnnworker.cohorts import reference_of
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
-from rnnbench.running.assemble import Place, Trained, records_of, timing_lock
-from rnnbench.running.certify import assembled as assembled_certificate
-from rnnbench.running.probe import assembled as assembled_probe
+from rnnbench.running.assemble import Trained, records_of
+from rnnbench.running.preflights import assembled_certificate, assembled_probe
 from rnnbench.running.worker import Outcome, parse
 from rnnworker.memory import tail
 
@@ -29,14 +27,13 @@ def lay_out(bundle: Path, folder: Path) -> None:
     """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them."""
     _check_files(bundle)
     experiment = _experiment(bundle)
-    place = Place(bundle, bundle, "", experiment.name, timing_lock())
 
     def target(name: str) -> Path:
         if not safe_name(name):
             raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
         return folder / name
 
-    for record, outcome in records_in(bundle, place):
+    for record, outcome in records_in(bundle, experiment.name):
         file = target(f"records/{record.key}.json")
         write_json(file, record.to_json())
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
@@ -78,7 +75,7 @@ def _experiment(bundle: Path) -> Experiment:
     return msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
 
 
-def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
+def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
     """Each complete outcome below ``out/`` as (record, folder of its events and log). The site of a
     record is its machine. Runs that received an external SIGKILL have no record, as in local
     measurements."""
@@ -91,22 +88,19 @@ def records_in(folder: Path, place: Place) -> Iterator[tuple[Record, Path]]:
             run, facts = planned[data["name"]], data["round"]
             if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
+            hardware, outcome = data["hardware"], _outcome(path, data)
             trained = Trained(
-                run, data["started"], data["finished"], data["hardware"], _outcome(path, data)
-            )
+                run, experiment, hardware["machine"], data["started"], data["finished"], hardware,
+                outcome,
+            )  # fmt: skip
             order = facts["members"].index(run.name)
             rounds.setdefault(facts["id"], []).append((order, trained, path))
             companions[facts["id"]] = facts["companions"]
     for identity, members in rounds.items():
         members.sort(key=itemgetter(0))
-        site = members[0][1].hardware["machine"]
         with _is_an_outcome(folder):
-            made = records_of(
-                [trained for _, trained, _ in members],
-                replace(place, site=site),
-                identity,
-                companions[identity],
-            )
+            cohort = [trained for _, trained, _ in members]
+            made = records_of(cohort, identity, companions[identity])
         for _, trained, path in members:
             if record := made.get(trained.run.name):
                 yield record, path.parent
@@ -116,11 +110,11 @@ def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Each certificate below ``out/certificates/``, older ones first."""
 
     def assemble(planned, data, outcome, attempt):
-        others = {}
+        outcomes = {planned["devices"][0]["name"]: outcome}
         for path in sorted(attempt.glob("*/outcome.json")):
             other = read_json(path)
-            others[other["device"]] = _outcome(path, other)
-        return assembled_certificate(planned, outcome, others, data["hardware"]["machine"])
+            outcomes[other["device"]] = _outcome(path, other)
+        return assembled_certificate(planned, outcomes, data["hardware"]["machine"])
 
     return _preflights(folder, "certificates", assemble)
 

@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -32,6 +33,31 @@ MAX_DEPTH = 60
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _MANY = b"0" * 21  # digits: of no integer in a file of ours
 _RECORD = re.compile(r"\d{8}T\d{6}_\d{6}Z\.json")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a run: the project's root, its results folder, the site, the experiment, and the
+    file whose lock allows only one process on this host to time runs."""
+
+    root: Path
+    results: Path
+    site: str
+    experiment: str
+    timing_lock: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.results / self.site / self.experiment
+
+    def pointer(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def timing_lock() -> Path:
+    """The lock file of this host, regardless of the user's temporary folder."""
+    path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
+    return Path(os.path.expandvars(path))
 
 
 def write_json(path: Path, data: Any) -> None:

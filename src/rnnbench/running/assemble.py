@@ -5,12 +5,10 @@ Malformed events and values are left out. No side effects."""
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -18,41 +16,17 @@ import msgspec
 from rnnbench.records import bounds
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
-from rnnbench.running.verdict import card_use, device_reasons
-from rnnbench.running.worker import Event, Outcome
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a run: the project's root, its results folder, the site, the experiment, and the
-    file whose lock allows only one process on this host to time runs."""
-
-    root: Path
-    results: Path
-    site: str
-    experiment: str
-    timing_lock: Path
-
-    @property
-    def folder(self) -> Path:
-        return self.results / self.site / self.experiment
-
-    def pointer(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
-
-
-def timing_lock() -> Path:
-    """The lock file of this host, regardless of the user's temporary folder."""
-    path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-    return Path(os.path.expandvars(path))
+from rnnbench.running.worker import Outcome
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A run whose worker has ended: its line in the plan, its start and end (timestamps), the
-    machine's `hardware`, and the `outcome`."""
+    """A run whose worker has ended: its line in the plan, the experiment and site, its start and
+    end (timestamps), the machine's `hardware`, and the `outcome`."""
 
     run: Run
+    experiment: str
+    site: str
     started: str
     finished: str
     hardware: Mapping[str, Any]
@@ -60,7 +34,7 @@ class Trained:
 
 
 def records_of(
-    cohort: Sequence[Trained], place: Place, identity: str, companions: Collection[str] = ()
+    cohort: Sequence[Trained], identity: str, companions: Collection[str] = ()
 ) -> dict[str, Record]:
     """Run → its record, for the members of a cohort in starting order, whether they succeeded or
     not; those that received an external SIGKILL have none (see `failure_reason`).
@@ -70,83 +44,100 @@ def records_of(
     - `identity`: of the round on its machine.
     - `companions`: names of the runs that were measured only for the ratios of the others.
     """
-    outcomes = {each.run.name: each.outcome for each in cohort}
-    disturbed, asleep = disturbed_in(outcomes), asleep_in(outcomes)
+    members = {each.run.name: each.outcome for each in cohort}
+    taken = {name: turns(outcome.events, outcome.turns) for name, outcome in members.items()}
+    disturbed, asleep = disturbed_cycles(taken), asleep_in(members)
     records = {}
     for each in cohort:
-        name, machine = each.run.name, each.hardware["machine"]
-        facts = RoundFacts(
-            id=f"{machine}/{identity}", members=tuple(outcomes), companion=name in companions
-        )
+        name = each.run.name
         if not each.outcome.is_killed:
-            waited = asleep[name] if facts.in_turns else None
-            records[name] = assembled(each, place, facts, waited, disturbed)
+            id_ = f"{each.hardware['machine']}/{identity}"
+            round_ = RoundFacts(id=id_, members=tuple(members), companion=name in companions)
+            waited = asleep[name] if round_.in_turns else None
+            records[name] = _record(each, round_, taken[name], disturbed, waited)
     return records
 
 
-def assembled(
+def _record(
     trained: Trained,
-    place: Place,
-    round_: RoundFacts | None = None,
-    asleep: Mapping[str, float] | None = None,
-    disturbed: Collection[int] = (),
+    round_: RoundFacts,
+    taken: Mapping[str, list[Any]],
+    disturbed: Collection[int],
+    asleep: Mapping[str, float] | None,
 ) -> Record:
-    """The record of one run.
-
-    **Arguments:**
-
-    - `round_`: the record's ``round``.
-    - `asleep`: the CPU time it used while others had their turns (`turns.asleep_in`).
-    - `disturbed`: the cycles in which other processes used the cores (`turns.disturbed_in`).
-    """
-    outcome = trained.outcome
-    events: list[Event] = outcome.events
+    """The record of one run. For the last arguments see `turns`, `disturbed_cycles` and
+    `asleep_in`."""
+    outcome, events = trained.outcome, trained.outcome.events
     phases, epochs = phases_of(events), epochs_of(events)
     measured = {
         **facts_of(events, "measured"),
         "closure": verdict.closure(phases, epochs),
         "wall_seconds": outcome.seconds,
         "garbage_lines": outcome.garbage,
-        "asleep": dict(asleep) if asleep else None,
+        "asleep": asleep,
+        **verdict.card_use(events, epochs),
     }
-    measured = bounds.fitting(measured | card_use(events, epochs), bounds.MEASURED)
-    machine_facts = {**trained.hardware, **facts_of(events, "hardware")}
-    taken = turns(events, outcome.turns)
-    device = device_reasons(trained.run.config["device"], measured, machine_facts)
+    measured = bounds.fitting(measured, bounds.MEASURED)
+    hardware = {**trained.hardware, **facts_of(events, "hardware")}
     failure = verdict.failure_reason(outcome)
     if failure is None and not any(event["event"] == "finished" for event in events):
         failure = Reason("died", f"ended early in phase {outcome.phase}", "see the run's log.")
+    device = verdict.device_reasons(trained.run.config["device"], measured, hardware)
+    others = [cycle in disturbed for cycle in taken["cycle"]]
     return Record(
         run=trained.run,
-        experiment=place.experiment,
-        site=place.site,
+        experiment=trained.experiment,
+        site=trained.site,
         machine=trained.hardware["machine"],
         started=trained.started,
         finished=trained.finished,
         environment=facts_of(events, "environment"),
-        hardware=machine_facts,
+        hardware=hardware,
         phases=phases,
         epochs=epochs,
         measured=measured,
-        verdict=verdict.judge(
-            phases,
-            epochs,
-            measured,
-            failure,
-            device,
-            [cycle in disturbed for cycle in taken["cycle"]],
-        ),
+        verdict=verdict.judge(phases, epochs, measured, failure, device, others),
         round=round_,
         turns=taken,
     )
 
 
-def progress_label(order: int, total: int, name: str) -> str:
-    width = len(str(total))
-    return f"[{order + 1:{width}}/{total}] {name}"
+class Turn(msgspec.Struct):
+    """An event ``turn`` of the training in which steps were timed. `begin`, `t`: seconds on the
+    monotonic clock; `busy`, `own`, `steal`: CPU seconds of the member's cores."""
+
+    event: Literal["turn"]
+    phase: Literal["train"]
+    turn: bounds.Index
+    start: bounds.Moment
+    seconds: bounds.Duration
+    steps: bounds.Positive
+    full: bool = False
+    begin: bounds.Moment | None = None
+    t: bounds.Moment | None = None
+    busy: bounds.Moment | None = None
+    own: bounds.Moment | None = None
+    steal: bounds.Moment | None = None
+    cores: Any = None
+    major_faults: Any = None
+    reads: Any = None
+
+    @property
+    def others(self) -> float | None:
+        """CPU seconds that other processes and the hypervisor used on the member's cores."""
+        if self.busy is None or self.own is None:
+            return None
+        return self.busy - self.own + (self.steal or 0.0)
+
+    @property
+    def took(self) -> float | None:
+        return None if self.begin is None or self.t is None else self.t - self.begin
 
 
-COPIED = ("turn", "start", "seconds", "steps")
+COLUMNS = (
+    "turn", "cycle", "start", "seconds", "steps", "full", "others", "took", "cores",
+    "major_faults", "reads",
+)  # fmt: skip
 
 
 def turns(
@@ -155,70 +146,33 @@ def turns(
     """The turns of a member's training as in its record (see `Record`), from the member's `events`
     and the turns `given` by the supervisor."""
     cycles = {turn["turn"]: turn["cycle"] for turn in given}
-    rows = [
-        bounds.fitting(
-            {
-                **{name: turn[name] for name in COPIED},
-                "cycle": cycles[turn["turn"]],
-                "full": turn.get("full") is True,
-                "others": _others(turn),
-                "took": _took(turn),
-                "cores": turn.get("cores"),
-                "major_faults": turn.get("major_faults"),
-                "reads": turn.get("reads"),
-            },
-            bounds.TURN,
-        )
-        for turn in turns_of(events)
-        if turn["turn"] in cycles
-    ]
-    names = ("turn", "cycle", *COPIED[1:], "full", "others", "took", "cores", "major_faults",
-             "reads")  # fmt: skip
-    return {name: [row.get(name) for row in rows] for name in names}
+    rows = []
+    for turn in turns_of(events):
+        if turn.turn in cycles:
+            row = {name: getattr(turn, name) for name in COLUMNS if name != "cycle"}
+            rows.append(bounds.fitting({**row, "cycle": cycles[turn.turn]}, bounds.TURN))
+    return {name: [row.get(name) for row in rows] for name in COLUMNS}
 
 
-def _others(turn: Mapping[str, Any]) -> float | None:
-    """CPU seconds that other processes and the hypervisor used on the member's cores."""
-    busy, own, steal = (_number(turn.get(name)) for name in ("busy", "own", "steal"))
-    return None if busy is None or own is None else busy - own + (steal or 0.0)
-
-
-def _took(turn: Mapping[str, Any]) -> float | None:
-    begin, end = (_number(turn.get(name)) for name in ("begin", "t"))
-    return None if begin is None or end is None else end - begin
-
-
-def disturbed_in(outcomes: Mapping[str, Outcome]) -> frozenset[int]:
-    """The cycles of a cohort in which other processes used its members' cores."""
-    members = {name: turns(outcome.events, outcome.turns) for name, outcome in outcomes.items()}
-    return disturbed_cycles(members)
+def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Turn]:
+    return [*_valid((event for event in events if event["event"] == "turn"), Turn)]
 
 
 def asleep_in(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, float]]:
     """Member of a cohort → ``seconds`` that it waited while others had turns of their training, and
     the ``cpu_seconds`` that it used in the meantime (the kernel counts in ticks of 10 ms)."""
-    durations = {
-        turn["turn"]: turn["t"] - turn["begin"]
-        for outcome in outcomes.values()
-        for turn in turns_of(outcome.events)
-        if all(isinstance(turn.get(name), float) for name in ("t", "begin"))
-    }
+    took = {t.turn: t.took for outcome in outcomes.values() for t in turns_of(outcome.events)}
     totals = {name: {"seconds": 0.0, "cpu_seconds": 0.0} for name in outcomes}
     for outcome in outcomes.values():
         for turn in outcome.turns:
-            for name, used in turn["asleep"].items():
-                if turn["turn"] in durations and name in totals:
-                    totals[name]["seconds"] += durations[turn["turn"]]
-                    totals[name]["cpu_seconds"] += used
+            if (seconds := took.get(turn["turn"])) is not None:
+                for name in turn["asleep"].keys() & totals:
+                    totals[name]["seconds"] += seconds
+                    totals[name]["cpu_seconds"] += turn["asleep"][name]
     return totals
 
 
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None
-
-
-Part = TypeVar("Part", Phase, Epoch)
+Part = TypeVar("Part", Phase, Epoch, Turn)
 
 
 def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
@@ -235,10 +189,18 @@ def phases_of(events: Sequence[Mapping[str, Any]]) -> tuple[Phase, ...]:
 def epochs_of(events: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
     """The epochs. An epoch with too few timed steps to know its seconds gets them from the median
     step of the run's turns."""
-    reported = [event for event in events if event["event"] == "epoch"]
-    steps = [turn["seconds"] / turn["steps"] for turn in turns_of(events)]
+    steps = [turn.seconds / turn.steps for turn in turns_of(events)]
     step = statistics.median(steps) if steps else None
+    reported = (event for event in events if event["event"] == "epoch")
     return tuple(_valid((_with_seconds(event, step) for event in reported), Epoch))
+
+
+def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:
+    numbers = [event.get(name) for name in ("rim", "took", "steps")]
+    if event.get("seconds") is not None or not all(isinstance(n, int | float) for n in numbers):
+        return event
+    seconds = event["took"] if step is None else event["rim"] + event["steps"] * step
+    return {**event, "seconds": seconds}
 
 
 def _valid(events: Iterable[Mapping[str, Any]], kind: type[Part]) -> Iterator[Part]:
@@ -247,19 +209,6 @@ def _valid(events: Iterable[Mapping[str, Any]], kind: type[Part]) -> Iterator[Pa
     for event in events:
         with suppress(msgspec.ValidationError):
             yield msgspec.convert({name: event[name] for name in fields if name in event}, kind)
-
-
-def _with_seconds(event: Mapping[str, Any], step: float | None) -> Mapping[str, Any]:
-    numbers = [event.get(name) for name in ("rim", "took", "steps")]
-    if event.get("seconds") is not None or not _is(numbers, list[float]):
-        return event
-    seconds = event["took"] if step is None else event["rim"] + event["steps"] * step
-    return {**event, "seconds": seconds}
-
-
-def turns_of(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The events of the training's turns in which steps were timed."""
-    return [event for event in events if _is(event, Turn)]
 
 
 def facts_of(events: Sequence[Mapping[str, Any]], topic: str) -> dict[str, Any]:
@@ -276,26 +225,8 @@ class Threads(msgspec.Struct):
     pinned_to: list[Any] = []
 
 
-class Turn(msgspec.Struct):
-    """An event ``turn`` of the training in which steps were timed."""
-
-    event: Literal["turn"]
-    phase: Literal["train"]
-    turn: bounds.Index
-    start: bounds.Moment
-    seconds: bounds.Duration
-    steps: bounds.Positive
-
-
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
 _FACTS = {
     **bounds.MEASURED, "threads": Threads, "framework_devices": list, "framework_cards": list,
     "gpus": list[dict],
 }  # fmt: skip
-
-
-def _is(value: Any, kind: Any) -> bool:
-    with suppress(msgspec.ValidationError):
-        msgspec.convert(value, kind)
-        return True
-    return False

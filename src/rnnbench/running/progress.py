@@ -14,6 +14,11 @@ def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def progress_label(order: int, total: int, name: str) -> str:
+    """``[ 3/12] NAME``; `order` counts from 0."""
+    return f"[{order + 1:{len(str(total))}}/{total}] {name}"
+
+
 def duration(seconds: float) -> str:
     """``45 s``, ``3 min``, ``2 h 10 min``."""
     if seconds < 90:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import glob
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
+    Place,
     companion_files,
     pointer_is_valid,
     pointer_to,
@@ -33,10 +35,9 @@ from rnnbench.records.store import (
     write_json,
 )
 from rnnbench.running import attempt, worker
-from rnnbench.running.assemble import Place, Trained, records_of
+from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
-from rnnbench.running.revision import revision
-from rnnbench.running.worker import Outcome, supervise
+from rnnbench.running.worker import revision, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
 from rnnworker.workers import card_of
@@ -61,57 +62,47 @@ def measure(
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
 
-    Raises `RunError` if a record could not be made: the worker received an external SIGKILL, the
-    disk is full, or a folder cannot be written. Records of the other runs are kept.
+    Raises `RunError` if a worker received an external SIGKILL or another attempt took over, and
+    `OSError` if something cannot be written. Records of the other runs are kept.
     """
-    runner = CohortRunner(place, label, name or planned[0].name, pinned_md5 or {})
-    holder = f"process {os.getpid()}, {runner.name} of {place.root}"
+    name, by_name = name or planned[0].name, {run.name: run for run in planned}
+    hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
     for build in builds.values():
         prepare(build, place.root, lambda message: print_progress(f"{label}  {message}"))
-    try:
+
+    def waiting(what: str) -> Callable[[str], None]:
+        return lambda holder: print_progress(
+            f"{label}  waiting {what} ({holder or 'unknown holder'})"
+        )
+
+    with ExitStack() as held:
+        attempts = {}
+        for each in sorted(by_name):
+            wait = waiting(f"for another attempt at {each}")
+            own = attempt.held(place.folder / "attempts" / each, wait)
+            attempts[each] = held.enter_context(own)
+        holder = f"process {os.getpid()}, {name} of {place.root}"
+        wait = waiting("for this host to finish timing")
+        timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
+        runner = CohortRunner(place, label, name, hardware, pinned_md5 or {}, attempts, timing)
+        records = {}
         for run in planned:
-            runner.folder(run).mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
-            attempts = {
-                run.name: held.enter_context(
-                    attempt.held(
-                        place.folder / "attempts" / run.name,
-                        _waiting(label, f"for another attempt at {run.name}"),
-                    )
-                )
-                for run in sorted(planned, key=lambda run: run.name)
-            }
-            timing = held.enter_context(
-                locks.locked(
-                    place.timing_lock, holder, _waiting(label, "for this host to finish timing")
-                )
-            )
-            records = {}
-            for run in planned:
-                if record := existing_record(run, place, runner.folder(run)):
-                    records[run.name] = record
-                    _point_to(record, place)
-            missing = [run for run in planned if run.name not in records]
-            by_name = {run.name: run for run in planned}
-            groups = cohorts(
-                [run.as_dict() for run in missing],
-                by_name[reference].as_dict() if reference in by_name else None,
-                runner.peaks(planned),
-                card=_card(missing),
-            )
-            for cohort in ([by_name[line["name"]] for line in group] for group in groups):
-                # The reference is recorded once for itself; later it is the others' companion.
-                requested = {run.name for run in missing if run.name not in records}
-                records |= runner.measure(cohort, timing, attempts, requested)
-    except OSError as error:
-        raise RunError(
-            f"{runner.name} could not be recorded: {error}.",
-            where=str(place.results),
-            remedy="make the results folder writable, with free space, and run the same command "
-            "again.",
-        ) from error
+            if record := existing_record(run, place, runner.folder(run)):
+                records[run.name] = record
+                _point_to(record, place)
+        missing = [run for run in planned if run.name not in records]
+        groups = cohorts(
+            [run.as_dict() for run in missing],
+            by_name[reference].as_dict() if reference in by_name else None,
+            runner.peaks(planned),
+            card=_card(missing),
+        )
+        for group in groups:
+            # The reference is recorded once for itself; later it is the others' companion.
+            requested = {run.name for run in missing if run.name not in records}
+            records |= runner.measure([by_name[line["name"]] for line in group], requested)
     return records
 
 
@@ -133,26 +124,18 @@ def _point_to(record: Record, place: Place) -> None:
     write_json(pointer, pointer_to(record, companion_files(place.results, record)))
 
 
-def _waiting(label: str, what: str):
-    def on_wait(holder: str) -> None:
-        print_progress(f"{label}  waiting {what} ({holder or 'unknown holder'})")
-
-    return on_wait
-
-
+@dataclass(frozen=True)
 class CohortRunner:
-    """Measures cohorts of the round `name`. For the arguments see `round.measure`."""
+    """Measures cohorts of the round `name` on this machine (`hardware`) while it holds the
+    `attempts` at its runs and the `timing` lock. For the rest see `measure`."""
 
-    def __init__(
-        self,
-        place: Place,
-        label: str,
-        name: str,
-        pinned_md5: Mapping[str, str | None],
-    ):
-        self.place, self.label, self.name = place, label, name
-        self.pinned_md5 = pinned_md5
-        self.hardware = machine.fingerprint()
+    place: Place
+    label: str
+    name: str
+    hardware: Mapping[str, Any]
+    pinned_md5: Mapping[str, str | None]
+    attempts: Mapping[str, attempt.Attempt]
+    timing: int
 
     def folder(self, run: Run) -> Path:
         return record_folder(self.place.results, self.hardware["machine"], run.name)
@@ -161,23 +144,14 @@ class CohortRunner:
         """Peak bytes of memory of the latest run of each configuration on this machine."""
         peaks = []
         for run in planned:
-            files = record_files(
-                self.place.results,
-                self.hardware["machine"],
-                f"{run.configuration}-s*-r*",
-            )
+            pattern = f"{run.configuration}-s*-r*"
+            files = record_files(self.place.results, self.hardware["machine"], pattern)
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(max(files, key=lambda file: file.name))
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
 
-    def measure(
-        self,
-        cohort: Sequence[Run],
-        timing: int,
-        attempts: Mapping[str, attempt.Attempt],
-        requested: set[str],
-    ) -> dict[str, Record]:
+    def measure(self, cohort: Sequence[Run], requested: set[str]) -> dict[str, Record]:
         """Measures the `cohort`, writes records and pointers, and returns the records of the
         `requested` runs. The other runs are companions, whose pointers are not changed."""
         by_name = {run.name: run for run in cohort}
@@ -185,99 +159,79 @@ class CohortRunner:
         cohort = [by_name[line["name"]] for line in order]
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
-        progress = Progress(self.label, {run.name: _epochs(run) for run in cohort})
-        code, job = revision(), attempt.slurm_job()
-        members = [
-            worker.member(
-                run.name,
-                worker.job_of(
-                    run.config,
-                    self.place.root,
-                    pinned_md5=self.pinned_md5.get(run.name),
-                    place=number,
-                ),
-                self.place.root,
-                files[run.name],
-                timing=timing,
-                limits=run.config.get("limits") or {},
-                on_event=progress.of(run.name),
+        epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
+        progress, code, job = Progress(self.label, epochs), revision(), attempt.slurm_job()
+        members = []
+        for number, run in enumerate(cohort):
+            pinned, root = self.pinned_md5.get(run.name), self.place.root
+            members.append(
+                worker.member(
+                    run.name,
+                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
+                    root,
+                    files[run.name],
+                    timing=self.timing,
+                    limits=run.config.get("limits") or {},
+                    on_event=progress.of(run.name),
+                )
             )
-            for number, run in enumerate(cohort)
-        ]
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         for path in files.values():
             worker.remove_job_file(path)
-        finished = timestamps.now()
+        finished, place = timestamps.now(), self.place
         trained = [
-            Trained(run, started[run.name], finished, self.hardware, outcomes[run.name])
+            Trained(
+                run, place.experiment, place.site, started[run.name], finished, self.hardware,
+                outcomes[run.name],
+            )
             for run in cohort
-        ]
+        ]  # fmt: skip
         identity = f"{self.name}/{min(started.values())}"
-        made = records_of(trained, self.place, identity, set(started) - requested)
+        made = records_of(trained, identity, set(started) - requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
         again = [r for r in cohort if must_retry_alone(r.config, outcomes[r.name], len(cohort))]
-        complete = []
-        for record in made.values():
-            if record.name not in {run.name for run in again}:
-                log = {"job": {**job, "log": f"records/{record.key}.log"}} if job else {}
-                complete.append(
-                    replace(record, measured={**record.measured, "revision": code, **log})
-                )
-        records = self._write(complete, attempts, requested)
+        for run in again:
+            made.pop(run.name, None)
+        for name, record in made.items():
+            log = {"job": {**job, "log": f"records/{record.key}.log"}} if job else {}
+            made[name] = replace(record, measured={**record.measured, "revision": code, **log})
+        records = self._write(made.values(), requested)
         for run in again:
             if run.name in requested:
                 why = "ran out of memory; retrying it on its own"
                 print_progress(f"{self.label}  {run.name} {why}")
-                records |= self.measure([run], timing, attempts, requested)
-        if killed := [run for run in cohort if outcomes[run.name].is_killed]:
-            raise _killed(killed, outcomes)
+                records |= self.measure([run], requested)
+        if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
+            raise RunError(
+                f"received an external SIGKILL in phase {outcomes[killed[0]].phase}.",
+                where=", ".join(killed),
+                remedy="run the same command again; if memory ran out, choose a smaller batch.",
+            )
         return records
 
-    def _write(
-        self,
-        made: Iterable[Record],
-        attempts: Mapping[str, attempt.Attempt],
-        requested: set[str],
-    ) -> dict[str, Record]:
+    def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:
         """Writes records and pointers; returns the records of the `requested` runs. Companions are
-        written first, so that they exist if a record is found without its pointer."""
+        written first, so that they exist if a record is found without its pointer. An attempt that
+        was considered dead (its node had no network, its job was suspended) writes no record next
+        to its successor's."""
         records: dict[str, Record] = {}
         companions: list[str] = []
         for record in sorted(made, key=lambda record: record.name in requested):
             if record.name not in requested:
                 companions.append(f"records/{record.key}.json")
-            elif attempts[record.name].is_current():
+            elif self.attempts[record.name].is_current():
                 records[record.name] = record
             else:
-                raise _superseded(record.name)
+                raise RunError(
+                    "another attempt took over this run because this one did not renew its file in "
+                    "time; this attempt is not recorded.",
+                    where=record.name,
+                    remedy="nothing needs to be done: the other attempt's record counts.",
+                )
             write_json(self.place.results / f"records/{record.key}.json", record.to_json())
         for name, record in records.items():
             write_json(self.place.pointer(name), pointer_to(record, companions))
         return records
-
-
-def _epochs(run: Run) -> int:
-    return int(run.config["model"].get("epochs", 0))
-
-
-def _killed(runs: Iterable[Run], outcomes: Mapping[str, Outcome]) -> RunError:
-    names = [run.name for run in runs]
-    return RunError(
-        f"received an external SIGKILL in phase {outcomes[names[0]].phase}.",
-        where=", ".join(names),
-        remedy="run the same command again; if memory ran out, choose a smaller batch.",
-    )
-
-
-def _superseded(name: str) -> RunError:
-    """An attempt that was considered dead (its node had no network, its job was suspended) must not
-    write records next to its successor's."""
-    return RunError(
-        "another attempt took over this run because this one did not renew its file in time; this "
-        "attempt is not recorded.",
-        where=name,
-        remedy="nothing needs to be done: the other attempt's record counts.",
-    )
 
 
 def _start_timestamp(folder: Path) -> str:
@@ -309,12 +263,8 @@ def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
                 aside = path.rename(path.with_suffix(".unreadable"))
                 print_progress(f"rnnbench: {error} It was set aside as {aside.name}.")
             continue
-        if _is_of(record, planned, place) and (is_own or record.site == place.site):
+        is_same = (record.experiment, record.run.digest) == (place.experiment, planned.digest)
+        # A companion belongs to another run's round.
+        if is_same and not record.is_companion and (is_own or record.site == place.site):
             return replace(record, run=planned)
     return None
-
-
-def _is_of(record: Record, planned: Run, place: Place) -> bool:
-    if record.is_companion:
-        return False  # it belongs to another run's round
-    return (record.experiment, record.run.digest) == (place.experiment, planned.digest)

@@ -7,12 +7,15 @@ import importlib.util
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import rnnworker
 from rnnbench.builds.launcher import environment, launcher
 from rnnbench.builds.pins import pins_of
 from rnnbench.errors import RnnbenchError, RunError
@@ -113,6 +116,23 @@ def parse(line: bytes) -> Event | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def revision(folder: Path = Path(rnnworker.__file__).parent) -> str:
+    """The git commit of the worker's `folder`, with ``-edited`` if a tracked file of its repository
+    has changed; the package's version if the folder is not in git. It is for readers only: a run's
+    identity has a digest of the code itself."""
+    git = ["git", "-C", str(folder)]
+    describe = ["describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=-edited"]
+    try:
+        for arguments in (["ls-files", "--error-unmatch", "."], describe):
+            done = subprocess.run(
+                [*git, *arguments], check=True, capture_output=True, text=True, timeout=10,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        return done.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return f"rnnbench {metadata.version('rnnbench')}"
 
 
 class WorkflowImporters:

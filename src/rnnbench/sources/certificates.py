@@ -21,6 +21,7 @@ from rnnbench.records.store import IMPORTED, read_json, readable
 from rnnworker.certificate_jobs import wrong
 from rnnworker.precision import DEFAULT, TOLERANCE
 
+NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
 ERRORS = ("outputs", "gradients", "loss_curve")
 Error = Annotated[float, Meta(ge=0)]

@@ -16,6 +16,7 @@ from rnnbench.records.overrides import NONE, Overrides, label, labelled, option_
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
+    NOT_TRIED,
     Certificate,
     Implementation,
     Layers,
@@ -34,7 +35,6 @@ CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
-NOT_TRIED = "it was not tried"
 ANOTHER_FUNCTION = "not the same function: "
 DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
 NOT_LEARNING_REMEDY = (

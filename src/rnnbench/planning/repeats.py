@@ -18,7 +18,7 @@ from rnnbench.records.record import Record, Run
 from rnnbench.records.store import not_needed, read_json, records_behind
 
 if TYPE_CHECKING:
-    from rnnbench.running.assemble import Place
+    from rnnbench.records.store import Place
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,230 @@
+"""Makes certificates and probes from their plans, and writes their files.
+
+For a certificate, a worker per device checks each implementation's layers and training steps there;
+the first also compares the implementations with each other. For a probe, a worker measures the
+performance of the device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rnnbench import locks
+from rnnbench.errors import RunError
+from rnnbench.records.store import Place, write_json
+from rnnbench.running.assemble import facts_of, phases_of
+from rnnbench.running.progress import print_progress
+from rnnbench.running.verdict import device_reasons, failure_reason
+from rnnbench.running.worker import Event, Outcome, job_of, run_workers
+from rnnbench.sources import probes
+from rnnbench.sources.certificates import NOT_TRIED, judged
+from rnnworker import machine
+from rnnworker.certificate_jobs import jobs_of
+from rnnworker.cohorts import memory_capacity
+from rnnworker.memory import available_bytes
+from rnnworker.precision import DEFAULT, TOLERANCE
+
+SECONDS = {"certificate": 3600.0, "probe": 600.0}  # of work in each phase
+NOT_REPORTED = "the worker ended without reporting it"
+# What could not be checked on a device, without the reason.
+NOT_CHECKED: dict[str, dict[str, Any]] = {
+    "probed": {"batches": [], "wrong": None},
+    "applied": {"threads": None, "steps": 0, "off": None, "worst": None},
+}
+MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+
+
+def certify(
+    planned: Mapping[str, Any], place: Place, *, pinned_md5: str | None = None
+) -> dict[str, Any]:
+    """Makes and writes the certificate that `planned` (an entry of ``certificates.json``)
+    describes. Nothing else on this host is timed in the meantime. Raises `RunError` if it cannot be
+    made, `OSError` if it cannot be written."""
+    jobs = {
+        job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
+        for job in jobs_of(planned)
+    }
+    here = machine.fingerprint()["machine"]
+    return make(
+        "certificate", planned["key"], place, jobs,
+        lambda outcomes: assembled_certificate(planned, outcomes, here),
+    )  # fmt: skip
+
+
+def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes. A failed
+    probe is written with its ``error``. Nothing else on this host is timed in the meantime. Raises
+    `RunError` if the probe cannot be made, `OSError` if it cannot be written."""
+    job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
+    hardware = machine.fingerprint()
+    return make(
+        "probe", planned["key"], place, {"": job},
+        lambda outcomes: assembled_probe(planned, job["threads"], hardware, outcomes[""]),
+    )  # fmt: skip
+
+
+def make(
+    kind: str,
+    key: str,
+    place: Place,
+    jobs: Mapping[str, Mapping[str, Any]],
+    assembled: Callable[[dict[str, Outcome]], dict[str, Any]],
+) -> dict[str, Any]:
+    """Runs `jobs` (device → job) in workers of their own while nothing else on this host is timed:
+    side by side, or one after the other if one of them uses a GPU or memory may not suffice. Writes
+    and returns the result as the certificate or probe `key`.
+
+    **Arguments:**
+
+    - `kind`: ``certificate`` or ``probe``.
+    - `assembled`: makes the result from device → outcome.
+
+    Raises `RunError` if a worker received an external SIGKILL, `OSError` if the result cannot be
+    written.
+    """
+    folder = place.folder / f"{kind}s"
+    work = folder / "work" / key
+    outcomes: dict[str, Outcome] = {}
+    work.parent.mkdir(parents=True, exist_ok=True)
+    labels = {
+        device: f"{kind} {key} on {device}" if number else f"{kind} {key}"
+        for number, device in enumerate(jobs)
+    }
+    files = {
+        device: Path(f"{work}.{number}") if number else work for number, device in enumerate(jobs)
+    }
+    holder = f"process {os.getpid()}, {kind} {key}"
+    with locks.locked(place.timing_lock, holder) as timing:
+        few = len(jobs) <= memory_capacity(available_bytes())
+        together = few and not any(job["card"] for job in jobs.values())
+        for devices in [list(jobs)] if together else [[device] for device in jobs]:
+            outcomes |= run_workers(
+                {labels[device]: (jobs[device], files[device]) for device in devices},
+                place.root,
+                timing=timing,
+                limits={"default": SECONDS[kind]},
+                on_event=_say_phase,
+            )
+            for label, outcome in outcomes.items():
+                if outcome.is_killed:
+                    raise RunError(
+                        f"received an external SIGKILL in phase {outcome.phase}.",
+                        where=label,
+                        remedy="run the same command again; if memory ran out, use a machine with "
+                        "more.",
+                    )
+    result = assembled({device: outcomes[label] for device, label in labels.items()})
+    write_json(folder / f"{key}.json", result)
+    return result
+
+
+def _say_phase(label: str) -> Callable[[Event], None]:
+    def on_event(event: Event) -> None:
+        if event["event"] == "phase_begin":
+            phase = str(event.get("phase"))
+            print_progress(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
+
+    return on_event
+
+
+def assembled_certificate(
+    planned: Mapping[str, Any], outcomes: Mapping[str, Outcome], made_on: str
+) -> dict[str, Any]:
+    """The certificate, from what the workers reported before they ended.
+
+    **Arguments:**
+
+    - `outcomes`: device → its worker's outcome; the first planned device has one.
+    - `made_on`: the machine.
+    """
+    first = outcomes[planned["devices"][0]["name"]]
+    reported = facts_of(first.events, "certificate")
+    precision = reported.get("precision")
+    tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
+    found = {
+        device: facts_of(outcome.events, "certificate").get("implementations") or {}
+        for device, outcome in outcomes.items()
+    }
+    entries = {}
+    for implementation in planned["implementations"]:
+        name = implementation["name"]
+        entry = _entry(implementation, first, reported.get("implementations") or {})
+        for place in planned["devices"]:
+            if name in place["implementations"]:
+                entry = _with_device(entry, place["name"], found, name)
+        # What failed by itself is wrong apart from layers and steps.
+        failed = entry["status"] == "failed"
+        entry = {**entry, "function_why": entry["why"] if failed else None}
+        entries[name] = judged(entry, tolerance)
+    return {
+        "schema": 3,
+        "key": planned["key"],
+        **planned["choices"],
+        "overrides": planned["overrides"],
+        "digest": planned["digest"],
+        "machine": made_on,
+        "precision": precision,
+        "tolerance": tolerance,
+        "implementations": entries,
+        "pairs": reported.get("pairs") or [],
+    }
+
+
+def _entry(
+    implementation: Mapping[str, Any], outcome: Outcome, reported: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the first device's worker `reported` about an implementation, or why it did not."""
+    name, why, status = implementation["name"], implementation["skip"], "not_run"
+    if name in reported and not why:
+        return dict(reported[name])
+    if not why:
+        failure = failure_reason(outcome)
+        why = failure.text if failure else NOT_REPORTED
+        status = "failed" if outcome.phase == f"certify_{name}" else "not_run"
+    return {"status": status, "why": why, **dict.fromkeys(MEASURED)}
+
+
+def _with_device(
+    entry: Mapping[str, Any], device: str, found: Mapping[str, Mapping[str, Any]], name: str
+) -> dict[str, Any]:
+    """The entry of an implementation with what was `found` (device → implementation → its entry)
+    on a device, or why nothing was."""
+    here = found.get(device, {}).get(name) or {}
+    why = here.get("why") or (NOT_REPORTED if device in found else NOT_TRIED)
+    parts = {}
+    for part, missing in NOT_CHECKED.items():
+        result = (here.get(part) or {}).get(device)
+        if result or entry["status"] == "certified":
+            parts[part] = {**(entry.get(part) or {}), device: result or {**missing, "why": why}}
+    return {**entry, **parts}
+
+
+def assembled_probe(
+    planned: Mapping[str, Any], threads: int, hardware: Mapping[str, Any], outcome: Outcome
+) -> dict[str, Any]:
+    """The probe, from what the worker reported before it ended. ``foreign_load``: CPU seconds per
+    second that other processes used on its cores while it measured; None if unknown."""
+    events, failure = outcome.events, failure_reason(outcome)
+    measured = facts_of(events, "measured")
+    wrong = device_reasons(planned["config"]["device"], measured, hardware)
+    texts = [reason.text for reason in [*filter(None, [failure]), *wrong]]
+    phases = [phase for phase in phases_of(events) if phase.name != "import"]
+    used = [(phase.details.get("load") or {}).get("foreign") for phase in phases]
+    seconds = sum(phase.seconds for phase in phases)
+    known = seconds > 0 and None not in used
+    data = {
+        **({} if wrong else facts_of(events, "probe")),
+        "schema": probes.SCHEMA,
+        "key": planned["key"],
+        **planned["choices"],
+        "overrides": planned["overrides"],
+        "machine": hardware["machine"],
+        "digest": planned["digest"],
+        "threads": threads,
+        "error": "; ".join(texts) or None,
+        "foreign_load": sum(filter(None, used)) / seconds if known else None,
+    }
+    return probes.checked(data, f"probe {planned['key']}")
