@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, inspect
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
-from rnnbench.grid.overrides import ABSENT, lookup, missing_keys
+from rnnbench.grid.overrides import ABSENT, lookup
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
 from rnnworker.options import HONOURED, is_user_file
@@ -226,12 +226,6 @@ def schemas() -> dict[str, str]:
 def write_schemas(folder: Path) -> None:
     for name, text in schemas().items():
         (folder / name).write_text(text, encoding="utf-8")
-
-
-def check_complete(config: Mapping[str, Any], where: str) -> None:
-    """Raises a `ConfigError` that names the first key whose value is missing (``???``)."""
-    for key in missing_keys(config):
-        raise ConfigError(f"{key} has no value.", where=where, remedy=f"write {key}=VALUE.")
 
 
 def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:

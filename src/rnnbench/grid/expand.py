@@ -9,7 +9,7 @@ from typing import Any
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import display_path, file_of, files_of, suggestion
-from rnnbench.grid.choices import check_complete, check_config
+from rnnbench.grid.choices import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
 from rnnbench.grid.grammar import Setting, combinations, parse_overrides
@@ -178,7 +178,6 @@ def _grid_point(
     }
     if library.is_open(choices) or is_open(differing):
         config = resolved(config, where)
-        check_complete(config, where)
     written = {key: setting.where for key, (setting, _) in combination.items()}
     written |= {group: sources.get((group, choices[group]), where) for group in ("model", "rnn")}
 

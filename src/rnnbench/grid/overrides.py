@@ -47,17 +47,6 @@ def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from keys_of(value, dotted)
 
 
-def missing_keys(config: Any, prefix: str = "") -> list[str]:
-    """The dotted keys whose value is missing (``???``)."""
-    if not isinstance(config, dict):
-        return [prefix] if config == MISSING else []
-    return [
-        missing
-        for key, value in config.items()
-        for missing in missing_keys(value, f"{prefix}.{key}".removeprefix("."))
-    ]
-
-
 @dataclass(frozen=True)
 class Change:
     """An override of a grid point. `mode` is empty, ``+``, ``++`` or ``~``."""
