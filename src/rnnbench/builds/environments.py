@@ -17,7 +17,7 @@ from typing import Any
 
 from rnnbench import locks
 from rnnbench.builds.pins import Pins, lock_without, locked_versions, pins_of
-from rnnbench.builds.uv import find, install_hint, run, run_uv
+from rnnbench.builds.uv import find, install_hint, run, uv_program
 from rnnbench.errors import BuildError
 
 MARKER = "rnnbench.json"
@@ -70,24 +70,21 @@ def damage(folder: Path) -> str | None:
     if len(records) < len(marker["versions"]):
         return f"{len(marker['versions']) - len(records)} packages are missing"
     for record in records:
-        if fault := _damaged_file(record, packages):
-            return fault
-    return None
-
-
-def _damaged_file(record: Path, packages: Path) -> str | None:
-    with record.open(encoding="utf-8", newline="") as file:
-        for row in csv.reader(file):
+        with record.open(encoding="utf-8", newline="") as file:
             # Some packages record bytecode, which is recompiled here.
-            if len(row) != 3 or not row[2].isdigit() or row[0].endswith(".pyc"):
-                continue
-            try:
-                size = os.stat(f"{packages}/{row[0]}").st_size
-            except OSError:
-                return f"{row[0]} is missing"
-            if size != int(row[2]):
-                return f"{row[0]} has {size} bytes, not {row[2]}"
+            rows = [row for row in csv.reader(file) if len(row) == 3 and row[2].isdigit()]
+        for name, _, recorded in rows:
+            if not name.endswith(".pyc") and (fault := _fault(f"{packages}/{name}", recorded)):
+                return f"{name} {fault}"
     return None
+
+
+def _fault(file: str, recorded: str) -> str | None:
+    try:
+        size = os.stat(file).st_size
+    except OSError:
+        return "is missing"
+    return None if size == int(recorded) else f"has {size} bytes, not {recorded}"
 
 
 def _marker(folder: Path) -> dict[str, Any]:
@@ -96,29 +93,30 @@ def _marker(folder: Path) -> dict[str, Any]:
 
 
 def _make(pins: Pins, folder: Path) -> dict[str, Any]:
-    python = find(pins.python)
-    if python is None:
-        raise BuildError(
-            f"Python {pins.python} is not installed on this machine.",
-            where=str(pins.lock),
-            remedy=install_hint(pins.python),
-        )
-    start = time.monotonic()
+    if (python := find(pins.python)) is None:
+        what = f"Python {pins.python} is not installed on this machine."
+        raise BuildError(what, where=str(pins.lock), remedy=install_hint(pins.python))
+    start, where = time.monotonic(), f"environment {pins.key}"
     shutil.rmtree(folder, ignore_errors=True)
-    _uv(pins, "venv", "--no-project", "--no-config", "--python", str(python), str(folder))
+
+    def uv(*arguments: str) -> None:
+        command = [uv_program(), "--quiet", *arguments, "--no-config"]
+        run(command, where=where, remedy=PACKAGES_REMEDY)
+
+    uv("venv", "--no-project", "--python", str(python), str(folder))
     lock = folder / "packages.lock"
     lock.write_text(lock_without(pins), encoding="utf-8")
     target = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
-    _uv(pins, "pip", "sync", "--no-config", *target, "--require-hashes", str(lock))
+    uv("pip", "sync", *target, "--require-hashes", str(lock))
     if pins.wheel is not None:
         wheel = str(pins.wheel.resolve())
-        _uv(pins, "pip", "install", "--no-config", *target, "--no-deps", "--no-index", wheel)
+        uv("pip", "install", *target, "--no-deps", "--no-index", wheel)
     packages = next(folder.glob("lib/python*/site-packages"))
     # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
     # files that this Python version cannot compile: exit status 1 is not an error.
     shell = 'exec 2>&1; "$0" -m compileall -q -j 0 "$1" || test $? -eq 1'
     compile_all = ["sh", "-c", shell, str(folder / "bin" / "python"), str(packages)]
-    run(compile_all, where=pins.key, remedy=PACKAGES_REMEDY)
+    run(compile_all, where=where, remedy=PACKAGES_REMEDY)
     marker: dict[str, Any] = {
         "environment": pins.key,
         "digest": pins.digest,
@@ -130,18 +128,11 @@ def _make(pins: Pins, folder: Path) -> dict[str, Any]:
         "packages": str(packages.relative_to(folder)),
         "seconds": round(time.monotonic() - start, 1),
     }
-    temporary = folder / f".{MARKER}"
-    temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
     count, locked = len(list(packages.glob("*.dist-info/RECORD"))), len(marker["versions"])
     if count < locked:
-        raise BuildError(
-            f"{pins.key}: {count} of {locked} packages were installed.",
-            where=str(folder),
-            remedy=PACKAGES_REMEDY,
-        )
+        what = f"{pins.key}: {count} of {locked} packages were installed."
+        raise BuildError(what, where=str(folder), remedy=PACKAGES_REMEDY)
+    temporary = folder / f".{MARKER}"
+    temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
     temporary.replace(folder / MARKER)
     return marker
-
-
-def _uv(pins: Pins, *arguments: str) -> None:
-    run_uv(["--quiet", *arguments], where=f"environment {pins.key}", remedy=PACKAGES_REMEDY)

@@ -1,4 +1,5 @@
-"""A build → the command that starts its Python, and its environment variables.
+"""A build → the command that starts its Python, its environment variables, its identity, and why it
+cannot run on this machine.
 
 A build is the mapping ``build`` of a grid point's config: ``name``, ``framework``, ``environment``
 (extra variables) and one of
@@ -7,6 +8,8 @@ A build is the mapping ``build`` of a grid point's config: ``name``, ``framework
   may be replaced by a ``wheel`` of the user;
 - ``python``: a path, a name on PATH, a version, or None for the running interpreter;
 - ``command``: a command line that ends in a Python, such as ``apptainer exec image.sif python3``.
+
+Versions are read from the metadata of the installed distributions; no framework is imported.
 """
 
 from __future__ import annotations
@@ -26,95 +29,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of
+from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
 from rnnbench.builds.uv import find, install_hint, is_version
 from rnnbench.errors import BuildError, ConfigError
 from rnnbench.validation import converted
 from rnnworker.workers import build_variables
 
 Variables = dict[str, str | int | float | bool | None]
-
-
-def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
-    """The first arguments of every command that runs in the build; the last one is its Python.
-
-    A relative path is relative to `root`, the project's top folder. For a locked build the path is
-    returned even if its environment does not exist yet. Raises `ConfigError` if the program does
-    not exist.
-    """
-    if pins := pins_of(build, root):
-        return (str((pins.folder(root) / "bin" / "python").absolute()),)
-    python, command = build.get("python"), build.get("command")
-    if python and command:
-        raise ConfigError(
-            "has both a `python` and a `command`.",
-            where=build_file(build),
-            remedy="keep the one that starts the build's Python.",
-        )
-    if command:
-        return _command(str(command), root, build)
-    if not python:
-        return (sys.executable,)
-    if is_version(str(python)):
-        return (_of_version(str(python), build),)
-    return (_program(str(python), root, build, "python"),)
-
-
-def environment(build: Mapping[str, Any]) -> dict[str, str]:
-    """The environment variables that the build adds, as strings: booleans become 1 and 0, None
-    becomes the empty string. Raises `ConfigError` for a list or a mapping."""
-    where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
-    converted(build.get("environment") or {}, Variables, where, remedy)
-    return build_variables(build)
-
-
-def _command(command: str, root: Path, build: Mapping[str, Any]) -> tuple[str, ...]:
-    try:
-        program, *arguments = shlex.split(command) or [""]
-    except ValueError as error:
-        raise ConfigError(
-            f"command {command!r} cannot be split into words ({error}).",
-            where=build_file(build),
-            remedy="close its quotes.",
-        ) from error
-    if not program:
-        raise ConfigError("command is blank.", where=build_file(build), remedy="name a program.")
-    return (_program(program, root, build, "command"), *arguments)
-
-
-def _program(name: str, root: Path, build: Mapping[str, Any], key: str) -> str:
-    # Do not resolve links: a virtual environment's python is a link that identifies it.
-    path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
-    program = shutil.which(path)
-    if program is None:
-        raise ConfigError(
-            f"{key} {path} is not an executable program on this machine.",
-            where=build_file(build),
-            remedy=f"install it, or correct {key}.",
-        )
-    return program
-
-
-def _of_version(version: str, build: Mapping[str, Any]) -> str:
-    python = find(version)
-    if python is None:
-        message = f"Python {version} is not installed on this machine."
-        raise ConfigError(message, where=build_file(build), remedy=install_hint(version))
-    return str(python)
-
-
 DISTRIBUTIONS = (
-    "tensorflow",
-    "tensorflow-cpu",
-    "keras",
-    "tf_keras",
-    "torch",
-    "jax",
-    "jaxlib",
-    "numpy",
-    "ml_dtypes",
-    "h5py",
-)
+    "tensorflow", "tensorflow-cpu", "keras", "tf_keras", "torch", "jax", "jaxlib", "numpy",
+    "ml_dtypes", "h5py",
+)  # fmt: skip
+TENSORFLOW_2 = {"tensorflow": "2.", "tensorflow-cpu": "2."}
+# Framework → its requirements. Each group lists alternatives: distribution → version prefix.
+FRAMEWORKS: Mapping[str, tuple[Mapping[str, str], ...]] = {
+    "keras3_tensorflow": ({"keras": "3."}, TENSORFLOW_2),
+    "keras2_tensorflow2": ({"tf_keras": "2.", "keras": "2."}, TENSORFLOW_2),
+    "keras2_tensorflow1": ({"tensorflow": "1."},),
+    "keras206_tensorflow1": ({"keras": "2.0."}, {"tensorflow": "1."}),
+    "keras3_torch": ({"keras": "3."}, {"torch": "2."}),
+    "keras3_jax": ({"keras": "3."}, {"jax": "0."}),
+    "fake": (),
+}
 TIMEOUT = 120  # seconds
 
 # Runs in the Python of any build, 3.6 or later.
@@ -134,6 +70,52 @@ found = {name: version(name) for name in json.loads(sys.argv[1])}
 versions = {name: found[name] for name in found if found[name] is not None}
 print("\\n" + json.dumps({"python": platform.python_version(), "distributions": versions}))
 """
+
+
+def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
+    """The first arguments of every command that runs in the build; the last one is its Python.
+
+    A relative path is relative to `root`, the project's top folder. For a locked build the path is
+    returned even if its environment does not exist yet. Raises `ConfigError` if the program does
+    not exist.
+    """
+    if pins := pins_of(build, root):
+        return (str((pins.folder(root) / "bin" / "python").absolute()),)
+    python, command = build.get("python"), build.get("command")
+    if python and command:
+        remedy = "keep the one that starts the build's Python."
+        raise wrong(build, "has both a `python` and a `command`.", remedy)
+    if not python and not command:
+        return (sys.executable,)
+    if python and is_version(str(python)):
+        if (found := find(str(python))) is None:
+            what = f"Python {python} is not installed on this machine."
+            raise wrong(build, what, install_hint(str(python)))
+        return (str(found),)
+    try:
+        words = shlex.split(command) if command else [str(python)]
+    except ValueError as error:
+        what = f"command {command!r} cannot be split into words ({error})."
+        raise wrong(build, what, "close its quotes.") from error
+    if not words:
+        raise wrong(build, "command is blank.", "name a program.")
+    # Do not resolve links: a virtual environment's python is a link that identifies it.
+    name = words[0]
+    path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
+    program = shutil.which(path)
+    if program is None:
+        key = "command" if command else "python"
+        what = f"{key} {path} is not an executable program on this machine."
+        raise wrong(build, what, f"install it, or correct {key}.")
+    return (program, *words[1:])
+
+
+def environment(build: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables that the build adds, as strings: booleans become 1 and 0, None
+    becomes the empty string. Raises `ConfigError` for a list or a mapping."""
+    where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
+    converted(build.get("environment") or {}, Variables, where, remedy)
+    return build_variables(build)
 
 
 def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
@@ -156,28 +138,26 @@ def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
         locked = locked_versions(pins)
         installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
         return {"python": pins.python, "distributions": installed}
-    extra = environment(build)
-    command = launcher(build, root)
+    extra, command = environment(build), launcher(build, root)
     # A variable such as PYTHONPATH changes which packages the running interpreter would find.
     if command == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
-        text = _running()
-    else:
-        text = _foreign(command, tuple(sorted(extra.items())), build_file(build))
-    data: dict[str, Any] = json.loads(text)
-    return data
+        return dict(_running())
+    return dict(_foreign(command, tuple(sorted(extra.items())), build_file(build)))
 
 
 @functools.cache
-def _running() -> str:
+def _running() -> dict[str, Any]:
     installed = {}
     for name in DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-    return json.dumps({"python": platform.python_version(), "distributions": installed})
+    return {"python": platform.python_version(), "distributions": installed}
 
 
 @functools.cache
-def _foreign(command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str) -> str:
+def _foreign(
+    command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str
+) -> dict[str, Any]:
     try:
         result = subprocess.run(
             # -B: write no bytecode into the build.
@@ -187,37 +167,17 @@ def _foreign(command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
-            check=True,
         )
-        return json.dumps(json.loads(result.stdout.strip().splitlines()[-1]))
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        raise _unusable(command, f"exit status {error.returncode}: {reason}", where) from error
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        raise _unusable(command, str(error), where) from error
-
-
-def _unusable(command: tuple[str, ...], reason: str, where: str) -> BuildError:
-    return BuildError(
-        f"{shlex.join(command)} cannot be run or does not report its versions ({reason}).",
-        where=where,
-        remedy="make sure that this command starts a working Python 3.",
-    )
-
-
-# Framework → its requirements. Each group lists alternatives: distribution → version prefix.
-FRAMEWORKS: Mapping[str, tuple[Mapping[str, str], ...]] = {
-    "keras3_tensorflow": ({"keras": "3."}, {"tensorflow": "2.", "tensorflow-cpu": "2."}),
-    "keras2_tensorflow2": (
-        {"tf_keras": "2.", "keras": "2."},
-        {"tensorflow": "2.", "tensorflow-cpu": "2."},
-    ),
-    "keras2_tensorflow1": ({"tensorflow": "1."},),
-    "keras206_tensorflow1": ({"keras": "2.0."}, {"tensorflow": "1."}),
-    "keras3_torch": ({"keras": "3."}, {"torch": "2."}),
-    "keras3_jax": ({"keras": "3."}, {"jax": "0."}),
-    "fake": (),
-}
+        if result.returncode:
+            last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ValueError(f"exit status {result.returncode}: {last}")
+        return dict(json.loads(result.stdout.strip().splitlines()[-1]))
+    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
+        raise BuildError(
+            f"{shlex.join(command)} cannot be run or does not report its versions ({error}).",
+            where=where,
+            remedy="make sure that this command starts a working Python 3.",
+        ) from error
 
 
 def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
@@ -228,11 +188,8 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
     """
     framework = str(build.get("framework"))
     if framework not in FRAMEWORKS:
-        raise ConfigError(
-            f"unknown framework {framework!r}.",
-            where=build_file(build),
-            remedy=f"use one of {', '.join(FRAMEWORKS)}.",
-        )
+        remedy = f"use one of {', '.join(FRAMEWORKS)}."
+        raise wrong(build, f"unknown framework {framework!r}.", remedy)
     try:
         pins = pins_of(build, root)
         if pins and find(pins.python) is None:
@@ -242,17 +199,13 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
         return str(error)
     for group in FRAMEWORKS[framework]:
         if not any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
-            return _unmet(group, installed, command, framework)
+            needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
+            others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)
+            has = f" (it has {others})" if others else ""
+            package = "'{}=={}*'".format(*next(iter(group.items())))
+            how = "" if len(command) > 1 else f": uv pip install --python {command[0]} {package}"
+            return (
+                f"{framework} needs {needed} in {shlex.join(command)}{has}. "
+                f"Install {package} there{how}"
+            )
     return None
-
-
-def _unmet(
-    group: Mapping[str, str], installed: Mapping[str, str], command: tuple[str, ...], framework: str
-) -> str:
-    needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
-    others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)
-    has = f" (it has {others})" if others else ""
-    first = next(iter(group))
-    package = f"'{first}=={group[first]}*'"
-    how = "" if len(command) > 1 else f": uv pip install --python {command[0]} {package}"
-    return f"{framework} needs {needed} in {shlex.join(command)}{has}. Install {package} there{how}"

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rnnbench.builds.uv import is_version, run_uv
+from rnnbench.builds.uv import is_version, run, uv_program
 from rnnbench.errors import ConfigError
 
 LOCKS = Path("workflow/envs")
@@ -48,36 +48,32 @@ class Pins:
 def pins_of(build: Mapping[str, Any], root: Path) -> Pins | None:
     """The pins of a build with a ``lock``, None for any other build. ``lock`` is a name in `LOCKS`
     or a path relative to `root`. Raises `ConfigError`."""
-    where = build_file(build)
     lock, python, wheel = build.get("lock"), str(build.get("python") or ""), build.get("wheel")
     if not lock:
         if wheel:
-            raise ConfigError(
-                "has a `wheel` but no `lock`.",
-                where=where,
-                remedy="add the `lock` with the packages that the wheel needs.",
-            )
+            remedy = "add the `lock` with the packages that the wheel needs."
+            raise wrong(build, "has a `wheel` but no `lock`.", remedy)
         return None
     if build.get("command") or not is_version(python):
-        raise ConfigError(
-            f"has a `lock`, but `python` is {python or None!r} or there is a `command`.",
-            where=where,
-            remedy='give a locked build a Python version (python: "3.11") and no `command`.',
-        )
+        what = f"has a `lock`, but `python` is {python or None!r} or there is a `command`."
+        remedy = 'give a locked build a Python version (python: "3.11") and no `command`.'
+        raise wrong(build, what, remedy)
     file = root / (lock if str(lock).endswith(".lock") else LOCKS / f"{lock}.lock")
     if not file.is_file():
-        raise ConfigError(f"{file} does not exist.", where=where, remedy="run `make lock-builds`.")
+        raise wrong(build, f"{file} does not exist.", "run `make lock-builds`.")
     path = None if not wheel else root / Path(str(wheel)).expanduser()
     if path is not None and not (path.suffix == ".whl" and path.is_file()):
-        raise ConfigError(
-            f"wheel {path} is not a .whl file.", where=where, remedy="correct the path."
-        )
+        raise wrong(build, f"wheel {path} is not a .whl file.", "correct the path.")
     return pins(file, python, path)
 
 
 def build_file(build: Mapping[str, Any]) -> str:
     """The config file of the build, for messages."""
     return f"conf/build/{build.get('name')}.yaml"
+
+
+def wrong(build: Mapping[str, Any], what: str, remedy: str) -> ConfigError:
+    return ConfigError(what, where=build_file(build), remedy=remedy)
 
 
 def pins(lock: Path, python: str, wheel: Path | None) -> Pins:
@@ -100,13 +96,9 @@ def _digest(lock: Path, python: str, wheel: Path | None, times: tuple[int, ...])
 
 def locked_versions(pins: Pins) -> dict[str, str]:
     """Distribution (normalized as in PEP 503: lower case, hyphens) → version."""
-    locked = dict(_packages(pins.lock.read_text(encoding="utf-8")))
-    if pins.wheel is not None:
-        name, version = wheel_name(pins.wheel)
-        replaced = replaced_by(name)
-        locked = {other: locked[other] for other in locked if other not in replaced}
-        locked[name] = version
-    return locked
+    matches = map(PACKAGE.match, lock_without(pins).splitlines())
+    locked = {normal(match[1]): match[2] for match in matches if match}
+    return locked | (dict([wheel_name(pins.wheel)]) if pins.wheel else {})
 
 
 def lock_without(pins: Pins) -> str:
@@ -114,7 +106,8 @@ def lock_without(pins: Pins) -> str:
     text = pins.lock.read_text(encoding="utf-8")
     if pins.wheel is None:
         return text
-    replaced = replaced_by(wheel_name(pins.wheel)[0])
+    name, _ = wheel_name(pins.wheel)
+    replaced = next((group for group in SAME_IMPORT if name in group), {name})
     lines, keep = [], True
     for line in text.splitlines():
         if match := PACKAGE.match(line):
@@ -122,11 +115,6 @@ def lock_without(pins: Pins) -> str:
         if keep:
             lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def replaced_by(name: str) -> set[str]:
-    """The distributions that a wheel of `name` replaces."""
-    return next((group for group in SAME_IMPORT if name in group), {name})
 
 
 def wheel_name(wheel: Path) -> tuple[str, str]:
@@ -137,11 +125,6 @@ def wheel_name(wheel: Path) -> tuple[str, str]:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _packages(text: str) -> list[tuple[str, str]]:
-    matches = (PACKAGE.match(line) for line in text.splitlines())
-    return [(normal(match[1]), match[2]) for match in matches if match]
 
 
 PLATFORM = "x86_64-manylinux_2_28"
@@ -155,27 +138,21 @@ def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]
     """Lock → its Python version according to ``conf/build``. Raises `ConfigError` if two builds
     give one lock different versions, or if no build has a lock in `choices`."""
     versions: dict[str, str] = {}
-    for file, build in _locked(conf):
+    for file in sorted((conf / "build").glob("*.yaml")):
+        build = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if not isinstance(build, dict) or not build.get("lock"):
+            continue
         lock, python = str(build["lock"]), str(build.get("python"))
         if not is_version(python):
-            raise ConfigError(
-                f"python is {python}, which is not a version.",
-                where=str(file),
-                remedy='write, for example, python: "3.11".',
-            )
-        if versions.setdefault(lock, python) != python:
-            raise ConfigError(
-                f"{lock} is for Python {python}, but for {versions[lock]} in another build.",
-                where=str(file),
-                remedy="give one of them a separate lock.",
-            )
-    unknown = sorted(set(choices) - set(versions))
-    if unknown:
-        raise ConfigError(
-            f"no build has the lock {unknown[0]}.",
-            where=str(conf),
-            remedy=f"use one of {', '.join(sorted(versions))}.",
-        )
+            what, remedy = f"python is {python}, which is not a version.", 'write, e.g., "3.11".'
+            raise ConfigError(what, where=str(file), remedy=remedy)
+        if (known := versions.setdefault(lock, python)) != python:
+            what = f"{lock} is for Python {python}, but for {known} in another build."
+            remedy = "give one of them a separate lock."
+            raise ConfigError(what, where=str(file), remedy=remedy)
+    if unknown := sorted(set(choices) - set(versions)):
+        remedy = f"use one of {', '.join(sorted(versions))}."
+        raise ConfigError(f"no build has the lock {unknown[0]}.", where=str(conf), remedy=remedy)
     return {lock: versions[lock] for lock in sorted(versions) if not choices or lock in choices}
 
 
@@ -187,16 +164,9 @@ def relock(name: str, python: str, root: Path, *, upgrade: bool) -> Path:
     arguments = ["pip", "compile", *OPTIONS, "--python-version", python]
     arguments += ["--overrides", str(root / overrides)] if (root / overrides).exists() else []
     arguments += ["--upgrade"] if upgrade else []
-    run_uv(
-        [*arguments, str(root / source), "--output-file", str(root / lock)],
+    run(
+        [uv_program(), *arguments, str(root / source), "--output-file", str(root / lock)],
         where=str(source),
         remedy="correct its requirements, or check the access to the package registry.",
     )
     return lock
-
-
-def _locked(conf: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    for file in sorted((conf / "build").glob("*.yaml")):
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-        if isinstance(data, dict) and data.get("lock"):
-            yield file, data

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rnnbench.errors import BuildError
@@ -27,23 +27,12 @@ def uv_program() -> str:
     return str(local) if local.exists() else shutil.which("uv") or "uv"
 
 
-def run_uv(arguments: Sequence[str], *, where: str, remedy: str) -> None:
-    """Runs uv. Raises `BuildError` with the last lines of its output."""
-    run([uv_program(), *arguments], where=where, remedy=remedy, environment=_environment())
-
-
-def run(
-    command: Sequence[str],
-    *,
-    where: str,
-    remedy: str,
-    environment: Mapping[str, str] | None = None,
-) -> None:
+def run(command: Sequence[str], *, where: str, remedy: str) -> None:
     """Runs a command. Raises `BuildError` with the last lines of its output."""
     try:
         subprocess.run(
             command,
-            env=environment,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
