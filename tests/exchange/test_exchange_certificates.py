@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.exchange.outcomes import certificates_in
+from rnnbench.exchange.outcomes import preflights_in
 from rnnworker import bundle, bundle_session, workers
 
 # Replaces the worker: reports the requested device and number of threads.
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     bundle.main(str(folder), [])
     assert "certificates/m-lstm-b  exit code 0" in capsys.readouterr().out
-    (certificate,) = certificates_in(folder)
+    (certificate,) = preflights_in(folder, "certificates")
     block, keras = (certificate["implementations"][name] for name in ("block", "keras"))
     assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
     assert list(keras["applied"]) == ["cpu_1", "here", "large"]
@@ -82,4 +82,4 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     assert keras["applied"]["large"]["why"] == "it was not tried"
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
-    assert len(list(certificates_in(folder))) == 1
+    assert len(list(preflights_in(folder, "certificates"))) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench import cli
-from rnnbench.exchange import archive, pack
+from rnnbench.exchange import archive
 from rnnbench.locks import take
 from rnnbench.records.store import (
     pointer_to,
@@ -47,8 +47,8 @@ def exported(folder: Path, *records) -> Path:
 
 def files_in(results: Path) -> dict[str, bytes]:
     """Name → content of all that an export of the experiment has."""
-    folders = pack.folders_of(results, EXPERIMENT)
-    files = {name: file for folder in folders for name, file in pack.files_of(folder).items()}
+    folders = archive.folders_of(results, EXPERIMENT)
+    files = {name: file for folder in folders for name, file in archive.files_of(folder).items()}
     return {name: file.read_bytes() for name, file in files.items()}
 
 

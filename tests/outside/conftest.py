@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rnnbench import cli
-from rnnbench.exchange.pack import files_of
+from rnnbench.exchange.archive import files_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.store import pointer_to, write_json
 from tests.factory import in_round, make_probe, make_record, replace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError
-from rnnbench.exchange import archive, pack
+from rnnbench.exchange import archive
 from rnnbench.records.store import is_record
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     known = {
         folder.parent.name: folder
-        for folder in pack.folders_of(options.results, options.experiment)
+        for folder in archive.folders_of(options.results, options.experiment)
     }
     sites = options.site or list(known)
     if not known or set(sites) - set(known):
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             where=str(options.results),
             remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
         )
-    files = {name: file for site in sites for name, file in pack.files_of(known[site]).items()}
+    files = {name: file for site in sites for name, file in archive.files_of(known[site]).items()}
     archive.write(options.output, files)
     records = sum(map(is_record, files.values()))
     print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")

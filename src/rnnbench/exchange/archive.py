@@ -1,4 +1,5 @@
-"""Archives for the exchange of records between machines: zip files of plain files.
+"""Archives for the exchange of records between machines: zip files of the plain files of an
+experiment at a site.
 
 Equal content gives an equal archive. Reading one trusts nothing: names and sizes are checked before
 anything is unpacked, and zip's checksums find damage.
@@ -13,7 +14,15 @@ from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
+from rnnbench.records.store import (
+    companions_of,
+    not_needed,
+    pointer_files,
+    read_json,
+    site_folders,
+)
 
+KINDS = ("certificates", "probes")
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files
 MAX_FILE = 64 * 2**20
@@ -80,3 +89,30 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
             raise ValueError(f"{entry.filename} has more than {MAX_FILE >> 20} MiB")
     if sum(entry.file_size for entry in entries) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
+
+
+def folders_of(results: Path, experiment: str) -> list[Path]:
+    """The folders of the experiment at the sites that have a plan of it, imported ones last."""
+    folders = site_folders(results, experiment)
+    return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """Name in an archive → file: the plan, facts, certificates and probes of an experiment at a
+    site, the pointers of runs that were not needed, and all records that the others name, those of
+    companions included, with their events. Logs are left out: they name users, folders and
+    hosts."""
+    root = folder.parents[1]
+    files = [folder / "plan.jsonl", folder / "experiment.json"]
+    files += [path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json"))]
+    for pointer in pointer_files([folder]):
+        data = read_json(pointer)
+        if not_needed(data):
+            files.append(pointer)
+        elif not isinstance(data, dict) or not isinstance(data.get("record"), str):
+            raise RecordError("is not a pointer to a record.", where=str(pointer))
+        else:
+            for record in (data["record"], *companions_of(data)):
+                file = root / record
+                files += [file, file.with_suffix(".events.jsonl")]
+    return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}

@@ -94,7 +94,7 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
 
     `local`: names that no site and no machine may have, because they are this project's own.
     """
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths = filter(Path.is_file, sorted(folder.rglob("*")))
     files = {path.relative_to(folder).as_posix(): path for path in paths}
     plans = {tuple(name.split("/")[:2]) for name in files if name.endswith("/plan.jsonl")}
     experiments = {experiment for _, experiment in plans}
@@ -133,7 +133,10 @@ def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collectio
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")
         _check_run(record.run, name)
         incoming.records.append(record)
-    elif not file.name.endswith(ATTACHED_SUFFIXES) or not _record_of(file).is_file():
+    elif not (
+        file.name.endswith(ATTACHED_SUFFIXES)
+        and file.with_name(f"{file.name.partition('.')[0]}.json").is_file()
+    ):
         raise _refuse(name, "is not a file of an export")
     existing = incoming.root / name
     if existing.exists() and existing.read_bytes() != file.read_bytes():
@@ -168,10 +171,6 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
     incoming.add(name, file, keep=data is not None)
 
 
-def _record_of(attached: Path) -> Path:
-    return attached.parent / f"{attached.name.partition('.')[0]}.json"
-
-
 def _check_run(run: Run, name: str) -> None:
     """Raises unless a run has a safe name, the required axes and the digest of its own
     configuration."""
@@ -190,11 +189,10 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
     for run in planned.values():
         _check_run(run, name)
     known = read_runs(existing) if existing.exists() else []
-    others = [
-        run for run in known
-        if run.name not in planned and (existing.parent / f"{run.name}.json").is_file()
-    ]  # fmt: skip
-    return b"".join(run.line() for run in [*planned.values(), *others])
+    for run in known:
+        if (existing.parent / f"{run.name}.json").is_file():
+            planned.setdefault(run.name, run)
+    return b"".join(run.line() for run in planned.values())
 
 
 def _content(existing: Path) -> Mapping[str, Any]:

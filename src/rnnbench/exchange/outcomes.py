@@ -4,7 +4,7 @@ has them."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -43,23 +43,19 @@ def lay_out(bundle: Path, folder: Path) -> None:
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), msgspec.to_builtins(experiment))
             shutil.copyfile(bundle / "plan.jsonl", plan)
-    preflights = {"certificates": certificates_in(bundle), "probes": probes_in(bundle)}
-    for kind, every in preflights.items():
-        for data in every:
+    for kind in PREFLIGHTS:
+        for data in preflights_in(bundle, kind):
             name = f"{data['machine']}/{experiment.name}/{kind}/{data['key']}.json"
             write_json(target(name), data)
     if not any(folder.iterdir()):
-        raise RecordError(
-            "has no finished run below out/.", where=str(bundle), remedy="start its run.py."
-        )
+        what = "has no finished run below out/."
+        raise RecordError(what, where=str(bundle), remedy="start its run.py.")
 
 
 def _check_files(bundle: Path) -> None:
     """Raises `RecordError` for a link, which could bring a file of this machine into the results,
     and for a file that is too large to be read at once."""
-    top = [bundle / name for name in ("out", "plan.jsonl", "experiment.json", "certificates.json",
-                                      "probes.json")]  # fmt: skip
-    for path in [*top, *(bundle / "out").rglob("*")]:
+    for path in [*bundle.glob("*.json*"), bundle / "out", *(bundle / "out").rglob("*")]:
         if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
             raise RecordError("is not a plain file.", where=str(path))
         if path.is_file() and path.stat().st_size > MAX_FILE:
@@ -106,30 +102,29 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 yield record, path.parent
 
 
-def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each certificate below ``out/certificates/``, older ones first."""
-
-    def assemble(planned, data, outcome, attempt):
-        outcomes = {planned["devices"][0]["name"]: outcome}
-        for path in sorted(attempt.glob("*/outcome.json")):
-            other = read_json(path)
-            outcomes[other["device"]] = _outcome(path, other)
-        return assembled_certificate(planned, outcomes, data["hardware"]["machine"])
-
-    return _preflights(folder, "certificates", assemble)
+def _certificate(
+    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
+) -> dict[str, Any]:
+    outcomes = {planned["devices"][0]["name"]: outcome}
+    for path in sorted(attempt.glob("*/outcome.json")):
+        other = read_json(path)
+        outcomes[other["device"]] = _outcome(path, other)
+    return assembled_certificate(planned, outcomes, hardware["machine"])
 
 
-def probes_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each probe below ``out/probes/``, older ones first; a failed probe has an ``error``."""
-
-    def assemble(planned, data, outcome, attempt):
-        threads = read_json(attempt / "job.json")["threads"]
-        return assembled_probe(planned, threads, data["hardware"], outcome)
-
-    return _preflights(folder, "probes", assemble)
+def _probe(
+    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
+) -> dict[str, Any]:
+    threads = read_json(attempt / "job.json")["threads"]
+    return assembled_probe(planned, threads, hardware, outcome)
 
 
-def _preflights(folder: Path, kind: str, assemble: Callable[..., dict[str, Any]]) -> Iterator[Any]:
+PREFLIGHTS = {"certificates": _certificate, "probes": _probe}
+
+
+def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Each certificate or probe below ``out/KIND/``, older ones first; a failed probe has an
+    ``error``."""
     file = folder / f"{kind}.json"
     all_planned = read_json(file) if file.exists() else {}
     for path in sorted(folder.glob(f"out/{kind}/*/*/outcome.json")):
@@ -138,7 +133,11 @@ def _preflights(folder: Path, kind: str, assemble: Callable[..., dict[str, Any]]
             planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
             if data["digest"] != planned["digest"]:
                 raise RecordError("was made with another plan.", where=str(path))
-            made = None if outcome.is_killed else assemble(planned, data, outcome, path.parent)
+            made = (
+                None
+                if outcome.is_killed
+                else (PREFLIGHTS[kind](planned, data["hardware"], outcome, path.parent))
+            )
         if made:
             yield made
 
@@ -152,15 +151,8 @@ def _is_an_outcome(path: Path) -> Iterator[None]:
 
 
 def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
-    parsed = [parse(line) for line in path.with_name("events.jsonl").read_bytes().split(b"\n")]
-    return Outcome(
-        [event for event in parsed if event is not None],
-        data["exit_code"],
-        data["garbage"],
-        data["over_limit"],
-        data["phase"],
-        data["turns"],
-        data["oom_kill"],
-        data["seconds"],
-        tail(path.with_name("log")),
-    )
+    """What `Outcome.facts` wrote, with the events and the end of the log beside it."""
+    parsed = map(parse, path.with_name("events.jsonl").read_bytes().split(b"\n"))
+    facts = {name: data[name] for name in Outcome().facts()}
+    events = [event for event in parsed if event is not None]
+    return Outcome(events, log_tail=tail(path.with_name("log")), **facts)
