@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from rnnbench.commands import preflights
 from rnnbench.commands import round as command
 from rnnbench.datasets.pins import pinned
+from rnnbench.errors import RunError
 from rnnbench.records.store import Place
+from rnnbench.running.round import measure
 from tests.conftest import ROOT
 from tests.factory import as_run
 from tests.running.test_running_train import planned
@@ -19,9 +22,7 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
     monkeypatch.setattr(preflights, "verify", lambda *arguments: verified.append(arguments))
-    monkeypatch.setattr(
-        command, "measure", lambda runs, place, **options: calls.append(options) or {}
-    )
+    monkeypatch.setattr(command, "measure", lambda *_, **options: calls.append(options) or {})
     runs = [planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r0") for rnn in ("a", "b", "c")]
     for run in runs[:2]:
         run["config"]["dataset"] = {"name": "mine", "path": path}
@@ -34,3 +35,40 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
     command._measure(planned_runs, planned_runs, place, "[1/1]", "a_round")
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]
+
+
+def edit(file: Path) -> None:
+    file.write_text("edited")
+
+
+def replace(file: Path) -> None:
+    """By a file of equal content."""
+    other = file.with_name("other")
+    other.write_bytes(file.read_bytes())
+    other.replace(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [("data.npz", replace), ("model.py", edit), ("kernel.py", Path.unlink)]
+)
+def test_a_file_that_is_edited_while_it_is_measured_leaves_no_record(
+    place: Place, name: str, change: Callable[[Path], None]
+) -> None:
+    for file in ("data.npz", "model.py", "kernel.py"):
+        (place.root / file).write_text("as it was")
+    own = {
+        "dataset": {"path": "data.npz"},
+        "model": {"function": f"{place.root}/model.py:build"},
+        "rnn": {"implementation": f"{place.root}/kernel.py"},
+    }
+    check = preflights.watched("a_round", [own], place.root)
+    check()
+
+    def check_once_changed() -> None:
+        change(place.root / name)
+        check()
+
+    with pytest.raises(RunError, match="changed while it was measured; nothing was recorded"):
+        measure([as_run(planned())], place, check_once_changed, label="")
+    assert len(list(place.results.glob("records/*/*/2*Z.log"))) == 1
+    assert not list(place.results.glob("records/*/*/2*Z.json"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import pinned
@@ -37,9 +38,10 @@ def certify_main(arguments: Sequence[str]) -> int:
     config, identity = planned["config"], planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
-    pinned_md5 = check_inputs(where, identity, config, place.root, code)
-    certificate = certify(planned, place, pinned_md5=pinned_md5)
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    check = watched(where, [config, *({"rnn": rnn} for rnn in rnns.values())], place.root)
+    pinned_md5 = check_inputs(where, identity, config, place.root, code)
+    certificate = certify(planned, place, check, pinned_md5=pinned_md5)
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
     return 0
@@ -147,6 +149,36 @@ def check_inputs(
                 remedy="run the same command again, which plans with what is there now.",
             )
     return pinned_md5
+
+
+def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Callable[[], None]:
+    """A function that raises `RunError` if a file of the data or of the Python code that runs with
+    `configs` use has been edited since this call. To be called before the check of the inputs and
+    again before anything is recorded."""
+    worker = list(Path(rnnworker.__file__).parent.rglob("*.py"))
+
+    def look() -> dict[Path, tuple[int, int, int]]:
+        names = []
+        for config in configs:
+            model, rnn = config.get("model") or {}, config.get("rnn") or {}
+            data = model.get("data") or {}
+            names += [model.get("function"), data.get("prepare"), data.get("augment")]
+            names += [rnn.get("implementation"), (config.get("dataset") or {}).get("path")]
+        own = {root / str(name).partition(":")[0] for name in names if name}
+        stats = {file: file.stat() for file in (*worker, *own) if file.is_file()}
+        return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
+
+    before = look()
+
+    def check() -> None:
+        if look() != before:
+            raise RunError(
+                "the data or the Python code changed while it was measured; nothing was recorded.",
+                where=where,
+                remedy="run the same command again, which plans with what is there now.",
+            )
+
+    return check
 
 
 @cache

@@ -14,6 +14,7 @@ from rnnbench.commands.preflights import (
     check_planned,
     end_with_snakemake,
     requested,
+    watched,
 )
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
 ) -> None:
+    check = watched(name, [run.config for run in needed], place.root)
     pins = {
         run.name: check_inputs(
             run.name, run.identity, run.config, place.root, worker_digest(run.config)
@@ -67,7 +69,9 @@ def _measure(
         for run in needed
     }
     reference = _reference(planned, place)
-    records = measure(needed, place, label=label, name=name, reference=reference, pinned_md5=pins)
+    records = measure(
+        needed, place, check, label=label, name=name, reference=reference, pinned_md5=pins
+    )
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):

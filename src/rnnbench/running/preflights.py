@@ -38,20 +38,26 @@ MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "funct
 
 
 def certify(
-    planned: Mapping[str, Any], place: Place, *, pinned_md5: str | None = None
+    planned: Mapping[str, Any],
+    place: Place,
+    check: Callable[[], None] = lambda: None,
+    *,
+    pinned_md5: str | None = None,
 ) -> dict[str, Any]:
     """Makes and writes the certificate that `planned` (an entry of ``certificates.json``)
-    describes. Nothing else on this host is timed in the meantime. Raises `RunError` if it cannot be
-    made, `OSError` if it cannot be written."""
+    describes. Nothing else on this host is timed in the meantime. `check`: as for `round.measure`.
+    Raises `RunError` if it cannot be made, `OSError` if it cannot be written."""
     jobs = {
         job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
         for job in jobs_of(planned)
     }
     here = machine.fingerprint()["machine"]
-    return make(
-        "certificate", planned["key"], place, jobs,
-        lambda outcomes: assembled_certificate(planned, outcomes, here),
-    )  # fmt: skip
+
+    def assembled(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+        check()
+        return assembled_certificate(planned, outcomes, here)
+
+    return make("certificate", planned["key"], place, jobs, assembled)
 
 
 def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from rnnworker.workers import card_of
 def measure(
     planned: Sequence[Run],
     place: Place,
+    check: Callable[[], None] = lambda: None,
     *,
     label: str,
     name: str = "",
@@ -57,6 +58,7 @@ def measure(
 
     **Arguments:**
 
+    - `check`: called before anything is recorded; raises if the inputs have changed since.
     - `label`: the prefix of its messages.
     - `name`: of the round.
     - `reference`: the name of the run that the others are compared with.
@@ -86,7 +88,9 @@ def measure(
         holder = f"process {os.getpid()}, {name} of {place.root}"
         wait = waiting("for this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
-        runner = CohortRunner(place, label, name, hardware, pinned_md5 or {}, attempts, timing)
+        runner = CohortRunner(
+            place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
+        )
         records = {}
         for run in planned:
             if record := existing_record(run, place, runner.folder(run)):
@@ -130,6 +134,7 @@ class CohortRunner:
     `attempts` at its runs and the `timing` lock. For the rest see `measure`."""
 
     place: Place
+    check: Callable[[], None]
     label: str
     name: str
     hardware: Mapping[str, Any]
@@ -178,6 +183,7 @@ class CohortRunner:
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         for path in files.values():
             worker.remove_job_file(path)
+        self.check()
         finished, place = timestamps.now(), self.place
         trained = [
             Trained(
