@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -23,10 +24,10 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks.simulated import EPOCHS, Member, Simulated  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.answer import answers  # noqa: E402
-from rnnbench.report.axis_sections import builds_section  # noqa: E402
-from rnnbench.report.cost_section import recommendations  # noqa: E402
-from rnnbench.report.inputs import ReportInputs  # noqa: E402
-from rnnbench.report.summary_table import headline  # noqa: E402
+from rnnbench.report.cost import recommendations  # noqa: E402
+from rnnbench.report.measurements import Measurements, ReportInputs  # noqa: E402
+from rnnbench.report.sections import builds_section  # noqa: E402
+from rnnbench.report.summary import headline  # noqa: E402
 from rnnbench.tables.accuracy import find_accuracy_outliers  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
@@ -155,16 +156,19 @@ def judge_rows(batch: Sequence[Simulated], tallies: Tallies) -> tuple[pd.DataFra
     return frame, speed
 
 
+def _only(**tables: Any) -> Measurements:
+    """Measurements with these tables only."""
+    return cast(Measurements, SimpleNamespace(reference=REFERENCE, **tables))
+
+
 def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
     frame, speed = judge_rows(batch, tallies)
     winners, nothing = fastest(frame, speed, REFERENCE), frame.iloc[:0]
-    texts = answers(winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing),
-                    REFERENCE)  # fmt: skip
-    many = headline(
-        winners, learning(nothing, REFERENCE), find_accuracy_outliers(nothing), REFERENCE
-    )
-    _judge_headline(many.speed_sentence, winners, speed, tallies)
+    m = _only(fastest=winners, learning=learning(nothing, REFERENCE),
+              alike=find_accuracy_outliers(nothing))  # fmt: skip
+    texts = answers(m)
+    _judge_headline(headline(m).speed_sentence, winners, speed, tallies)
     sentences = dict(zip(winners["model"].unique(), texts, strict=True))
     rows = dict(iter(speed.groupby("model", sort=False)))
     contests = winners.set_index("model").to_dict("index")
@@ -267,7 +271,7 @@ def judge_accuracy(
     frame = tidy(records)
     differences, alike = learning(frame, REFERENCE), find_accuracy_outliers(frame)
     winners = fastest(frame, time_table(frame, REFERENCE), REFERENCE)
-    texts = answers(winners, differences, alike, REFERENCE)
+    texts = answers(_only(fastest=winners, learning=differences, alike=alike))
     for model, answer in zip(winners["model"].unique(), texts, strict=True):
         shift, sentence = shifts[model], answer.accuracy_sentence
         named, outlier = re.search(ACCURACY_FORM, sentence), re.search(OUTLIER_FORM, sentence)
@@ -314,7 +318,7 @@ def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Talli
         relative = seconds[row["model"]][row["device"]] / seconds[row["model"]][base.device]
         low, high = (price[base.device] / row[f"relative_{end}"] for end in ("high", "low"))
         tallies[BREAK_EVEN].interval(low, high, price[base.device] / relative)
-    for sentence in recommendations(table, inputs):
+    for sentence in map(str, recommendations(table, inputs)):
         kind = CHEAPEST if sentence.startswith("Cheapest") else FASTEST_UNDER
         tallies[kind].cases += 1
         if match := re.search(COST_FORM, sentence):
@@ -340,7 +344,7 @@ def judge_builds(each: Simulated, tallies: Tallies) -> None:
     table = builds(frame, {"build": next(iter(truth))})
     rows = table.set_index("build").to_dict("index")
     tallies[REGRESSION].cases += len(rows) - 1
-    for sentence in builds_section(table).paragraphs:
+    for sentence in builds_section(_only(builds=table, records=each.records)).paragraphs:
         if match := re.search(REGRESSION_FORM.format(*FIRST), sentence):
             row = rows[match["a"]]
             tallies[REGRESSION].made += 1

@@ -22,8 +22,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from rnnbench.records.plan_file import Experiment  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.report.content import Experiment, content  # noqa: E402
+from rnnbench.report.content import Content  # noqa: E402
 from rnnbench.report.page import write_report  # noqa: E402
 from tests.factory import BEGINNING, make_record, replace  # noqa: E402
 
@@ -64,7 +65,7 @@ def measure(count: int) -> str:
     synthetic = records(count)
     with tempfile.TemporaryDirectory() as folder:
         start, cpu = time.perf_counter(), time.process_time()
-        paths = write_report(content(synthetic, EXPERIMENT), Path(folder))
+        paths = write_report(Content(synthetic, EXPERIMENT), Path(folder))
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         page = paths[0].stat().st_size / 1e6
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

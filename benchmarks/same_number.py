@@ -21,9 +21,10 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks.judging import claims, reads  # noqa: E402
 from benchmarks.simulated import Machine, Member, simulate  # noqa: E402
+from rnnbench.records.plan_file import Experiment  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report import terminal  # noqa: E402
-from rnnbench.report.content import Content, Experiment, content  # noqa: E402
+from rnnbench.report.content import Content  # noqa: E402
 from rnnbench.report.page import to_page, to_readme  # noqa: E402
 from rnnbench.tables.comparison import versus  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
@@ -80,7 +81,7 @@ def differing_numbers(
     """(place, explanation) of each ratio that is not the one of the CSV table of times, and the
     places of all ratios. `reference` names the only axis besides the model in which runs differ."""
     ((axis, base),) = reference.items()
-    page = content(records, Experiment("quick", "Quick", "", reference))
+    page = Content(records, Experiment("quick", "Quick", "", reference))
     markdown = list(_markdown_tables(to_readme(page)))
     table = pd.read_csv(io.StringIO(page.csv["time"].to_csv(index=False)))
     expected = {}

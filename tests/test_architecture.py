@@ -19,7 +19,6 @@ ALLOWED_IN = {
     "mlflow": {"tracking"},
     "dvc": {"datasets"},
     "pandas": {"tables", "report"},
-    "altair": {"report"},
 }
 # Small modules that every package may import.
 COMMON = {"axes", "errors", "locks", "interval_log", "plain_text", "validation"}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
+from rnnbench.report.measurements import Measurements, ReportInputs
 from tests.factory import BEGINNING, make_record, replace
 
 EXPERIMENT = Experiment(
@@ -18,6 +21,13 @@ EXPERIMENT = Experiment(
 SECONDS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47}
 SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on NVIDIA GPUs only"}]
 MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
+
+
+def measurements(
+    records: Sequence[Record], reference: Mapping[str, str] = EXPERIMENT.reference, **inputs: Any
+) -> Measurements:
+    experiment = replace(EXPERIMENT, reference=dict(reference))
+    return Measurements(records, experiment, ReportInputs(**inputs))
 
 
 def with_choice(record: Record, **changes: str) -> Record:

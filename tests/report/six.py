@@ -11,7 +11,7 @@ from typing import Any
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.measurements import ReportInputs
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import read_published

@@ -6,23 +6,16 @@ import random
 
 import pytest
 
-from rnnbench.report.answer import NO_RUNS, answers, spans
+from rnnbench.report.answer import NO_RUNS, answers
 from rnnbench.report.numbers import ratio_span
-from rnnbench.tables.accuracy import find_accuracy_outliers
+from rnnbench.report.page import spans
 from rnnbench.tables.certificates import Certificates
-from rnnbench.tables.fastest import fastest
-from rnnbench.tables.frame import ranked, tidy
-from rnnbench.tables.learning import learning
-from rnnbench.tables.time import time
 from tests.factory import make_record
-from tests.report.made_up import EXPERIMENT
+from tests.report.made_up import EXPERIMENT, measurements
 
 
 def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificates()):  # noqa: B008
-    frame = ranked(tidy(records))
-    winners = fastest(frame, time(frame, reference, certificates), reference)
-    result = answers(winners, learning(frame, reference), find_accuracy_outliers(frame), reference)
-    return [str(answer) for answer in result]
+    return list(map(str, answers(measurements(records, reference, certificates=certificates))))
 
 
 def records_of(levels, noise=0.001, repeats=4, **changes):
@@ -150,7 +143,7 @@ def test_an_implementation_that_does_not_learn_what_it_computes_is_never_the_fas
     assert text.startswith("`block` trains digits_rnn 1.25× as fast as `keras`")
     assert "not compared: `cell` (does not learn what it computes: 210 % off)" in text
     (text,) = answers_of(records_of(levels), {"rnn": "cell"}, CellDoesNotLearn())
-    assert "no speed-up, because the reference `cell` applies wrong gradients" in text
+    assert "no speed-up, because the reference `cell` † applies wrong gradients" in text
     (text,) = answers_of(records_of({"cell": 0.2}), certificates=CellDoesNotLearn())
     assert text.startswith("No run for digits_rnn on cpu_1 has a comparable result")
 

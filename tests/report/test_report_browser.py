@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rnnbench.report.content import content
+from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 
@@ -23,7 +23,7 @@ LEAST_CONTRAST = """() => {
 @pytest.fixture(scope="module")
 def page_url(tmp_path_factory):
     out = tmp_path_factory.mktemp("page")
-    paths = write_report(content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
+    paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
     return paths[0].as_uri()
 
 

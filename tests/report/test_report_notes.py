@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rnnbench.report.axis_sections import builds_section
 from rnnbench.report.notes import optimizer_notes
-from rnnbench.tables.comparison import builds
-from rnnbench.tables.frame import tidy
+from rnnbench.report.sections import builds_section
 from tests.factory import make_record, replace
+from tests.report.made_up import measurements
+
+BUILDS = (("tf_2_21", "keras3_tensorflow"), ("keras3_torch", "keras3_torch"))
 
 
 def trained(build: str, framework: str, optimizer: str, **model):
@@ -42,21 +43,17 @@ def test_rmsprop_differs_between_generations_of_keras() -> None:
 
 
 def test_an_embedding_differs_in_keras_3_on_tensorflow() -> None:
-    builds = (("tf_2_21", "keras3_tensorflow"), ("keras3_torch", "keras3_torch"))
-    assert texts([trained(*build, "adam", name="m", embedding=8) for build in builds]) == [
+    assert texts([trained(*build, "adam", name="m", embedding=8) for build in BUILDS]) == [
         "`m` has an embedding: if a batch contains a row of it several times, the optimizer adds "
         "the squares of the row's gradients in `tf_2_21` and squares their sum in `keras3_torch`"
     ]
-    assert texts([trained(*build, "adam", name="m") for build in builds]) == []
-    assert texts([trained(*build, "sgd", name="m", embedding=8) for build in builds]) == []
+    assert texts([trained(*build, "adam", name="m") for build in BUILDS]) == []
+    assert texts([trained(*build, "sgd", name="m", embedding=8) for build in BUILDS]) == []
 
 
 def test_the_report_states_the_difference_in_the_builds_section() -> None:
-    records = [
-        trained("tf_2_21", "keras3_tensorflow", "adam", name="m", embedding=8),
-        trained("keras3_torch", "keras3_torch", "adam", name="m", embedding=8),
-    ]
-    table = builds(tidy(records), {})
-    paragraphs = builds_section(table, optimizer_notes(records)).paragraphs
+    records = [trained(*build, "adam", name="m", embedding=8) for build in BUILDS]
+    paragraphs = builds_section(measurements(records, {})).paragraphs
     assert "in `tf_2_21` and squares their sum in `keras3_torch`." in paragraphs[-1]
-    assert not any("embedding" in text for text in builds_section(table).paragraphs)
+    plain = [trained(*build, "adam", name="m") for build in BUILDS]
+    assert not any("embedding" in t for t in builds_section(measurements(plain, {})).paragraphs)

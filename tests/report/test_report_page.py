@@ -13,7 +13,7 @@ import pytest
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import Content, content
+from rnnbench.report.content import Content
 from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, Note
 from rnnbench.report.page import write_report
 from rnnworker.random_reads import KNOWN
@@ -24,7 +24,7 @@ from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    paths = write_report(content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
+    paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
     return out, paths
 
 
@@ -91,7 +91,7 @@ def test_headings_are_in_order(html):
 
 def test_void_results_are_shown_only_under_reliability_and_in_raw_epochs(tmp_path):
     void = make_record(rnn="block", epoch_seconds=77.125, acc=0.12345, verdict="void")
-    write_report(content([*quick(), void], EXPERIMENT), tmp_path)
+    write_report(Content([*quick(), void], EXPERIMENT), tmp_path)
     html = (tmp_path / "report.html").read_text()
     before, reliability = html.split('<details class="part" id="trust"')
     shown = re.compile(r"(?<![\d.])(77\.1|0\.123)")  # not as part of a figure's coordinate
@@ -116,7 +116,7 @@ def test_missing_and_skipped_runs_are_listed(report, html):
 def test_text_from_users_is_escaped(tmp_path):
     evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
     record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
-    write_report(content([record], evil, faults=["<u>"]), tmp_path)
+    write_report(Content([record], evil, faults=["<u>"]), tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert not re.search(r"<(img|i|u|b)\b", page) and page.count("<script") == 1
     assert "<img" not in (tmp_path / "report.md").read_text()
@@ -126,7 +126,7 @@ def test_text_from_users_is_escaped(tmp_path):
     "records", [[], [make_record(verdict="void", epochs=0, phases=())], [make_record(epochs=1)]]
 )
 def test_few_or_no_runs_still_give_a_page(tmp_path, records):
-    write_report(content(records, EXPERIMENT, missing=["a"], faults=["b: broken."]), tmp_path)
+    write_report(Content(records, EXPERIMENT, missing=["a"], faults=["b: broken."]), tmp_path)
     assert "b: broken." in (tmp_path / "report.html").read_text()
 
 
@@ -138,7 +138,7 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
             for number, members in enumerate(rounds)
             for record in in_round(members, [0.1, -0.1], cycles, number=number)
         ]
-        page = content(records, EXPERIMENT)
+        page = Content(records, EXPERIMENT)
         found = notes(page, "too few undisturbed turns")
         assert len(found) == caveats
     assert found[0].text.startswith("6 runs of digits_rnn shared")
@@ -152,7 +152,7 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
 def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
     records = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")], [0.1, -0.1], cycles,
                        disturbed)  # fmt: skip
-    found = notes(content(records, EXPERIMENT), "Other processes")
+    found = notes(Content(records, EXPERIMENT), "Other processes")
     assert len(found) == (text is not None)
     assert text is None or text in found[0].text
 
@@ -177,7 +177,7 @@ def slowed_rounds(slow: int, unequal: float) -> list[Record]:
 
 @pytest.mark.parametrize("slow", [0, 12])
 def test_the_answer_is_that_of_the_undisturbed_machine(slow):
-    page = content(slowed_rounds(slow, 0.2), EXPERIMENT)
+    page = Content(slowed_rounds(slow, 0.2), EXPERIMENT)
     answer = str(page.answers[0])
     assert "1.49× as fast" in answer
     assert ("about 1.82× while the machine was slowed down" in answer) == bool(slow)
@@ -186,7 +186,7 @@ def test_the_answer_is_that_of_the_undisturbed_machine(slow):
 
 
 def test_a_state_that_slows_all_alike_needs_no_clause():
-    answer = str(content(slowed_rounds(12, 0.0), EXPERIMENT).answers[0])
+    answer = str(Content(slowed_rounds(12, 0.0), EXPERIMENT).answers[0])
     assert "1.49× as fast" in answer and "slowed down" not in answer
 
 
@@ -201,7 +201,7 @@ def test_the_first_sentence_says_that_a_whole_session_was_slowed_down(slower):
         )
         for record in slowed_rounds(0, 0.0)
     ]
-    answer = str(content(records, EXPERIMENT).answers[0])
+    answer = str(Content(records, EXPERIMENT).answers[0])
     assert answer.startswith(
         "The machine was slowed down from outside during the measurement on cpu_1"
     ) == (slower > 1)
@@ -222,14 +222,14 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
             [0.1, -0.1 - 0.001 * number],
         )
     ]  # fmt: skip
-    advice = content(records, EXPERIMENT).notes_of(ANSWER)
+    advice = Content(records, EXPERIMENT).notes_of(ANSWER)
     assert [text in note.text for note in advice] == ([True] if text else [])
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])
 def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, count):
     seconds = [5.0, *(0.5 * math.exp(spread * sign) for sign in (1, -1) * 4)]
-    page = content(
+    page = Content(
         [make_record(rnn=rnn, epoch_seconds=seconds) for rnn in ("keras", "block")], EXPERIMENT
     )
     assert len(notes(page, "was not steady", LEAD)) == count
@@ -242,5 +242,5 @@ def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, co
 
 
 def test_runs_of_few_epochs_say_nothing_about_steadiness():
-    page = content([make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])], EXPERIMENT)
+    page = Content([make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])], EXPERIMENT)
     assert not notes(page, "was not steady", LEAD) and not notes(page, "Warm-up")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.record import Verdict
-from rnnbench.report.content import content
+from rnnbench.report.content import Content
 from tests.factory import VOID, make_record, replace
 from tests.report.made_up import EXPERIMENT, with_choice
 
@@ -23,7 +23,7 @@ def records_of(cells):
 
 
 def test_many_models_get_a_headline_and_a_row_each():
-    found = content(list(records_of(CELLS)), EXPERIMENT)
+    found = Content(list(records_of(CELLS)), EXPERIMENT)
     (answer,) = found.answers
     assert answer.speed_sentence == (
         "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25× as fast as `keras`), "
@@ -47,7 +47,7 @@ def test_the_headline_names_four_winners_and_counts_more(winners, end):
         for number, cell in enumerate(CELLS)
         for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4))
     ]
-    (answer,) = content(records, EXPERIMENT).answers
+    (answer,) = Content(records, EXPERIMENT).answers
     start = "Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in "
     assert answer.speed_sentence.startswith(start)
     assert answer.speed_sentence.endswith(f", {end}.")
@@ -56,13 +56,13 @@ def test_the_headline_names_four_winners_and_counts_more(winners, end):
 
 
 def test_few_models_get_an_answer_each():
-    found = content(list(records_of(CELLS[:3])), EXPERIMENT)
+    found = Content(list(records_of(CELLS[:3])), EXPERIMENT)
     assert len(found.answers) == 3 and not found.answer_views
 
 
 def test_many_networks_with_one_implementation_each_show_their_results():
     unrolled = [record for record in records_of(CELLS) if record.run.choices["rnn"] == "unrolled"]
-    found = content(unrolled, EXPERIMENT)
+    found = Content(unrolled, EXPERIMENT)
     (answer,), (view,) = found.answers, found.answer_views
     assert "nothing to compare" in answer.speed_sentence
     assert [row.head for row in view.rows] == list(CELLS)
@@ -79,7 +79,7 @@ def test_a_network_with_one_implementation_is_not_a_comparison():
         for record in records_of(CELLS)
         if record.run.choices["rnn"] == "keras" or record.run.choices["cell"] != "lstm"
     ]
-    (view,) = content(mixed, EXPERIMENT).answer_views
+    (view,) = Content(mixed, EXPERIMENT).answer_views
     assert [row.head for row in view.rows] == list(CELLS[1:])
 
 
@@ -89,7 +89,7 @@ def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is
         for number, record in enumerate(records_of(CELLS))
         if record.run.choices["rnn"] == "unrolled" and record.run.repeat == 0
     ]
-    found = content(records, EXPERIMENT)
+    found = Content(records, EXPERIMENT)
     (view,) = found.answer_views
     assert [(row.head, row.group) for row in view.rows] == [
         (record.run.choices["model"], "") for record in records
@@ -108,7 +108,7 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
         )
         for record in records_of(CELLS)
     ]
-    found = content(records, EXPERIMENT)
+    found = Content(records, EXPERIMENT)
     assert (
         "Excluded because every run is void: `keras` (the loss is not finite from epoch 2) for "
         "digits_rnn" in found.answers[0].accuracy_sentence
@@ -121,7 +121,7 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
 
 def test_if_every_run_is_void_the_answer_says_so():
     records = [replace(record, verdict=VOID) for record in records_of(CELLS)]
-    found = content(records, EXPERIMENT)
+    found = Content(records, EXPERIMENT)
     (answer,) = found.answers
     assert answer.speed_sentence == "No run has a comparable result."
     assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.accuracy_sentence

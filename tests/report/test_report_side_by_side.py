@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.plan_file import Experiment
-from rnnbench.report.content import Content, content
+from rnnbench.report.content import Content
 from tests.factory import make_record, replace
 from tests.report.made_up import with_choice
 
@@ -22,7 +22,7 @@ def page() -> Content:
         for build, seconds in SECONDS.items()
         for repeat in range(3)
     ]
-    return content(records, EXPERIMENT)
+    return Content(records, EXPERIMENT)
 
 
 def test_builds_are_rows_of_one_table_by_speed(page: Content) -> None:
@@ -49,5 +49,5 @@ def test_the_answer_does_not_add_the_build_to_the_model(page: Content) -> None:
 
 def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
     records = [with_choice(make_record(), cell=cell) for cell in ("lstm", "gru")]
-    found = content(records, replace(EXPERIMENT, reference={"rnn": "keras"}))
+    found = Content(records, replace(EXPERIMENT, reference={"rnn": "keras"}))
     assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}

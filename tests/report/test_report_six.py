@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 
 from rnnbench.records.plan_file import Experiment
-from rnnbench.report.content import content
-from rnnbench.report.index import write_index
-from rnnbench.report.inputs import ReportInputs
-from rnnbench.report.page import write_report
-from rnnbench.report.published_page import write_published
+from rnnbench.report.content import Content
+from rnnbench.report.measurements import ReportInputs
+from rnnbench.report.page import write_index, write_report
+from rnnbench.report.published import write_published
 from rnnbench.sources.published import read_claims, read_published, read_sources
 from tests.conftest import ROOT
 from tests.factory import make_record, replace
@@ -32,7 +31,7 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("six")
-    write_report(content(six(), EXPERIMENT, skipped=SKIPPED, beside=inputs()), out / "six")
+    write_report(Content(six(), EXPERIMENT, skipped=SKIPPED, beside=inputs()), out / "six")
     rows = ROOT / "reports" / "published"
     write_published(read_published(rows), out, read_sources(rows), read_claims(rows))
     return out
@@ -88,7 +87,7 @@ def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
     assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
     assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    write_report(content(six()[:6], EXPERIMENT, beside=ReportInputs()), site / "none")
+    write_report(Content(six()[:6], EXPERIMENT, beside=ReportInputs()), site / "none")
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
 
@@ -110,7 +109,7 @@ def test_stale_figures_and_tables_are_deleted(tmp_path):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
     (tmp_path / "notes.txt").write_text("mine")
-    write_report(content(six()[:4], EXPERIMENT), tmp_path)
+    write_report(Content(six()[:4], EXPERIMENT), tmp_path)
     assert (
         not (tmp_path / "figures/old.svg").exists() and not (tmp_path / "tables/old.csv").exists()
     )
@@ -166,7 +165,7 @@ def test_pages_are_self_contained_and_accessible(browser, site, axe, name, width
 
 def test_a_report_may_lead_with_the_devices(tmp_path):
     experiment = replace(EXPERIMENT, lead="devices")
-    page = content(six(), experiment, skipped=SKIPPED, beside=inputs())
+    page = Content(six(), experiment, skipped=SKIPPED, beside=inputs())
     assert [view.id for view in page.lead_views] == ["money-table"]
     assert {figure.kind for figure in page.lead_figures} == {"relative-time"}
     (money,) = [section for section in page.sections if section.id == "money"]
@@ -187,5 +186,5 @@ def test_a_figure_of_speedups_has_more_than_the_reference():
         for device in ("cpu_1", "cpu_2")
         for repeat in range(3)
     ]
-    page = content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
+    page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
     assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rnnbench.records.overrides import Overrides
-from rnnbench.report.variant_labels import variant_labels
+from rnnbench.report.labels import variant_labels
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import Place
-from rnnbench.report.raw_runs import raw_configurations
+from rnnbench.report.runs import raw_configurations
 from rnnbench.running import worker
 from rnnbench.running.round import measure
 from rnnbench.running.verdict import card_reasons, card_use, judge
@@ -16,6 +16,7 @@ from rnnbench.tracking.mapping import facts
 from rnnbench.tracking.metrics import metrics
 from rnnworker.affinity import read_topology
 from tests.factory import as_run, make_record, replace
+from tests.report.made_up import measurements
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
 from tests.worker.test_worker_card_look import LIBRARY
@@ -121,9 +122,9 @@ def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
     frame = tidy([record])
     assert set(frame["card_watts"]) == {300.0}
     assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
-    (raw,) = raw_configurations([record], {})
-    assert dict(raw.facts)["GPU"] == "NVIDIA H200"
-    assert dict(raw.facts)["energy"].endswith("J per sample, at 300 W")
+    (raw,) = raw_configurations(measurements([record]))
+    assert raw.facts["GPU"] == "NVIDIA H200"
+    assert raw.facts["energy"].endswith("J per sample, at 300 W")
     values = {point.key: point.value for point in metrics(record)}
     assert values["card_watts"] == 300.0
     assert values["card_peak_memory_bytes"] == 5.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.report.published_page import source_section, told
-from rnnbench.report.published_section import published_results_section
+from rnnbench.report.measurements import ReportInputs
+from rnnbench.report.published import beside_section, source_section, told
 from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import (
     COLUMNS,
@@ -121,34 +122,32 @@ def add_script():
     return runpy.run_path(str(FOLDER / "add.py"))
 
 
-def measured(**changes):
-    table = time(tidy([make_record(epochs=2)]), {"rnn": "keras"})
-    return table.assign(model="mnist_rnn", samples=60000, us_per_sample=80.0, **changes)
+def beside(**changes):
+    """The section of published rows beside a measured one."""
+    named = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
+    table = time(tidy([make_record(epochs=2)]), {"rnn": "keras"}).assign(**named)
+    inputs = ReportInputs(published=tuple(read_published(FOLDER)))
+    return beside_section(SimpleNamespace(time=table, inputs=inputs))
 
 
 def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
-    rows = read_published(FOLDER)
-    section = published_results_section(measured(), rows)
-    (view,) = section.views
+    (view,) = beside().views
     assert {row.group for row in view.rows} == {
         "mnist_rnn, lstm, 60,000 samples per epoch: measured here",
         "mnist_rnn, lstm, 60,000 samples per epoch: published by others",
     }
     assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
-    for other in (measured(cell="gru"), measured().assign(samples=1438)):
-        section = published_results_section(other, rows)
-        assert not section.views and bool(section)
-        assert section.paragraphs == (
+    for section in (beside(cell="gru"), beside(samples=1438)):
+        assert not section.views[0].rows and bool(section)
+        assert section.paragraphs == [
             "Not shown, because the cell type or the number of samples differs or is unknown: "
             "4 rows of `mnist_rnn, lstm` (60,000 samples per epoch) by ASH1998/mnist-CuDNNLSTM.",
-        )
-    assert not published_results_section(measured().assign(model="mine"), rows)
+        ]
+    assert not beside(model="mine")
 
 
 def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
-    section = published_results_section(
-        measured(cell="").assign(model="mnist_mlp"), read_published(FOLDER)
-    )
+    section = beside(cell="", model="mnist_mlp")
     assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 

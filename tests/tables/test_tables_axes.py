@@ -7,8 +7,7 @@ import math
 import pytest
 
 from rnnbench.records.overrides import Overrides
-from rnnbench.report.cost_section import cost_section
-from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.cost import cost_section
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
@@ -21,6 +20,7 @@ from rnnbench.tables.learning import curves, target
 from rnnbench.tables.runs import steadiness, warm_epochs
 from rnnbench.tables.time import NOT_EQUAL, time
 from tests.factory import make_record, replace
+from tests.report.made_up import measurements
 from tests.report.six import SIZES, as_read, certificate, layers, steps
 
 REFERENCE = {"rnn": "keras"}
@@ -60,9 +60,8 @@ def test_cost_by_hand():
 
 
 def test_costs_at_another_kind_of_price_stand_beside():
-    frame = tidy([make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)])
-    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
-    view = cost_section(table, ReportInputs(prices=PRICES), {"keras": "#000000"}).views[1]
+    records = [make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)]
+    view = cost_section(measurements(records, REFERENCE, prices=PRICES)).views[1]
     # 25 s at 0.1 USD/h, relative to 100 s at 0.36 USD/h.
     (row,) = view.rows
     assert (row.head, *row.cells[1:5]) == ("cpu_2", "preemptible", "0.1000", "0.000694", "0.069×")
@@ -70,10 +69,10 @@ def test_costs_at_another_kind_of_price_stand_beside():
 
 def test_the_price_of_a_device_is_not_that_of_its_replicas():
     records = [make_record(), make_record(device="cpu_2")]
-    frame = tidy([*records, make_record(device="cpu_2", overrides={"device.replicas": 2})])
-    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
-    assert table["usd"].notna().tolist() == [True, True, False]
-    (row,) = cost_section(table, ReportInputs(prices=PRICES), {"keras": "#000000"}).views[1].rows
+    records.append(make_record(device="cpu_2", overrides={"device.replicas": 2}))
+    m = measurements(records, REFERENCE, prices=PRICES)
+    assert m.cost["usd"].notna().tolist() == [True, True, False]
+    (row,) = cost_section(m).views[1].rows
     assert row.head == "cpu_2" and "replicas" not in row.group
 
 

@@ -7,9 +7,9 @@ import pytest
 from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import content
-from rnnbench.report.equivalence_section import kernels_view
-from rnnbench.report.inputs import ReportInputs
+from rnnbench.report.content import Content
+from rnnbench.report.measurements import ReportInputs
+from rnnbench.report.sections import kernels_view
 from rnnbench.sources.published import read_published
 from rnnbench.tables.efficiency import published_scaling
 from rnnbench.tables.frame import tidy
@@ -62,7 +62,7 @@ def test_a_call_of_a_different_function_is_marked():
     plain = {"rnn.options.activation": "tanh"}
     records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
     records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
-    report = content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
+    report = Content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
     row = report.csv["calls"].set_index(["call", "options"]).loc["predict", Overrides.of(relu)]
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
@@ -107,7 +107,7 @@ def test_published_thread_counts_are_shown_next_to_measured_ones():
     assert table.loc[("pip", 8), "speedup"] == 1
     assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
     assert len(table) == 8  # two builds; the later article has two vCPU counts only
-    report = content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
+    report = Content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
                     beside=ReportInputs(published=tuple(rows)))  # fmt: skip
     (section,) = [section for section in report.sections if section.id == "threads"]
     assert [view.id for view in section.views] == ["threads-published"]
@@ -127,7 +127,7 @@ def test_a_report_may_lead_with_the_calls():
         for (rnn, batch), duration in seconds.items()
         for repeat in range(3)
     ]
-    report = content(records, Experiment("x", "x?", "", KERAS, "calls"))
+    report = Content(records, Experiment("x", "x?", "", KERAS, "calls"))
     (answer,) = report.answers
     text = str(answer)
     assert text.startswith("On cpu_1, predict() of digits_rnn takes 1.01 ms for a batch of 1 with")
@@ -146,7 +146,7 @@ def test_calls_of_another_function_are_not_called_fastest():
         for repeat in range(3)
     ]
     reference = {**KERAS, "rnn.options.activation": "tanh"}
-    report = content(records, Experiment("x", "x?", "", reference, "calls"))
+    report = Content(records, Experiment("x", "x?", "", reference, "calls"))
     words = report.csv["calls"].set_index(["call", "implementation"])["words"]
     assert words["predict", "keras activation=relu"] == NOT_EQUAL
     assert "takes 4.04 ms for a batch of 8 with `keras`." in str(report.answers[0])
@@ -160,7 +160,7 @@ def test_calls_of_several_networks_and_variants_are_told_apart():
         for repeat in range(3)
     ]
     gru = [replace(r, name=f"gru-{r.name}", choices={**r.run.choices, "cell": "gru"}) for r in runs]
-    report = content([*runs, *gru], Experiment("x", "x?", "", KERAS, "calls"))
+    report = Content([*runs, *gru], Experiment("x", "x?", "", KERAS, "calls"))
     lstm_text, gru_text = map(str, report.answers)
     assert "predict() of digits_rnn (lstm) takes" in lstm_text and "(gru)" in gru_text
     assert "for a batch of 8, units=32, with" in lstm_text and "units=64, with" in lstm_text
@@ -172,7 +172,7 @@ def test_a_sentence_about_calls_names_the_device_once():
         for device, seconds in (("cpu_1", 0.004), ("cpu_2", 0.002))
         for repeat in range(3)
     ]
-    report = content(records, Experiment("x", "x?", "", {"device": "cpu_1"}, "calls"))
+    report = Content(records, Experiment("x", "x?", "", {"device": "cpu_1"}, "calls"))
     first, second = map(str, report.answers)
     assert first == "On cpu_1, predict() of digits_rnn takes 4.04 ms for a batch of 8 with `keras`."
     assert second.startswith("On cpu_2, ") and second.count("cpu_2") == 1
@@ -183,5 +183,5 @@ def test_a_report_that_leads_with_calls_says_if_there_are_none():
         replace(record, phases=[p for p in record.phases if p.name != "predict"])
         for record in (make_record(repeat=repeat) for repeat in range(3))
     ]
-    report = content(records, Experiment("x", "x?", "", KERAS, "calls"))
+    report = Content(records, Experiment("x", "x?", "", KERAS, "calls"))
     assert "No run has timed predict()" in str(report.answers[0])

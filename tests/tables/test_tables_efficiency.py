@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 from rnnbench.records.record import Record
-from rnnbench.report.efficiency_section import efficiency_section
 from rnnbench.report.numbers import percent_span
+from rnnbench.report.sections import efficiency_section
 from rnnbench.tables.cost import energy
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency
 from rnnbench.tables.frame import tidy
 from tests.factory import make_probe, make_record, replace
+from tests.report.made_up import measurements
 
 # FLOP per forward step of the test model; a training step needs three times as many.
 FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
@@ -86,12 +87,11 @@ def test_runs_in_another_precision_have_no_share_of_the_float32_peak(precision):
 
 
 def test_runs_above_the_peak_have_no_share_and_question_the_probe():
-    frame = tidy([make_record(epoch_seconds=0.45)])
-    (row,) = efficiency(frame, [make_probe(peak_gflops=2.0)]).to_dict("records")
+    m = measurements([make_record(epoch_seconds=0.45)], probes=(make_probe(peak_gflops=2.0),))
+    (row,) = m.efficiency.to_dict("records")
     assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
     assert "exceed the peak of the probe" in row["why"]
-    table = efficiency(frame, [make_probe(peak_gflops=2.0)])
-    section = efficiency_section(table, energy(frame))
+    section = efficiency_section(m)
     assert any("No share of the peak: the runs exceed" in text for text in section.paragraphs)
     assert percent_span(0.9, 1.04) == "90–over 100 %"
 
@@ -111,7 +111,7 @@ def test_energy_by_hand():
     assert (row["rnn"], row["device"], row["runs"]) == ("keras", "gpu", 2)
     assert row["millijoules"] == pytest.approx(4) and row["watts"] == pytest.approx(120)
     assert row["low"] < 4 < row["high"]
-    section = efficiency_section(efficiency(frame, []), energy(frame))
+    section = efficiency_section(measurements(records))
     (view,) = section.views
     assert view.id == "energy" and [line.cells[0] for line in view.rows] == ["4.00"]
 

@@ -8,7 +8,7 @@ import pytest
 from rnnbench.records.overrides import NONE, Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.content import content
+from rnnbench.report.content import Content
 from rnnbench.tables.certificates import UNEQUAL
 from rnnbench.tables.comparison import versus
 from rnnbench.tables.fastest import fastest
@@ -210,7 +210,7 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU)]
     experiment = Experiment("relu", "t", "", {"rnn": "keras", **plain})
-    report = content(records, experiment)
+    report = Content(records, experiment)
     assert report.reference_words == "keras activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in report.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2

@@ -17,8 +17,8 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
 
     from rnnbench.commands.compare import read_certified
-    from rnnbench.report.index import write_index
-    from rnnbench.report.published_page import write_published
+    from rnnbench.report.page import write_index
+    from rnnbench.report.published import write_published
     from rnnbench.sources.published import read_claims, read_published, read_sources
     from rnnbench.tables.frame import tidy
     from rnnbench.tables.published import measured_claims

@@ -26,7 +26,7 @@ from rnnworker import machine
 
 if TYPE_CHECKING:
     from rnnbench.report.content import Content
-    from rnnbench.report.inputs import ReportInputs
+    from rnnbench.report.measurements import ReportInputs
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,11 +34,10 @@ def main(argv: Sequence[str]) -> int:
     if runs are missing: the report lists them."""
     options = _parser().parse_args(list(argv))
 
-    # Imported late so that `rnnbench report --help` does not load pandas and Altair.
-    from rnnbench.report.content import content
-    from rnnbench.report.index import CARD, card, write_index
+    # Imported late so that `rnnbench report --help` does not load pandas.
+    from rnnbench.report.content import Content
     from rnnbench.report.notes import ANSWER
-    from rnnbench.report.page import write_report
+    from rnnbench.report.page import CARD, card, write_index, write_report
 
     folders = folders_of(options)
     runs: list[Run] = []
@@ -60,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
     not_measured = _reasons_not_needed(pointers)
-    report = content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
+    report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
     if inputs.mlflow and options.out is None:
@@ -145,7 +144,7 @@ def report_inputs(
 ) -> ReportInputs:
     """The experiment's certificates and probes, price list, published rows, limits and MLflow
     runs. Adds the faults of certificates and probes that cannot be read to `faults`."""
-    from rnnbench.report.inputs import ReportInputs
+    from rnnbench.report.measurements import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes

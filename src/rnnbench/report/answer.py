@@ -6,18 +6,17 @@ confidence interval shows.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from rnnbench.axes import GROUP, PLACE
+from rnnbench.axes import PLACE
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import short_group
-from rnnbench.report.variant_labels import variant_labels
+from rnnbench.report.labels import same_group, short_group, variant_labels
+from rnnbench.report.measurements import Measurements
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.certificates import ANOTHER_FUNCTION
@@ -32,7 +31,6 @@ from rnnbench.tables.time import (
 
 SINGLE_RUN = "one run, no confidence interval"
 ALL_VOID = "excluded because every run is void"
-NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 SLOWED = (
@@ -55,53 +53,59 @@ class Answer:
         return f"{self.speed_sentence} {self.accuracy_sentence}".strip()
 
 
-def answers(
-    fastest: pd.DataFrame,
-    learning: pd.DataFrame,
-    alike: pd.DataFrame,
-    reference: Mapping[str, str],
-) -> list[Answer]:
-    """One answer per group of comparable configurations, from the tables of these names;
-    `NO_RUNS` if nothing was run."""
+def answers(m: Measurements) -> list[Answer]:
+    """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
+    fastest = m.fastest
     if fastest.empty:
         return [Answer(NO_RUNS)]
     name_machine = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
-    varied = [name for name in GROUP if fastest[name].nunique() > 1 and name not in reference]
+    axes = same_group(m.reference)
+    varied = [name for name in axes if fastest[name].nunique() > 1]
     variants = variant_labels(fastest["variant"])
-    same_group = [name for name in GROUP if name not in reference]
     result = []
-    for key, contests in fastest.groupby(same_group, sort=False):
-        clauses: list[list[str]] = []  # each with its repetitions on further devices
-        previous: Any = None
-        for _, row in contests.head(CONTESTS).iterrows():
-            base, where = _reference_name(reference, row), _where(row, name_machine)
-            if "device" in reference and not name_machine:
-                where = ""  # the names contain the devices
-            if previous is not None and _repeats(row, previous):
-                clauses[-1].append(f"{n.ratio(row['speedup'])}{where} {_speedup_interval(row)}")
-            else:
-                model = short_group(row, varied, variants) if previous is None else ""
-                clauses.append([_clause(row, base, where, model)])
-            previous = row
-        texts = list(map(_enumerated, clauses))
-        if len(contests) > CONTESTS:
-            more = n.counted(len(contests) - CONTESTS, "more device")
-            texts.append(f"the tables below have {more}")
-        left_out = dict.fromkeys(filter(None, "; ".join(contests["left_out"]).split("; ")))
+    for key, group in fastest.groupby(axes, sort=False):
+        contests = group.to_dict("records")
+        texts = _contests(contests, m.reference, name_machine, varied, variants)
+        left_out = dict.fromkeys(filter(None, "; ".join(group["left_out"]).split("; ")))
         # The table has the ratios of other functions, and how they differ.
         are_functions = all(ANOTHER_FUNCTION in text for text in left_out)
-        if left_out and not (are_functions and contests["contestants"].eq(1).all()):
+        if left_out and not (are_functions and group["contestants"].eq(1).all()):
             texts.append(f"not compared: {n.few(list(left_out), LEFT_OUT)}")
         texts += _void(contests, name_machine)
-        of_group = (learning[same_group] == list(key)).all(axis=1)
-        outliers = alike[(alike[same_group] == list(key)).all(axis=1)]
-        same = f"{same_sentence(learning[of_group])} {outlier_sentence(outliers)}".strip()
         speed = capitalized(f"{'; '.join(texts)}.")
-        slowed = [_where(row, name_machine) for _, row in contests.iterrows() if row["slowed"]]
-        if slowed:
+        if slowed := [_where(row, name_machine) for row in contests if row["slowed"]]:
             speed = f"{SLOWED.format(' and'.join(dict.fromkeys(slowed)))} {speed}"
+        learning, alike = (
+            table[(table[axes] == list(key)).all(axis=1)] for table in (m.learning, m.alike)
+        )
+        same = f"{same_sentence(learning)} {outlier_sentence(alike)}".strip()
         result.append(Answer(speed, same))
     return result
+
+
+def _contests(
+    contests: Sequence[Any],
+    reference: Mapping[str, str],
+    name_machine: bool,
+    varied: Sequence[str],
+    variants: Mapping[Any, str],
+) -> list[str]:
+    """A clause per device of a group; equal results of several devices share one."""
+    clauses: list[list[str]] = []
+    previous: Any = None
+    for row in contests[:CONTESTS]:
+        # The names contain the devices, if they are compared.
+        where = _where(row, name_machine) if "device" not in reference or name_machine else ""
+        if previous is not None and _repeats(row, previous):
+            clauses[-1].append(f"{n.ratio(row['speedup'])}{where} {_speedup_interval(row)}")
+        else:
+            model = short_group(row, varied, variants) if previous is None else ""
+            clauses.append([_clause(row, _reference_name(reference, row), where, model)])
+        previous = row
+    texts = list(map(_enumerated, clauses))
+    if len(contests) > CONTESTS:
+        texts.append(f"the tables below have {n.counted(len(contests) - CONTESTS, 'more device')}")
+    return texts
 
 
 def _enumerated(texts: Sequence[str]) -> str:
@@ -114,28 +118,14 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _void(contests: pd.DataFrame, name_machine: bool) -> list[str]:
+def _void(contests: Sequence[Any], name_machine: bool) -> list[str]:
     """The clause on configurations all of whose runs are void, with their devices; [] for none."""
     places: dict[str, list[str]] = {}
-    for _, row in contests.iterrows():
+    for row in contests:
         if row["void"]:
             places.setdefault(row["void"], []).append(_where(row, name_machine))
     named = [f"{void}{' and'.join(where)}" for void, where in places.items()]
     return [f"{ALL_VOID}: {n.few(named, LEFT_OUT)}"] if named else []
-
-
-def spans(text: str) -> Iterator[tuple[bool, str]]:
-    """The pieces of `text` between backticks: (is code, piece)."""
-    for number, piece in enumerate(text.split("`")):
-        if piece:
-            yield number % 2 == 1, piece
-
-
-def unbroken(text: str) -> str:
-    """`text` without line breaks inside ``95 % CI 1.45–1.54`` and ``1e-07``."""
-    text = re.sub(r"(?<=\d) %(?: CI)?(?: (?=\d))?", lambda m: m.group().replace(" ", NBSP), text)
-    text = re.sub(r"(?<=\d)–(?=\d)", "–" + JOINER, text)
-    return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
 
 
 def _repeats(row: Any, previous: Any) -> bool:

@@ -1,20 +1,21 @@
-"""Tables for display: text cells under headings. `parts.html.j2` has the HTML of a table, and
-`to_markdown` is its Markdown."""
+"""The parts of a page as data: sections and tables of text. `parts.html.j2` has the HTML of both,
+`to_markdown` is the Markdown of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 import pandas as pd
 
-from rnnbench.report.numbers import NOTHING
+from rnnbench.report import numbers as n
+from rnnbench.report.figure import Figure
+from rnnbench.report.labels import with_labels
 
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
-
 
 Text = str | Callable[[Any], str]  # of a row: the name of its column, or a function of the row
 
@@ -74,10 +75,25 @@ class TableView:
         return [(group, list(rows)) for group, rows in groupby(self.rows, lambda row: row.group)]
 
 
-def sorted_by_group(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows sorted by group, groups in the order of their first rows."""
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+@dataclass(frozen=True)
+class Section:
+    """`id`: unique on the page; `title`: heading and entry of the navigation; `hint`: its contents
+    in a few words; `paragraphs`: texts above the figures (names in backticks); `views`: tables
+    below the figures; `kind`: CSS class of the tables (``words``: their text wraps); `text_only`:
+    the section is shown without figures and tables; `csv`: file name → table."""
+
+    id: str
+    title: str
+    hint: str = ""
+    paragraphs: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    views: Sequence[TableView] = ()
+    kind: str = ""
+    text_only: bool = False
+    csv: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.text_only or self.figures or any(view.rows for view in self.views))
 
 
 def view_of(
@@ -90,9 +106,8 @@ def view_of(
     group: Text = lambda row: "",
     notes: tuple[str, ...] = (),
 ) -> TableView:
-    """One row per row of `table`, with the heading `head`; the groups are in the order of their
-    first rows. Cells link to the id in the column `anchor`, headings to that in `head_anchor`, if
-    `table` has them."""
+    """One row per row of `table`, with the heading `head`. Cells link to the id in the column
+    `anchor`, headings to that in `head_anchor`, if `table` has them."""
     links = [column.number if column.linked is None else column.linked for column in columns]
     rows = [
         Row(
@@ -104,11 +119,48 @@ def view_of(
         )
         for row in table.to_dict("records")
     ]
-    return TableView(id, title, corner, tuple(columns), sorted_by_group(rows), notes)
+    return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
+
+
+def by_device(
+    id: str, title: str, table: pd.DataFrame, columns: Sequence[Column], notes: tuple[str, ...] = ()
+) -> TableView:
+    """One row per group and implementation, with the `columns` under each device; a dash if it did
+    not run there."""
+    table = with_labels(table)
+    devices = list(dict.fromkeys(table["column_name"]))
+    rows = []
+    for (_, name), line in table.groupby(["group_name", "series"], sort=False):
+        by_name = {row["column_name"]: row for row in line.to_dict("records")}
+        cells = [(by_name.get(device), column) for device in devices for column in columns]
+        texts = tuple(text_of(column.text, row) if row else n.NOTHING for row, column in cells)
+        links = tuple(row["anchor"] if row else "" for row, _ in cells)
+        rows.append(Row(str(name), texts, line["block"].iloc[0], links))
+    under = tuple(replace(column, spanner=device) for device in devices for column in columns)
+    return TableView(id, title, "implementation", under, _by_group(rows), notes)
+
+
+def _by_group(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows sorted by group, groups in the order of their first rows."""
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
 
 
 def text_of(text: Text, row: Mapping[Any, Any]) -> str:
     return text(row) if callable(text) else str(row[text])
+
+
+def span_of(name: str, text: Callable[[Any, Any, Any], str] = n.span) -> Callable[[Any], str]:
+    """The text of the interval of the column `name`."""
+    return lambda row: text(row[f"{name}_low"], row[f"{name}_high"], row[name])
+
+
+def marked(text: str, row: Any) -> str:
+    return n.marked(text, row["suspect"])
+
+
+def epoch_span(row: Any) -> str:
+    return n.span(row["epoch_low"], row["epoch_high"], row["epoch_seconds"])
 
 
 def shortened(view: TableView) -> TableView:
@@ -135,7 +187,7 @@ def _under(view: TableView, spanner: str, number: int) -> TableView:
         cells, links = (tuple(part[i] for i in chosen) for part in (row.cells, row.links))
         return replace(row, cells=cells, links=links)
 
-    rows = [row for row in map(narrow, view.rows) if any(cell != NOTHING for cell in row.cells)]
+    rows = [row for row in map(narrow, view.rows) if any(cell != n.NOTHING for cell in row.cells)]
     return replace(
         view,
         id=f"{view.id}-{number}",

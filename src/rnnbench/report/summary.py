@@ -1,4 +1,5 @@
-"""The answer for many models: a headline, and a table with one row per model and device."""
+"""The answer for many networks (a headline, and a table with one row per network and device), and
+the answer for calls."""
 
 from __future__ import annotations
 
@@ -10,17 +11,29 @@ import pandas as pd
 from rnnbench.axes import GROUP, KEY
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.anchors import configuration_anchors
-from rnnbench.report.answer import ALL_VOID, Answer, capitalized, outlier_sentence
-from rnnbench.report.labels import short_group
-from rnnbench.report.table_view import Column, TableView, view_of
-from rnnbench.report.table_views import marked
-from rnnbench.report.variant_labels import variant_labels
+from rnnbench.report.answer import (
+    ALL_VOID,
+    Answer,
+    capitalized,
+    daggered,
+    interval_text,
+    outlier_sentence,
+)
+from rnnbench.report.labels import (
+    configuration_anchors,
+    same_group,
+    short_group,
+    variant_labels,
+    with_labels,
+)
+from rnnbench.report.measurements import Measurements
+from rnnbench.report.parts import Column, TableView, marked, view_of
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.frame import split
-from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE
+from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
-MANY = 6  # answers on a page; if there are more, a headline and a table take their place
+SENTENCES = 4  # networks and devices named in the answer on calls
+SIZES = 4  # batch sizes named in a sentence
 WINNERS = 3  # implementations named in the headline, or one more if it is the last
 LAST = ["val_acc", "val_loss"]  # at the last epoch
 COLUMNS = (
@@ -41,20 +54,11 @@ REACHED = (
 )
 
 
-def is_long(fastest: pd.DataFrame, reference: Mapping[str, str]) -> bool:
-    """Whether one answer per group of comparable configurations would be too many."""
-    return not fastest.empty and len(fastest[_groups(reference)].drop_duplicates()) > MANY
-
-
-def headline(
-    fastest: pd.DataFrame,
-    learning: pd.DataFrame,
-    alike: pd.DataFrame,
-    reference: Mapping[str, str],
-) -> Answer:
+def headline(m: Measurements) -> Answer:
     """How often each implementation has the shortest epochs, and in how many comparisons no
-    difference is shown; then accuracy. From the tables of these names."""
-    base = f"`{reference_label(reference)}`"
+    difference is shown; then accuracy."""
+    fastest, outliers = m.fastest, outlier_sentence(m.alike)
+    base = f"`{reference_label(m.reference)}`"
     contests = fastest[fastest["contestants"] > 1]
     if not fastest["contestants"].any():
         return Answer("No run has a comparable result.", _excluded(fastest))
@@ -62,7 +66,7 @@ def headline(
         return Answer(
             "Each network has been run with only one implementation, so there is nothing to "
             "compare; the table shows the result of each.",
-            f"{_excluded(fastest)} {outlier_sentence(alike)}".strip(),
+            f"{_excluded(fastest)} {outliers}".strip(),
         )
     wins = sorted(contests.groupby("name", sort=False), key=lambda item: -len(item[1]))
     named = len(wins) if len(wins) <= WINNERS + 1 else WINNERS
@@ -80,7 +84,7 @@ def headline(
     caveats = _sentence([f"in {n.counted(c, 'comparison')}, {text}" for c, text in limits if c])
     suspect = contests[["suspect", "reference_suspect", "runner_up_suspect"]].to_numpy().any()
     dagger = f"{n.DAGGER} in the table marks suspect runs." if suspect else ""
-    parts = (caveats, _excluded(fastest), dagger, _accuracy(learning), outlier_sentence(alike))
+    parts = (caveats, _excluded(fastest), dagger, _accuracy(m.learning), outliers)
     return Answer(fast, " ".join(filter(None, parts)))
 
 
@@ -106,22 +110,18 @@ def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
     return contests["lead_low"].notna() & ~contests["lead_shown"].eq(True)
 
 
-def answer_view(
-    fastest: pd.DataFrame,
-    learning: pd.DataFrame,
-    accuracy: pd.DataFrame,
-    reference: Mapping[str, str],
-) -> TableView:
+def answer_view(m: Measurements) -> TableView:
     """One row per comparison, under its model; if there is none, the results of each
-    configuration. From the tables of these names."""
+    configuration."""
+    fastest = m.fastest
     contests = fastest[fastest["contestants"] > 1]
     if contests.empty:
-        reached = fastest.merge(accuracy[[*KEY, *LAST]], on=KEY)
+        reached = fastest.merge(m.accuracy[[*KEY, *LAST]], on=KEY)
         named = _named(reached, reached)
         return view_of(named, "answer", "Results of each network", "network", "head", REACHED,
                        "group")  # fmt: skip
-    names = _groups(reference)
-    learnt = split(learning, names, ["is_reference", "shown_different"])
+    names = same_group(m.reference)
+    learnt = split(m.learning, names, ["is_reference", "shown_different"])
     differences = []
     for key in contests[names].itertuples(index=False, name=None):
         group = learnt.get(key)
@@ -153,10 +153,6 @@ def _named(shown: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
         group="" if one_each else shown["model"],
         anchor=configuration_anchors(shown),
     )
-
-
-def _groups(reference: Mapping[str, str]) -> list[str]:
-    return [name for name in GROUP if name not in reference]
 
 
 def _daggered(row: Mapping[Any, Any], name: str, suspect: str) -> str:
@@ -196,3 +192,50 @@ def _accuracy(learning: pd.DataFrame) -> str:
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(different["implementation"]))
     share = f"{len(different)} of {len(others)} comparisons"
     return f"A difference in accuracy is shown in {share} with the reference: {names}."
+
+
+def call_answers(m: Measurements) -> list[Answer]:
+    """The answer for a report that leads with the calls: for each network and device, the fastest
+    implementation of predict() at each batch size. Configurations that compute another function
+    take no part."""
+    takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
+    predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
+    if predictions.empty:
+        return [Answer("No run has timed predict() yet, so there is no answer.")]
+    varied = [name for name in GROUP if predictions[name].nunique() > 1]
+    variants = variant_labels(predictions["variant"])
+    base = reference_label(m.reference) or "nothing"
+    sentences = []
+    for _, rows in predictions.groupby([*GROUP[:-1], "column_name"], sort=False):
+        ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
+        best = ordered.drop_duplicates("variant").to_dict("records")
+        named = len({row["batch"] for row in best}) < len(best)
+        clauses = [
+            _fastest_call(row, base, f", {variants[row['variant']]}," if named else "")
+            for row in best[:SIZES]
+        ]
+        more = f"; the table has {len(best) - SIZES} more" if len(best) > SIZES else ""
+        network = short_group({**best[0], "variant": ""}, varied, {})
+        sentences.append(
+            f"On {best[0]['column_name']}, predict() of {network} takes {'; '.join(clauses)}{more}."
+        )
+    left = len(sentences) - SENTENCES
+    rest = f"The table has {n.counted(left, 'more network')}." if left > 0 else ""
+    return [Answer(text) for text in sentences[: SENTENCES - 1]] + [
+        Answer(text, rest) for text in sentences[SENTENCES - 1 : SENTENCES]
+    ]
+
+
+def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
+    what = f"for a batch of {row['batch']:.0f}"
+    if row["samples"] > row["batch"]:
+        what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
+    name = daggered(row["implementation"] or row["model"], row["suspect"])
+    compared = ""
+    if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
+        span = interval_text(row, "speedup_low", "speedup_high", "speedup")
+        if row["words"] == NO_DIFFERENCE:
+            compared = f" ({NO_DIFFERENCE} from `{base}`: {n.ratio(row['speedup'])}, {span})"
+        else:
+            compared = f" ({n.ratio(row['speedup'])} as fast as `{base}`, {span})"
+    return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"

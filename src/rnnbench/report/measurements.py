@@ -1,0 +1,80 @@
+"""What the sections of a report are made from: the records of an experiment, what is known beside
+them, and the tables of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rnnbench.records.plan_file import Experiment
+from rnnbench.records.record import Record
+from rnnbench.report.labels import colours, regrouping, same_group
+from rnnbench.sources.prices import PriceList
+from rnnbench.sources.published import PublishedRow
+from rnnbench.tables.accuracy import accuracy, find_accuracy_outliers
+from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.comparison import builds
+from rnnbench.tables.cost import cost
+from rnnbench.tables.efficiency import efficiency, scaling
+from rnnbench.tables.fastest import fastest
+from rnnbench.tables.frame import ranked, run_values, tidy
+from rnnbench.tables.learning import learning
+from rnnbench.tables.reference import with_named_options
+from rnnbench.tables.runs import runs, steadiness
+from rnnbench.tables.time import calls, time
+
+ANSWERS = 6  # on a page; if there are more, a headline and a table take their place
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """`certificates` and `probes` of the experiment; `prices`: the price list in use (None: no cost
+    is shown); `published`: rows to show next to measured ones; `deadline` in seconds and `budget`
+    in USD, both per training, for the recommendation (None: no recommendation); `mlflow`: record
+    key → MLflow run id, of tracked runs."""
+
+    certificates: Certificates = field(default_factory=Certificates)
+    probes: tuple[Mapping[str, Any], ...] = ()
+    prices: PriceList | None = None
+    published: tuple[PublishedRow, ...] = ()
+    deadline: float | None = None
+    budget: float | None = None
+    mlflow: Mapping[str, str] = field(default_factory=dict)
+
+
+class Measurements:
+    """`records`: all runs, including void ones. The tables have the names of the functions that
+    make them, for all functions of networks that the `reference` of the `experiment` separates.
+    `regroup` and `regrouped`: see `regrouping`. `is_long`: there are too many comparisons for an
+    answer each."""
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        experiment: Experiment,
+        inputs: ReportInputs = ReportInputs(),
+    ) -> None:
+        self.experiment, self.inputs = experiment, inputs
+        self.reference = reference = experiment.reference
+        self.records = inputs.certificates.mark_wrong_gradients(records)
+        every_function = tidy(self.records)
+        self.frame = frame = ranked(with_named_options(every_function, reference))
+        self.run_values, self.steadiness = run_values(frame), steadiness(frame)
+        self.runs = runs(frame)
+        self.time = time(frame, reference, inputs.certificates)
+        self.palette = colours(self.time["implementation"])
+        self.regroup = regrouping(self.time, reference)
+        self.regrouped = self.regroup(self.time)
+        self.fastest = fastest(frame, self.time, reference)
+        groups = self.fastest[same_group(reference)]
+        self.is_long = len(groups.drop_duplicates()) > ANSWERS
+        self.accuracy = accuracy(frame)
+        self.alike = with_named_options(find_accuracy_outliers(every_function), reference)
+        # One sentence speaks about all comparisons of a long page.
+        self.learning = learning(frame, reference, together=self.is_long)
+        self.builds = builds(frame, reference, inputs.certificates)
+        self.calls = calls(frame, self.time, reference)
+        self.cost = cost(frame, self.time, inputs.prices, reference)
+        self.efficiency = efficiency(frame, inputs.probes)
+        self.scaling = scaling(frame)
