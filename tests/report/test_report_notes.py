@@ -24,7 +24,7 @@ def trained(build: str, framework: str, optimizer: str, **model):
 
 
 def texts(records) -> list[str]:
-    return [note.text.partition(". Their losses")[0] for note in optimizer_notes(records)]
+    return [note.partition(". Their losses")[0] for note in optimizer_notes(records)]
 
 
 def test_rmsprop_differs_between_generations_of_keras() -> None:

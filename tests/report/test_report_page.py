@@ -14,7 +14,7 @@ import pytest
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
-from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, Note
+from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY
 from rnnbench.report.page import write_report
 from rnnworker.random_reads import KNOWN
 from tests.factory import BEGINNING, in_round, make_record, replace
@@ -28,8 +28,8 @@ def report(tmp_path_factory):
     return out, paths
 
 
-def notes(page: Content, text: str, section: str = RELIABILITY) -> list[Note]:
-    return [note for note in page.notes_of(section) if text in note.text]
+def notes(page: Content, text: str, section: str = RELIABILITY) -> list[str]:
+    return [note for note in page.notes[section] if text in note]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
         page = Content(records, EXPERIMENT)
         found = notes(page, "too few undisturbed turns")
         assert len(found) == caveats
-    assert found[0].text.startswith("6 runs of digits_rnn shared")
+    assert found[0].startswith("6 runs of digits_rnn shared")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
                        disturbed)  # fmt: skip
     found = notes(Content(records, EXPERIMENT), "Other processes")
     assert len(found) == (text is not None)
-    assert text is None or text in found[0].text
+    assert text is None or text in found[0]
 
 
 def slowed_rounds(slow: int, unequal: float) -> list[Record]:
@@ -222,8 +222,8 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
             [0.1, -0.1 - 0.001 * number],
         )
     ]  # fmt: skip
-    advice = Content(records, EXPERIMENT).notes_of(ANSWER)
-    assert [text in note.text for note in advice] == ([True] if text else [])
+    advice = Content(records, EXPERIMENT).notes[ANSWER]
+    assert [text in note for note in advice] == ([True] if text else [])
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])

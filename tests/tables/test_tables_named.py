@@ -264,7 +264,7 @@ def test_runs_kernels_and_order():
     assert kernels(tidy([make_record(measured={"kernel": {**not_found, "expected": None}})])).empty
     assert order(frame)["planned"].tolist() == [2, 1]
     (note,) = order_notes(order(frame))
-    assert "not exactly in the planned order" in note.text
+    assert "not exactly in the planned order" in note
 
 
 def make_started(seconds):

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         )
     print_comparison(table, options.a, options.b)
     held = session_notes(run_values(frame)) if table["low"].notna().any() else ()
-    for line in dict.fromkeys([*map(str, held), *void]):
+    for line in dict.fromkeys([*held, *void]):
         print(line)
     return 0
 

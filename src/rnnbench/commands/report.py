@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     (out / CARD).write_text(card(report), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
-    for line in [*report.answers, *report.notes_of(ANSWER)]:
+    for line in [*report.answers, *report.notes[ANSWER]]:
         print(line)
     if missing:
         print(f"{len(missing)} of {len(runs)} planned runs are missing.")
@@ -88,7 +88,7 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     from rnnbench.tracking.overview import Overview, differing_keys, labels_of, publish_overview
 
     experiment = report.experiment
-    answers = "\n\n".join(map(str, [*report.answers, *report.notes_of(ANSWER)]))
+    answers = "\n\n".join(map(str, [*report.answers, *report.notes[ANSWER]]))
     overview = Overview(
         experiment.name,
         "\n\n".join(filter(None, (f"**{experiment.title}**", answers, experiment.about))),

@@ -17,7 +17,6 @@ from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
 from rnnbench.report.figure import Figure
 from rnnbench.report.measurements import Measurements, ReportInputs
-from rnnbench.report.notes import Note
 from rnnbench.report.parts import Section, TableView
 from rnnbench.report.runs import (
     MANY,
@@ -121,9 +120,6 @@ class Content:
         for section in made:
             self.csv |= section.csv
 
-    def notes_of(self, section: str) -> list[Note]:
-        return [note for note in self.notes if note.section == section]
-
     def figures_of(self, *kinds: str) -> list[Figure]:
         return [figure for figure in self.figures if figure.kind in kinds]
 
@@ -163,24 +159,31 @@ def _leading(
     return views, figures, [rest if each is section else each for each in sections]
 
 
-def _notes(m: Measurements, unneeded: Mapping[str, str]) -> list[Note]:
+def _notes(m: Measurements, unneeded: Mapping[str, str]) -> dict[str, list[str]]:
+    """The notes by where they stand."""
     ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
     for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
         ratios += int(bound.notna().sum())
-    return [
-        *(notes.session_notes(m.run_values) if ratios else ()),
-        *recommendations(m.cost, m.inputs),
-        *notes.certificate_notes(m.time),
-        *notes.unsteady_notes(m.steadiness),
-        *notes.void_notes(m.fastest),
-        notes.ratio_note(ratios),
-        *notes.warmup_notes(m.steadiness),
-        *notes.turn_notes(m.run_values),
-        *notes.disturbance_notes(m.records),
-        *notes.stopping_notes(unneeded),
-        *notes.comparison_notes(m.time, m.accuracy),
-        *notes.order_notes(order(m.frame)),
-    ]
+    return {
+        notes.ANSWER: [
+            *(notes.session_notes(m.run_values) if ratios else ()),
+            *recommendations(m.cost, m.inputs),
+        ],
+        notes.LEAD: [
+            *notes.certificate_notes(m.time),
+            *notes.unsteady_notes(m.steadiness),
+            *notes.void_notes(m.fastest),
+        ],
+        notes.RELIABILITY: [
+            notes.ratio_note(ratios),
+            *notes.warmup_notes(m.steadiness),
+            *notes.turn_notes(m.run_values),
+            *notes.disturbance_notes(m.records),
+            *notes.stopping_notes(unneeded),
+            *notes.comparison_notes(m.time, m.accuracy),
+        ],
+        notes.ORDER: list(notes.order_notes(order(m.frame))),
+    }
 
 
 def _filled(candidates: Iterable[TableView]) -> list[TableView]:

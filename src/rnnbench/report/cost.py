@@ -14,7 +14,6 @@ from rnnbench.report import numbers as n
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import configuration_anchors, joined
 from rnnbench.report.measurements import Measurements, ReportInputs
-from rnnbench.report.notes import ANSWER, Note
 from rnnbench.report.parts import Column, Section, marked, span_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
@@ -106,8 +105,8 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
                     yield {**row, **usd}
 
 
-def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[Note]:
-    """One note per task of `table` (`tables.cost`) and limit that is given."""
+def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
+    """One sentence per task of `table` (`tables.cost`) and limit that is given."""
     for _, places in _labelled(table).groupby(TASK, sort=False):
         model = places["task"].iloc[0]
         if inputs.deadline is not None:
@@ -122,17 +121,15 @@ def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[Note]
 
 def _recommendation(
     what: str, best: dict[str, Any] | None, others: pd.DataFrame, limit: str
-) -> Note:
+) -> str:
     """`others`: the places that may be as good as the `best` one."""
     if best is None:
-        text = f"{what}: no priced device trains it {limit}, judged by its whole interval."
-        return Note(ANSWER, text)
+        return f"{what}: no priced device trains it {limit}, judged by its whole interval."
     names = n.few(list(others["label"]), PLACES, ", ")
     tie = f" ({NO_DIFFERENCE} from {names})" if names else ""
-    return Note(
-        ANSWER,
+    return (
         f"{what}: `{best['series']}` on {best['label']}, {n.seconds(best['seconds'])} s and "
-        f"{n.plain(best['usd'])} USD{tie}.",
+        f"{n.plain(best['usd'])} USD{tie}."
     )
 
 

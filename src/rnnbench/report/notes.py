@@ -1,14 +1,13 @@
 """The notes of a page: what a result depends on, and what must not be concluded from it.
 
-A note is a sentence made from the tables by a pure function. The templates show the notes of each
-section in one way.
+A note is a sentence made from the tables by a pure function; names are in backticks. The templates
+show the notes of each section in one way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -24,63 +23,49 @@ from rnnbench.tables.time import NOT_EQUAL
 
 UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
 SHOWN = 12  # configurations whose repeats were not needed
-ANSWER, LEAD, BUILDS, RELIABILITY, ORDER = "answer", "lead", "builds", "trust", "order"
+# Where notes stand: with the answer, below the first table, under reliability, above the order of
+# measurement.
+ANSWER, LEAD, RELIABILITY, ORDER = "answer", "lead", "trust", "order"
+NOT_CERTIFIED, NO_SPEEDUP = "Not certified", "No speed-up"
+VOID = "Void, so excluded from the tables"
+RATIO_OF_TIMES = "≠ is not a speed-up but a ratio of the times of two different functions"
+# The first words of a note → the section to which they link.
+LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: RELIABILITY}
 
 
-@dataclass(frozen=True)
-class Note:
-    """`section`: where it stands: `ANSWER`, `LEAD` (below the first table), `ORDER` (above its
-    figures) or the id of a section; `text`: names are in backticks; `head`: its first words, which
-    link to the section `target`."""
-
-    section: str
-    text: str
-    head: str = ""
-    target: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.head}: {self.text}" if self.head else self.text
-
-
-def certificate_notes(speed: pd.DataFrame) -> Iterator[Note]:
+def certificate_notes(speed: pd.DataFrame) -> Iterator[str]:
     """What certificates say about the speed-ups of the time table."""
     unknown = speed[(speed["equal"] == UNKNOWN) & speed["speedup"].notna()]
     if names := ", ".join(f"`{name}`" for name in dict.fromkeys(unknown["implementation"])):
-        yield Note(
-            LEAD,
-            f"{names}. There is no certificate that they compute the same function as the "
-            "reference; their speed-ups compare times only.",
-            "Not certified",
-            "ran",
+        yield (
+            f"{NOT_CERTIFIED}: {names}. There is no certificate that they compute the same "
+            "function as the reference; their speed-ups compare times only."
         )
-    unequal = "≠ is not a speed-up but a ratio of the times of two different functions"
-    for why in dict.fromkeys(speed.loc[speed["words"] == NOT_EQUAL, "difference"]):
-        yield Note(LEAD, f"{why}.", unequal, "ran")
-    for why in dict.fromkeys(filter(None, speed["not_learning"])):
-        yield Note(LEAD, f"{why}.", "No speed-up", "ran")
+    differences = speed.loc[speed["words"] == NOT_EQUAL, "difference"]
+    for head, reasons in ((RATIO_OF_TIMES, differences), (NO_SPEEDUP, speed["not_learning"])):
+        yield from (f"{head}: {why}." for why in dict.fromkeys(filter(None, reasons)))
 
 
-def unsteady_notes(steadiness: pd.DataFrame) -> Iterator[Note]:
+def unsteady_notes(steadiness: pd.DataFrame) -> Iterator[str]:
     """The machines whose speed varied so much that the ratios may depend on the hour."""
     for machine, own in steadiness.groupby("machine")["spread"]:
         spread = own.median()
         if spread > UNSTEADY:
             runs = n.counted(len(own), "run")
-            yield Note(
-                LEAD,
+            yield (
                 f"{machine} was not steady: the seconds of the epochs of a run varied by "
                 f"{n.percent(spread)} (median of {runs}; about 1 % on an idle machine). What slows "
                 "a machine need not slow all implementations alike, so these ratios hold for the "
-                "hour in which they were measured.",
+                "hour in which they were measured."
             )
 
 
-def void_notes(fastest: pd.DataFrame) -> Iterator[Note]:
+def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
     if void := list(filter(None, dict.fromkeys(fastest["void"]))):
-        yield Note(LEAD, f"{'; '.join(void)}.", "Void, so excluded from the tables", RELIABILITY)
+        yield f"{VOID}: {'; '.join(void)}."
 
 
-def session_notes(usable: pd.DataFrame) -> Iterator[Note]:
+def session_notes(usable: pd.DataFrame) -> Iterator[str]:
     """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
     `usable`: from `run_values`."""
     machines = usable.assign(session=sessions(usable)).groupby("machine", sort=False)
@@ -92,10 +77,9 @@ def session_notes(usable: pd.DataFrame) -> Iterator[Note]:
         first, last = (timestamps.read(runs["started"].agg(end)) for end in ("min", "max"))
         minutes = max(1, math.ceil((last - first).total_seconds() / 60))
         when = f"within {n.counted(minutes, 'minute')}" if count == 1 else f"in {count} sessions"
-        yield Note(
-            ANSWER,
+        yield (
             f"Measured {where}{when}: the intervals hold for the state of the machine at that "
-            "time, and another hour can differ by more.",
+            "time, and another hour can differ by more."
         )
 
 
@@ -113,7 +97,7 @@ ROWS = (
 )
 
 
-def optimizer_notes(records: Iterable[Record]) -> Iterator[Note]:
+def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
     """The models of `records` whose losses diverge between builds, because the update of their
     optimizer differs under the same name.
 
@@ -147,10 +131,9 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[Note]:
     for (model_name, sentence), (some, others) in found.items():
         if some and others:
             difference = sentence.format(some=", ".join(some), others=", ".join(others))
-            yield Note(
-                BUILDS,
+            yield (
                 f"`{model_name}` {difference}. Their losses therefore differ by more than rounding "
-                "(`benchmarks/README.md`).",
+                "(`benchmarks/README.md`)."
             )
 
 
@@ -163,58 +146,54 @@ def verdict_text(every: pd.DataFrame) -> str:
     )
 
 
-def ratio_note(count: int) -> Note:
+def ratio_note(count: int) -> str:
     if count == 0:
-        return Note(RELIABILITY, "No ratio with a confidence interval is shown.")
-    return Note(
-        RELIABILITY,
+        return "No ratio with a confidence interval is shown."
+    return (
         f"This page shows {n.counted(count, 'ratio')} with individual 95 % confidence intervals: "
         f"even if nothing differed, about {0.05 * count:.2g} would appear to differ from 1 by "
         "chance. The fastest implementation is selected from several, so the intervals in the "
         "answer are wider: they are simultaneous for all comparisons with the reference on a "
         "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "
-        "exist.",
+        "exist."
     )
 
 
-def warmup_notes(steadiness: pd.DataFrame) -> Iterator[Note]:
+def warmup_notes(steadiness: pd.DataFrame) -> Iterator[str]:
     """Whether timed epochs still show warm-up; nothing if all runs are too short to tell."""
     runs, late = n.counted(len(steadiness), "run"), steadiness[steadiness["warm"] > 0]
     if late.empty and len(steadiness):
-        yield Note(
-            RELIABILITY,
+        yield (
             f"Warm-up: in none of the {runs} with five or more epochs are the first timed epochs "
-            "slower than the rest, so the configured warm-up was long enough.",
+            "slower than the rest, so the configured warm-up was long enough."
         )
     elif len(late):
         configurations = [
             f"`{row['implementation'] or row['model']}` on {row['device']}"
             for row in late.drop_duplicates(CONFIGURATION).to_dict("records")
         ]
-        yield Note(
-            RELIABILITY,
+        yield (
             f"Warm-up: in {len(late)} of {runs}, the first timed epochs (up to "
             f"{late['warm'].max()}) are slower than the rest ({n.few(configurations, 4, ', ')}): "
             "raise `measure.warmup_seconds`. The result of a run is the median of its epochs, on "
-            "which a few slow epochs have little effect.",
+            "which a few slow epochs have little effect."
         )
 
 
-def turn_notes(usable: pd.DataFrame) -> Iterator[Note]:
+def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
     """Which runs were meant to be compared in turns, but had too few of them. `usable`: from
     `run_values`."""
     without = usable[usable["round"].ne("") & usable["effect"].isna()]
     if len(without):
         models = n.few(sorted(without["model"].unique()), SHOWN, ", ")
-        yield Note(
-            RELIABILITY,
+        yield (
             f"{n.counted(len(without), 'run')} of {models} shared too few undisturbed turns with "
             "other runs. Their ratios compare seconds, so the intervals are wider; more epochs or "
-            "samples give more turns.",
+            "samples give more turns."
         )
 
 
-def disturbance_notes(records: Sequence[Record]) -> Iterator[Note]:
+def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
     conditions = conditions_of(records)
     cycles = sum(len(state.cycles) for state in conditions)
@@ -223,22 +202,20 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[Note]:
     slowed = sum(len(state.slowed) for state in conditions)
     if disturbed:
         which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
-        yield Note(
-            RELIABILITY,
+        yield (
             f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. "
             f"Ratios and seconds leave {which} cycles out; the learning curves over time contain "
-            "them.",
+            "them."
         )
     if slowed:
-        yield Note(
-            RELIABILITY,
+        yield (
             f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
             "instance by neighbours, heat or a power limit. Ratios and seconds are those of the "
-            "undisturbed machine, by analysis of covariance.",
+            "undisturbed machine, by analysis of covariance."
         )
 
 
-def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[Note]:
+def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[str]:
     """Which repeats were not needed, and by which rule."""
     if unneeded:
         reasons: dict[str, str] = {}
@@ -246,37 +223,34 @@ def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[Note]:
             reasons.setdefault(configuration_of(name), why)
         listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
         more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
-        yield Note(
-            RELIABILITY,
+        yield (
             f"Not needed: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
             "had reached the requested precision or the budget was used up. The stopping rule "
             "depends on the width of the configuration's interval, never on whether it shows a "
             "difference, so the coverage of the intervals is nearly nominal (simulated: at least "
-            f"94 %, or 93 % if a configuration is the only one on its device). {listed}{more}.",
+            f"94 %, or 93 % if a configuration is the only one on its device). {listed}{more}."
         )
 
 
-def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[Note]:
+def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[str]:
     """What must not be compared."""
     for _, rows in accuracies.groupby(TASK[:-1], sort=False):
         epochs = sorted(rows["epochs"].dropna().unique())
         if len(epochs) > 1:
-            yield Note(
-                RELIABILITY,
+            yield (
                 f"The accuracies of {rows['model'].iloc[0]} are from different numbers of epochs "
-                f"({n.plain(epochs[0])} to {n.plain(epochs[-1])}): do not compare them.",
+                f"({n.plain(epochs[0])} to {n.plain(epochs[-1])}): do not compare them."
             )
     if speed["variant"].nunique() > 1:
-        yield Note(
-            RELIABILITY,
+        yield (
             "Rows with different overrides train different networks or batch sizes: speed-ups "
-            "compare rows with the same overrides only.",
+            "compare rows with the same overrides only."
         )
     if speed["machine"].nunique() > 1:
-        yield Note(RELIABILITY, "Runs on different machines are never pooled.")
+        yield "Runs on different machines are never pooled."
 
 
-def order_notes(places: pd.DataFrame) -> Iterator[Note]:
+def order_notes(places: pd.DataFrame) -> Iterator[str]:
     """Whether each machine measured its runs, or groups of runs in turns, in the planned order.
     `places`: from `order`."""
     if len(places):
@@ -286,9 +260,8 @@ def order_notes(places: pd.DataFrame) -> Iterator[Note]:
         rounds = int((places.groupby("together")["name"].count() > 1).sum())
         turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
         blocks = n.counted(int(places["block"].nunique()), "block")
-        yield Note(
-            ORDER,
+        yield (
             f"The runs were interleaved in {blocks}, each with every configuration once in random "
             f"order, and measured{turns} {'' if planned else 'not exactly '}in the planned order. "
-            "A drift of the machine would appear as a slope.",
+            "A drift of the machine would appear as a slope."
         )

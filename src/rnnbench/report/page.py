@@ -17,6 +17,7 @@ from markupsafe import Markup
 from rnnbench.locks import locked
 from rnnbench.records.store import write_bytes
 from rnnbench.report.figure import standalone, to_png
+from rnnbench.report.notes import LINKS
 from rnnbench.report.numbers import NOTHING, moment
 from rnnbench.report.parts import by_spanner, shortened, to_markdown
 
@@ -126,7 +127,9 @@ def environment(*, html: bool) -> Environment:
         "moment": moment,
         "markup": Markup,
     }
-    result.globals |= {"fold": FOLD, "nothing": NOTHING, "description": "", "picture": ""}
+    result.globals |= {
+        "fold": FOLD, "nothing": NOTHING, "links": LINKS, "description": "", "picture": "",
+    }  # fmt: skip
     return result
 
 

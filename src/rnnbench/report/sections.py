@@ -182,7 +182,7 @@ def builds_section(m: Measurements) -> Section:
     words = (
         BUILDS.format(table["against"].iloc[0]),
         *(found or ["No regression of 2 % or more is shown."]),
-        *map(str, optimizer_notes(m.records)),
+        *optimizer_notes(m.records),
     )
     labelled = with_labels(table)
     view = view_of(labelled, "builds-table", "Comparison of builds", "build", "build",
