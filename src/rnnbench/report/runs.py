@@ -4,13 +4,12 @@ tables link."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
 from rnnbench.grid.point import configuration_of
-from rnnbench.records.record import Epoch, Record, run_value
+from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor, run_anchor
 from rnnbench.report.measurements import Measurements
@@ -20,7 +19,6 @@ from rnnbench.tables.reference import move_named_options
 from rnnworker.cards import all_cards
 
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
-NOT_RECORDED = "not recorded"
 Facts = Mapping[str, str]
 
 RUN_COLUMNS = (
@@ -65,67 +63,23 @@ def provenance_view(table: pd.DataFrame) -> TableView:
                    lambda row: f"{row['what']} {row['which']}")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class RawRun:
-    """A run as text: `facts` that differ from those of its configuration; `run_id`, of MLflow;
-    `anchor`, its id on the page; `short`, its seed and repeat; `seconds` of its median epoch;
-    `line`, a summary; `epochs`: number, seconds, loss, acc, val_loss, val_acc."""
+class RawRun(NamedTuple):
+    """`facts`: those that differ from the facts of its configuration; `run_id`: of MLflow."""
 
     record: Record
     facts: Facts
-    run_id: str = ""
-
-    @property
-    def anchor(self) -> str:
-        return run_anchor(self.record.name, self.record.machine)
-
-    @property
-    def short(self) -> str:
-        return f"s{self.record.run.seed}-r{self.record.run.repeat}"
-
-    @property
-    def seconds(self) -> str:
-        times = [epoch.seconds for epoch in self.record.epochs]
-        return n.seconds(run_value(times)) if times else n.NOTHING
-
-    @property
-    def line(self) -> str:
-        status, started = self.record.verdict.status, self.record.started
-        line = f"{self.short:8} {status:8} {self.seconds:>8} s  {started} {self.run_id}"
-        return line.rstrip()
-
-    @property
-    def all_facts(self) -> Facts:
-        key = self.record.key
-        untracked = f'not tracked yet; filter: tags.`rnnbench.record` = "{key}"'
-        return {
-            **self.facts,
-            "record": f"records/{key}.json",
-            "MLflow run": self.run_id or untracked,
-            "digest": self.record.run.digest,
-            "measure again": f"rnnbench retry {self.record.experiment} {self.record.name}",
-        }
-
-    @property
-    def epochs(self) -> list[tuple[str, ...]]:
-        return list(map(_epoch, self.record.epochs))
+    run_id: str
 
 
-@dataclass(frozen=True)
-class RawConfiguration:
-    """The runs of one configuration on one machine, by start time. `facts`: what they have in
-    common, such as the dataset, the build and the code."""
+class RawConfiguration(NamedTuple):
+    """The runs of one configuration on one machine, by start time. `anchor`: its id on the page;
+    `facts`: what they have in common, such as the dataset, the build and the code."""
 
     anchor: str
     name: str
     machine: str
     facts: Facts
     runs: Sequence[RawRun]
-
-    @property
-    def seconds(self) -> str:
-        """The median epoch of each run that is not void."""
-        return ", ".join(run.seconds for run in self.runs if run.record.verdict.status != "void")
 
 
 def _by_start(records: Iterable[Record]) -> list[Record]:
@@ -134,68 +88,54 @@ def _by_start(records: Iterable[Record]) -> list[Record]:
 
 def raw_configurations(m: Measurements) -> list[RawConfiguration]:
     """All runs by configuration, in the order of their first starts."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[tuple[Record, Facts]]] = {}
     for record in _by_start(m.records):
-        groups.setdefault((configuration_of(record.name), record.machine), []).append(record)
-    return [_configuration(*key, records, m) for key, records in groups.items()]
+        place = configuration_of(record.name), record.machine
+        groups.setdefault(place, []).append((record, _facts(record)))
+    result = []
+    for (name, machine), runs in groups.items():
+        common = set.intersection(*(set(facts.items()) for _, facts in runs))
+        shared = {key: value for key, value in runs[0][1].items() if (key, value) in common}
+        raw = [
+            RawRun(
+                record,
+                {key: value for key, value in facts.items() if key not in shared},
+                m.inputs.mlflow.get(record.key, ""),
+            )
+            for record, facts in runs
+        ]
+        anchor = configuration_anchor(move_named_options(run_facts(runs[0][0]), m.reference))
+        result.append(RawConfiguration(anchor, name, machine, shared, raw))
+    return result
 
 
-def not_clean(m: Measurements) -> list[RawRun]:
+def not_clean(m: Measurements) -> list[Record]:
     """The runs that are not clean; void runs first, then by start time."""
-    runs = [RawRun(r, {}) for r in _by_start(m.records) if r.verdict.status != "clean"]
-    return sorted(runs, key=lambda run: run.record.verdict.status != "void")
+    unclean = [r for r in _by_start(m.records) if r.verdict.status != "clean"]
+    return sorted(unclean, key=lambda record: record.verdict.status != "void")
 
 
-def _configuration(
-    name: str, machine: str, records: Sequence[Record], m: Measurements
-) -> RawConfiguration:
-    all_facts = [_facts(record) for record in records]
-    shared = {
-        name: value
-        for name, value in all_facts[0].items()
-        if all(facts.get(name) == value for facts in all_facts)
-    }
-    runs = [
-        RawRun(
-            record,
-            {name: value for name, value in facts.items() if name not in shared},
-            m.inputs.mlflow.get(record.key, ""),
-        )
-        for record, facts in zip(records, all_facts, strict=True)
-    ]
-    anchor = configuration_anchor(move_named_options(run_facts(records[0]), m.reference))
-    return RawConfiguration(anchor, name, machine, shared, runs)
+def median_epoch(record: Record) -> str:
+    """The seconds of a run per epoch."""
+    times = [epoch.seconds for epoch in record.epochs]
+    return n.seconds(run_value(times)) if times else n.NOTHING
 
 
-def _facts(record: Record) -> dict[str, str]:
+def _facts(record: Record) -> Facts:
     """The machine, build, dataset and code of a run, and its use of the GPU."""
-    identity = record.run.identity
+    identity, measured = record.run.identity, record.measured
+    cards = all_cards(measured.get("card"))
+    count = f"{len(cards)} × " if len(cards) > 1 else ""
+    joules, watts = measured.get("joules_per_sample"), measured.get("card_watts")
+    has_energy = joules is not None and watts is not None
     facts = {
         "machine": record.machine,
         "build": record.run.choices.get("build"),
         "build lock": identity.get("build_lock"),
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
-        "code revision": record.measured.get("revision") or NOT_RECORDED,
-        "GPU": _gpu(record.measured.get("card")),
-        "energy": _energy(record),
+        "code revision": measured.get("revision") or "not recorded",
+        "GPU": f"{count}{cards[0].get('name') or ''}" if cards else "",
+        "energy": f"{joules:.3g} J per sample, at {watts:.0f} W" if has_energy else "",
     }
     return {name: str(value) for name, value in facts.items() if value}
-
-
-def _gpu(card: Any) -> str:
-    cards = all_cards(card)
-    count = f"{len(cards)} × " if len(cards) > 1 else ""
-    return f"{count}{cards[0].get('name') or ''}" if cards else ""
-
-
-def _energy(record: Record) -> str:
-    joules, watts = (record.measured.get(name) for name in ("joules_per_sample", "card_watts"))
-    if joules is None or watts is None:
-        return ""
-    return f"{joules:.3g} J per sample, at {watts:.0f} W"
-
-
-def _epoch(epoch: Epoch) -> tuple[str, ...]:
-    values = (epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc)
-    return (str(epoch.epoch), f"{epoch.seconds:.4f}", *(n.plain(value, 5) for value in values))

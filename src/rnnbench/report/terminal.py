@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.runs import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.time import MARK, Unequal
 
-if TYPE_CHECKING:  # `rnnbench show` does not need pandas
-    import pandas as pd
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
+    """A table; `numbers`: all columns but the first are of numbers."""
+    table = Table(box=SIMPLE_HEAD, title_justify="left")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if numbers and place else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
-    """Prints one row per pair and notes on how to read the ratios. `faults`: the number of
-    unreadable pointers."""
-    shown = Table(box=SIMPLE_HEAD, title=f"{a} versus {b}", title_justify="left")
-    several = table["same"].ne("").any()
-    for label in [*([""] if several else []), "A", "B", "speed-up of A (95 % CI)", "runs"]:
-        shown.add_column(label)
-    for row in table.to_dict("records"):
-        shown.add_row(
-            *([row["same"]] if several else []),
+    """Prints one row per pair and notes on how to read the ratios."""
+    same = [""] if table["same"].ne("").any() else []
+    rows = [
+        (
+            *(row["same"] for _ in same),
             f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
             f"{row['b']}\n{n.seconds(row['seconds_b'])} s per epoch",
             "\n".join(filter(None, (n.pair(row), row["words"]))),
             f"{row['runs_a']}, {row['runs_b']}",
         )
+        for row in table.to_dict("records")
+    ]
+    shown = _table([*same, "A", "B", "speed-up of A (95 % CI)", "runs"], rows, numbers=False)
+    shown.title = f"{a} versus {b}"
     console = Console()
     console.print(shown)
     if table["suspect"].any():
@@ -57,24 +66,16 @@ def print_run(record: Record, place: str) -> None:
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
         console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
-    phases = Table(box=SIMPLE_HEAD)
-    for label in ("phase", "seconds"):
-        phases.add_column(label, justify="right" if label == "seconds" else "left")
-    for phase in record.phases:
-        phases.add_row(phase.name, n.seconds(phase.seconds))
-    console.print(phases)
+    phases = ((phase.name, n.seconds(phase.seconds)) for phase in record.phases)
+    console.print(_table(("phase", "seconds"), phases))
     if record.epochs:
-        epochs = Table(box=SIMPLE_HEAD)
-        for label in ("epoch", "seconds", "loss", "acc", "val loss", "val acc"):
-            epochs.add_column(label, justify="right")
-        for epoch in record.epochs:
-            values = (epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc)
-            epochs.add_row(
-                str(epoch.epoch), f"{epoch.seconds:.4f}", *(n.plain(v, 4) for v in values)
-            )
-        console.print(epochs)
-        median = run_value([epoch.seconds for epoch in record.epochs])
-        console.print(f"median epoch {n.seconds(median)} s", highlight=False)
+        epochs = (
+            (str(e.epoch), f"{e.seconds:.4f}",
+             *(n.plain(value, 4) for value in (e.loss, e.acc, e.val_loss, e.val_acc)))
+            for e in record.epochs
+        )  # fmt: skip
+        console.print(_table(("epoch", "seconds", "loss", "acc", "val loss", "val acc"), epochs))
+        console.print(f"median epoch {median_epoch(record)} s", highlight=False)
     for line in (
         f"started {n.moment(record.started)} UTC on {record.machine}",
         f"build {record.run.choices.get('build', '')}, "
