@@ -17,7 +17,7 @@ import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.tracking.metrics import metrics
+from rnnbench.tracking.mapping import metrics
 from tests.cluster import postgres as private_postgres
 from tests.cluster.postgres import MlflowServer, Postgres
 from tests.conftest import ROOT

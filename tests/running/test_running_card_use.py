@@ -12,8 +12,7 @@ from rnnbench.running import worker
 from rnnbench.running.round import measure
 from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy
-from rnnbench.tracking.mapping import facts
-from rnnbench.tracking.metrics import metrics
+from rnnbench.tracking.mapping import facts, metrics
 from rnnworker.affinity import read_topology
 from tests.factory import as_run, make_record, replace
 from tests.report.made_up import measurements

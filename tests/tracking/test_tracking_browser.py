@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from rnnbench.tracking.client import connected
+from rnnbench.tracking.store import connected
 from rnnbench.tracking.track import track
 from tests.factory import make_record
 from tests.tracking.conftest import write_run

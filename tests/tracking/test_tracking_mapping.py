@@ -9,8 +9,8 @@ import pytest
 from mlflow.entities import Param, Run, RunData, RunInfo, RunTag
 
 from rnnbench.records.record import Epoch
-from rnnbench.tracking import mapping, metrics
-from rnnbench.tracking.address import database_file, redacted, tracking_uri
+from rnnbench.tracking import mapping
+from rnnbench.tracking.store import database_file, redacted, tracking_uri
 from rnnbench.tracking.track import kept_first
 from tests.factory import DIGITS_MD5, make_late, make_record, replace
 
@@ -41,7 +41,7 @@ def test_tags_have_verdict_versions_and_dataset():
 def test_facts_are_complete_but_for_packages_and_numbers():
     facts = mapping.facts(make_record())
     assert facts["hardware"]["cores"] == 2 and "packages" not in facts["environment"]
-    assert not any(map(metrics.is_number, facts["measured"].values()))
+    assert not any(map(mapping.is_number, facts["measured"].values()))
 
 
 def test_tags_name_the_round_and_mark_companions():
@@ -53,7 +53,7 @@ def test_tags_name_the_round_and_mark_companions():
 
 
 def test_points_have_the_timestamp_of_what_they_measure():
-    points = metrics.metrics(make_record(epoch_seconds=[0.5, 0.25]))
+    points = mapping.metrics(make_record(epoch_seconds=[0.5, 0.25]))
     first, second = [point for point in points if point.key == "epoch_seconds"]
     assert (first.step, second.step) == (1, 2) and second.value == 0.25
     assert (
@@ -69,7 +69,7 @@ def test_points_have_the_timestamp_of_what_they_measure():
 def test_values_that_are_not_finite_numbers_are_omitted(value):
     epoch = Epoch(1, 1010.0, 0.5, 10, 1, loss=value)
     record = replace(make_record(measured={"closure": value}), epochs=(epoch,))
-    points = metrics.metrics(record)
+    points = mapping.metrics(record)
     assert {point.key for point in points} & {"closure", "loss", "epoch_seconds"} == {
         "epoch_seconds"
     }

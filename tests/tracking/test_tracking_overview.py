@@ -8,9 +8,16 @@ import pytest
 
 from rnnbench.commands.report import main as report
 from rnnbench.records.store import write_json
-from rnnbench.tracking.client import connected
-from rnnbench.tracking.overview import REPORT, SPEEDUP, UNEQUAL, differing_keys, labels_of, view
-from rnnbench.tracking.track import track
+from rnnbench.tracking.store import connected
+from rnnbench.tracking.track import (
+    REPORT,
+    SPEEDUP,
+    UNEQUAL,
+    differing_keys,
+    label_of,
+    track,
+    view_of,
+)
 from tests.factory import as_run, make_record
 from tests.tracking.conftest import write_run
 
@@ -98,8 +105,8 @@ def test_labels_name_what_differs():
         for repeat in range(2)
     ]  # fmt: skip
     assert differing_keys(runs) == ["rnn", "model.units", "repeat"]
-    assert labels_of(runs)["block-1"] == "block · model.units=8 · r1"
-    assert labels_of(runs[:1]) == {"keras-0": "keras-0"}
+    assert label_of(runs[3], differing_keys(runs)) == "block · model.units=8 · r1"
+    assert label_of(runs[0], []) == "keras-0"
 
 
 def test_mlflow_shows_the_view(browser, server, project, tmp_path, monkeypatch, capsys):
@@ -120,4 +127,4 @@ def test_mlflow_shows_the_view(browser, server, project, tmp_path, monkeypatch, 
         page.get_by_role("columnheader", name=column).first.wait_for()
     assert page.get_by_text("Evaluation runs").count() == 0
     page.close()
-    assert view(["rnn"])["selectedColumns"][0] == "params.`rnn`"
+    assert view_of(["rnn"])["selectedColumns"][0] == "params.`rnn`"

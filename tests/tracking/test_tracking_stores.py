@@ -14,9 +14,8 @@ import pytest
 
 from rnnbench.errors import TrackingError
 from rnnbench.records.store import pointer_to, write_json
-from rnnbench.tracking.client import connected
 from rnnbench.tracking.mapping import COMPLETE
-from rnnbench.tracking.store import ensure_store
+from rnnbench.tracking.store import connected, ensure_store
 from rnnbench.tracking.track import track
 from tests.factory import BEGINNING, DIGITS_MD5, make_late, make_record
 from tests.tracking.conftest import free_port, pointer_of, start_track, write_run

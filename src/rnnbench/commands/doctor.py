@@ -21,8 +21,7 @@ from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import compose_choices
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.running import host_check
-from rnnbench.tracking.address import is_server, redacted, tracking_uri
-from rnnbench.tracking.store import check_server
+from rnnbench.tracking.store import check_server, is_server, redacted, tracking_uri
 from rnnworker import machine
 
 LOW_DISK_BYTES = 5e9

@@ -84,22 +84,17 @@ def _planned(plan: Path) -> tuple[Path, list[Run]]:
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.report.notes import ANSWER
-    from rnnbench.tracking.address import is_server, redacted, tracking_uri
-    from rnnbench.tracking.overview import Overview, differing_keys, labels_of, publish_overview
+    from rnnbench.tracking.store import is_server, redacted, tracking_uri
+    from rnnbench.tracking.track import publish
 
-    experiment = report.experiment
+    about = report.experiment
     answers = "\n\n".join(map(str, [*report.answers, *report.notes[ANSWER]]))
-    overview = Overview(
-        experiment.name,
-        "\n\n".join(filter(None, (f"**{experiment.title}**", answers, experiment.about))),
-        differing_keys(planned),
-        report.speedups,
-        report.unequal_runs,
-        labels_of(planned),
-        out,
-    )
+    text = "\n\n".join(filter(None, (f"**{about.title}**", answers, about.about)))
     try:
-        address, uri = publish_overview(Path(), overview), tracking_uri(Path())
+        address = publish(
+            Path(), about.name, text, planned, report.speedups, report.unequal_runs, out
+        )
+        uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
     except RnnbenchError as error:

@@ -1,4 +1,4 @@
-"""Creates the MLflow store before anything is logged to it.
+"""The MLflow store: its address, a client of it, and its creation before anything is logged to it.
 
 If several processes log to a store that does not exist, MLflow fails in all but one of them. So
 one process creates the database under a temporary name and moves it into place when it is complete.
@@ -6,18 +6,156 @@ one process creates the database under a temporary name and moves it into place 
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import urllib.error
 import urllib.request
-from contextlib import closing
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
 from rnnbench.locks import locked
 from rnnbench.records import timestamps
-from rnnbench.tracking import client
-from rnnbench.tracking.address import VARIABLE, database_file, is_server, redacted, tracking_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+
+
+def tracking_uri(root: Path) -> str:
+    """`MLFLOW_TRACKING_URI` if it is set, else the SQLite file of this project."""
+    return os.environ.get(VARIABLE) or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+
+
+def is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+def database_file(uri: str) -> Path | None:
+    """The database file of an SQLite store; None for any other store."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    name = uri.removeprefix("sqlite:///").partition("?")[0]
+    return Path(name).resolve() if name and name != ":memory:" else None
+
+
+def redacted(text: str, uri: str = "") -> str:
+    """`text` on one line, without any ``user:password@`` and with the passwords of `uri` and of
+    the environment masked."""
+    try:
+        password = urlsplit(uri).password or ""
+    except ValueError:
+        password = ""
+    secrets = {password, unquote(password), *(os.environ.get(name) or "" for name in SECRETS)}
+    for secret in sorted(secrets - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return " ".join(re.sub(r"://[^/\s]*@", "://", text).split())
+
+
+# Defaults for variables that the user has not set. Errors arrive as exceptions; no log is needed.
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+}
+
+# MLflow 3 shows an experiment without a kind as generative AI, whose runs are evaluations.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+
+
+@contextmanager
+def connected(root: Path) -> Iterator[MlflowClient]:
+    """A client of the store. Any exception of MLflow in the block becomes a `TrackingError`."""
+    uri = tracking_uri(root)
+    with _translated(uri):
+        prepare()
+        from mlflow import MlflowClient
+
+        yield MlflowClient(tracking_uri=uri)
+
+
+def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
+    """The id of the experiment, which is created if it does not exist."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        home = root.resolve()
+        is_ours = database_file(tracking_uri(root)) == home / "mlflow.db"
+        location = str(home / ARTIFACTS / name) if is_ours else None
+        try:
+            return str(client.create_experiment(name, location, KIND))
+        except Exception:  # another process may have created it first
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+    if experiment.lifecycle_stage != "active":
+        raise TrackingError(
+            f"the experiment {name!r} was deleted in MLflow.",
+            where=redacted(tracking_uri(root)),
+            remedy=f"run `mlflow experiments restore --experiment-id {experiment.experiment_id}`.",
+        )
+    return str(experiment.experiment_id)
+
+
+def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:
+    """All runs of the experiment `experiment` (an id) that satisfy the condition."""
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs([experiment], condition, page_token=token)
+        runs += page
+        token = page.token
+        if not token:
+            return runs
+
+
+def prepare() -> None:
+    """Disables telemetry and logging and shortens timeouts. Call it before importing MLflow."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", module=r"(mlflow|alembic|sqlalchemy)\b")
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not (isinstance(error, OSError) or _is_mlflow_error(error)):
+            raise
+        # `from None`: the cause would reveal the password in the address.
+        raise TrackingError(
+            redacted(_first_line(error), uri),
+            where=redacted(uri, uri),
+            remedy=f"check that the store exists and has space, and that {VARIABLE} is correct. "
+            "The records are safe; run the same command again to log them.",
+        ) from None
+
+
+def _is_mlflow_error(error: BaseException) -> bool:
+    """Whether MLflow or a library it uses raised the error; imports neither."""
+    families = {"mlflow", "sqlalchemy", "alembic", "requests", "urllib3", "sqlite3"}
+    return any(kind.__module__.partition(".")[0] in families for kind in type(error).__mro__)
+
+
+def _first_line(error: Any) -> str:
+    # SQLAlchemy puts a hint about its own use before some errors.
+    lines = (line for line in str(error).splitlines() if not line.startswith("(raised as a result"))
+    text = next(filter(str.strip, lines), type(error).__name__)
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
 
 TIMEOUT = 5.0  # seconds to wait for a server to answer
 SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
@@ -93,7 +231,11 @@ def adopt_artifacts(database: Path) -> None:
 def _create(database: Path) -> None:
     new = database.with_name(f"{database.name}.new")
     _remove(new)
-    client.create_database(f"sqlite:///{new}", artifacts=database.parent / ARTIFACTS)
+    with _translated(f"sqlite:///{new}"):
+        prepare()
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        SqlAlchemyStore(f"sqlite:///{new}", str(database.parent / ARTIFACTS)).engine.dispose()
     # SQLite would replay the journal of a missing or empty database into the new one.
     _remove(database)
     new.replace(database)

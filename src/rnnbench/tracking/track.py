@@ -1,28 +1,41 @@
-"""Logs records to MLflow. Idempotent: a record is one run, however often it is logged."""
+"""Logs records, and the results of a report, to MLflow. Idempotent: a record is one run, however
+often it is logged.
+
+An experiment's note and view are tags of the MLflow experiment (``mlflow.note.content``,
+``mlflow.sharedViewState.KEY``) in the format of MLflow's web page (tested with MLflow 3).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.records.record import Record
+from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.timestamps import milliseconds
-from rnnbench.tracking import mapping, metrics
-from rnnbench.tracking.client import all_runs, connected, experiment_id
-from rnnbench.tracking.mapping import COMPLETE, RECORD
-from rnnbench.tracking.metrics import Point
-from rnnbench.tracking.store import ensure_store
+from rnnbench.tracking import mapping
+from rnnbench.tracking.mapping import COMPLETE, RECORD, TAG_LENGTH, shortened
+from rnnbench.tracking.store import KIND, all_runs, connected, ensure_store, experiment_id
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
 PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
+VIEW = "rnnbench"
+UNEQUAL, SPEEDUP, REPORT = "rnnbench.unequal", "speedup", "rnnbench.report"
+NOTE, NAME = "mlflow.note.content", "mlflow.runName"
+# The columns of the view, after the axes.
+COLUMNS = (
+    *("metrics.`speedup`", "metrics.`median_epoch_seconds`", "metrics.`val_acc`"),
+    *("tags.`rnnbench.verdict`", "tags.`rnnbench.reasons`"),
+)
 
 
 def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
@@ -33,14 +46,13 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
     `TrackingError`, after which the same call continues where it stopped.
     """
     ensure_store(root)
-    runs: dict[str, str] = {}
     with connected(root) as client:
-        for name in sorted({record.experiment for record, _ in records}):
-            batch = [(record, file) for record, file in records if record.experiment == name]
-            experiment = experiment_id(client, root, name)
-            for record, file in batch:
-                runs[record.key] = _upsert(client, experiment, record, file)
-    return runs
+        names = sorted({record.experiment for record, _ in records})
+        experiments = {name: experiment_id(client, root, name) for name in names}
+        return {
+            record.key: _upsert(client, experiments[record.experiment], record, file)
+            for record, file in records
+        }
 
 
 def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run]:
@@ -66,9 +78,7 @@ def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -
     tags, start = mapping.tags(record), milliseconds(record.started)
     run = runs[0] if runs else client.create_run(experiment, start, tags, record.name)
     run_id = str(run.info.run_id)
-    params = mapping.params(record.run.choices, record.run.config)
-    _log(client, run, params, tags if runs else {}, metrics.metrics(record))
-    _log_dataset(client, run_id, record)
+    _log_values(client, run, record, tags if runs else {})
     _log_files(client, run_id, record, file)
     status = "FAILED" if record.verdict.status == "void" else "FINISHED"
     client.set_terminated(run_id, status, milliseconds(record.finished))
@@ -78,33 +88,23 @@ def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -
     return run_id
 
 
-def _log(
-    client: MlflowClient,
-    run: Run,
-    params: Mapping[str, str],
-    tags: Mapping[str, str],
-    points: Sequence[Point],
-) -> None:
-    from mlflow.entities import Metric, Param, RunTag
+def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[str, str]) -> None:
+    """Logs the metrics, params, `tags` and the dataset of a record."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
     # MLflow refuses to change a param, so existing ones are not sent again.
-    batches = zip_longest(
-        _batches([Metric(p.key, p.value, p.timestamp, p.step) for p in points], METRICS),
-        _batches([Param(k, v) for k, v in params.items() if k not in run.data.params], PARAMS),
-        _batches([RunTag(key, value) for key, value in tags.items()], PARAMS),
+    params = mapping.params(record.run.choices, record.run.config).items()
+    requests = zip_longest(
+        _batches([Metric(*point) for point in mapping.metrics(record)], METRICS),
+        _batches([Param(*item) for item in params if item[0] not in run.data.params], PARAMS),
+        _batches([RunTag(*item) for item in tags.items()], PARAMS),
         fillvalue=(),
     )
-    for batch in batches:
-        client.log_batch(run.info.run_id, *batch)
-
-
-def _log_dataset(client: MlflowClient, run_id: str, record: Record) -> None:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
+    for request in requests:
+        client.log_batch(run.info.run_id, *request)
     if used := mapping.dataset(record):
-        dataset = Dataset(used.name, used.digest, used.source_type, used.source)
         context = InputTag("mlflow.data.context", "training")
-        client.log_inputs(run_id, [DatasetInput(dataset, [context])])
+        client.log_inputs(run.info.run_id, [DatasetInput(Dataset(*used), [context])])
 
 
 def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) -> None:
@@ -137,3 +137,108 @@ def _delete(client: MlflowClient, duplicates: Sequence[Run]) -> None:
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def publish(
+    root: Path,
+    experiment: str,
+    text: str,
+    planned: Sequence[PlannedRun],
+    speedups: Mapping[str, float],
+    unequal: Mapping[str, str],
+    files: Path,
+) -> str | None:
+    """Updates the MLflow experiment after a report; writes only what has changed.
+
+    **Arguments:**
+
+    - `text`: Markdown for the experiment's note.
+    - `planned`: its runs.
+    - `speedups`: record key → speed-up of its configuration.
+    - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
+    - `files`: the report's folder.
+
+    **Returns** the path, on MLflow's web page, of the experiment's runs in the shared view, or None
+    if MLflow has no such experiment. It requests the page for training runs; MLflow 3 defaults to
+    the one for generative AI. **Raises** `TrackingError`.
+    """
+    ensure_store(root)
+    keys = differing_keys(planned)
+    labels = {run.name: label_of(run, keys) for run in planned}
+    with connected(root) as client:
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            return None
+        number = found.experiment_id
+        address = f"#/experiments/{number}/runs?viewStateShareKey={VIEW}"
+        address += "&workflowType=machine_learning"
+        note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"
+        view = json.dumps(view_of(keys))
+        tags = {**KIND, NOTE: shortened(note, TAG_LENGTH), f"mlflow.sharedViewState.{VIEW}": view}
+        for tag, value in tags.items():
+            if found.tags.get(tag) != value:
+                client.set_experiment_tag(number, tag, value)
+        report = None
+        for run in all_runs(client, number):
+            if REPORT in run.data.tags:
+                report = run.info.run_id
+            elif key := run.data.tags.get(RECORD):
+                name = key.split("/")[1]
+                marked = shortened(unequal.get(key, ""), TAG_LENGTH)
+                _update_run(client, run, name, labels.get(name, name), marked, speedups.get(key))
+        if report is None:
+            about = {REPORT: "true", "mlflow.source.name": "rnnbench"}
+            report = client.create_run(number, tags=about, run_name="report").info.run_id
+        client.set_tag(report, NOTE, shortened(text, TAG_LENGTH))
+        client.log_artifacts(report, str(files))
+        client.set_terminated(report)
+        return address
+
+
+def view_of(axes: Sequence[str]) -> dict[str, Any]:
+    """The state of MLflow's list of runs: columns for the axes, metrics and verdict, fastest run
+    first."""
+    return {
+        "selectedColumns": [*(f"params.`{axis}`" for axis in axes), *COLUMNS],
+        "orderByKey": "metrics.`median_epoch_seconds`",
+        "orderByAsc": True,
+    }
+
+
+def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
+    """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
+    flat = [
+        {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat} for run in runs
+    ]
+    keys = dict.fromkeys(key for run in flat for key in run)
+    return [key for key in keys if len({json.dumps(run.get(key)) for run in flat}) > 1]
+
+
+def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
+    """The values of a run's `keys`, such as ``block · cpu_1 · r2``; its name if it has none."""
+    values = {
+        **run.choices,
+        **{key: f"{key}={value}" for key, value in run.overrides.items()},
+        "seed": f"s{run.seed}",
+        "repeat": f"r{run.repeat}",
+    }
+    return " · ".join(filter(None, (values.get(key) for key in keys))) or run.name
+
+
+def _update_run(
+    client: MlflowClient, run: Run, name: str, label: str, marked: str, speedup: float | None
+) -> None:
+    """Logs what has changed of a run in one request."""
+    from mlflow.entities import Metric, RunTag
+
+    run_id, tags, new_tags, metrics = run.info.run_id, run.data.tags, [], []
+    if marked and tags.get(UNEQUAL) != marked:
+        new_tags.append(RunTag(UNEQUAL, marked))
+    elif not marked and UNEQUAL in tags:
+        client.delete_tag(run_id, UNEQUAL)
+    if run.info.run_name == name != label:  # keep a name that the user gave it
+        new_tags.append(RunTag(NAME, label))
+    if speedup is not None and run.data.metrics.get(SPEEDUP) != speedup:
+        metrics.append(Metric(SPEEDUP, speedup, round(1000 * time.time()), 0))
+    if new_tags or metrics:
+        client.log_batch(run_id, metrics=metrics, tags=new_tags)

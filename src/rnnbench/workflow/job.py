@@ -11,7 +11,7 @@ from pathlib import Path
 from rnnbench.datasets.pins import pinned
 from rnnbench.planning.plan import Plan, facts_of
 from rnnbench.records.store import pointer_files, site_folders
-from rnnbench.tracking.address import redacted, tracking_uri
+from rnnbench.tracking.store import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 from rnnbench.workflow.wildcard_functions import WildcardFunctions
 
