@@ -14,23 +14,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import where  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
-from rnnbench.workflow.signal_handling import descendants  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
-
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
@@ -112,15 +111,12 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
 
 
 def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
-    for pid in descendants(snakemake):
-        try:
-            if b"\0round\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                continue
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        cpu = (int(fields[11]) + int(fields[12])) / TICK
-        yield time.monotonic(), pid, cpu, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    for process in psutil.Process(snakemake).children(recursive=True):
+        with suppress(psutil.Error):
+            if "round" in process.cmdline():
+                cpu = process.cpu_times()
+                rss = process.memory_info().rss
+                yield time.monotonic(), process.pid, cpu.user + cpu.system, rss
 
 
 def cpu_while_timed(samples, records) -> float:

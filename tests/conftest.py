@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
@@ -224,6 +225,24 @@ def kill_everything(process: subprocess.Popen) -> None:
     """Sends SIGKILL to the process and its process group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def descendants(pid: int, *, recursive: bool = True) -> dict[int, list[str]]:
+    """The running descendants, or only the children, of a process: pid → command line."""
+    found = {}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=recursive):
+            with contextlib.suppress(psutil.Error):  # it ended, or is a zombie
+                found[process.pid] = process.cmdline()
+    return found
+
+
+def working_in(folder: Path) -> list[str]:
+    """Command lines of rnnbench's processes with this working directory."""
+    processes = psutil.process_iter(["pid", "cwd", "cmdline"])
+    inside = [each.info for each in processes if each.info["cwd"] == str(folder)]
+    commands = [" ".join(each["cmdline"] or ()) for each in inside if each["pid"] != os.getpid()]
+    return [command for command in commands if "rnn" in command]
 
 
 def wait_until(condition, seconds: float, what: str) -> None:

@@ -16,7 +16,7 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import KEYS, load_experiment
-from rnnbench.workflow.load import SCHEMA, load
+from rnnbench.workflow.job import SCHEMA, load
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import read_record
-from rnnbench.workflow.signal_handling import children, descendants
-from tests.conftest import Project, wait_until
-from tests.workflow.test_workflow_rerun import working_in
+from tests.conftest import Project, descendants, wait_until, working_in
 
 MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 RUNS = MOMENTS + 1
@@ -41,13 +39,11 @@ def start(project: Project) -> subprocess.Popen:
 
 def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
     """A process of that kind that is not in `known`."""
-    for pid in [snakemake] if kind == "snakemake" else descendants(snakemake):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        marks = {"worker": b".job.json", "controller": b"\0round\0", "snakemake": b"snakemake"}
-        if marks[kind] in command and pid not in known:
+    if kind == "snakemake":
+        return None if snakemake in known else snakemake
+    end = {"worker": ".job.json", "controller": "round"}[kind]
+    for pid, command in descendants(snakemake).items():
+        if pid not in known and any(word.endswith(end) for word in command):
             return pid
     return None
 
@@ -128,11 +124,8 @@ def test_importer_killed_at_random_moments(project: Project) -> None:
 
 def importer(snakemake: int) -> int | None:
     """The importer of a workflow: a child of Snakemake itself."""
-    for pid in children(snakemake):
-        with suppress(OSError):
-            if b"--import" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return pid
-    return None
+    running = descendants(snakemake, recursive=False).items()
+    return next((pid for pid, command in running if "--import" in command), None)
 
 
 def kill(pid: int) -> None:
@@ -189,7 +182,7 @@ def test_ends_soon_with_many_jobs_ready(project: Project, number: int) -> None:
     out, _ = process.communicate(timeout=60)
     assert time.monotonic() - begin < 10
     assert process.returncode == 128 + number, out
-    assert not working_in(project.folder) and not children(os.getpid())
+    assert not working_in(project.folder) and not descendants(os.getpid())
     assert f"of {many} runs have a record; the same command continues." in out
     assert "Traceback" not in out
     intact(project, before)

@@ -12,11 +12,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rnnbench.records.store import read_record
 from rnnbench.sources.tracked_runs import read_tracked
-from rnnbench.workflow.signal_handling import descendants
+from rnnbench.workflow.signal_handling import is_running
 from tests.conftest import Project, make_project, wait_until
 from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
@@ -137,7 +138,7 @@ def test_bundle_killed_at_random_moments(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
         )
         time.sleep(generator.uniform(0.5, 5.0))
-        workers = descendants(process.pid)
+        workers = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait()
         wait_until(lambda: not any(map(is_running, workers)), 10, "the workers' end")  # noqa: B023
@@ -148,10 +149,3 @@ def test_bundle_killed_at_random_moments(tmp_path: Path) -> None:
     records = [read_record(path) for path in project.records()]
     assert len({record.name for record in records if not record.is_companion}) == 4
     assert {record.verdict.status for record in records} <= {"clean", "suspect"}
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.records.store import read_record
 from rnnbench.sources.tracked_runs import read_tracked
-from rnnbench.workflow.summary import ALL_VOID
+from rnnbench.workflow.session import ALL_VOID
 from tests.conftest import Project
 
 

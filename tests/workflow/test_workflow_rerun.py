@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from rnnbench.records.store import read_record
-from tests.conftest import Project, kill_everything, turns, wait_until
+from tests.conftest import Project, kill_everything, turns, wait_until, working_in
 
 
 def names(records: list[Path]) -> list[str]:
@@ -93,20 +92,3 @@ def test_retry_measures_again_and_keeps_both(project: Project) -> None:
     assert project.snakemake(experiment="small").returncode == 0
     fast = [path for path in project.records() if "fake_fast" in str(path) and "r0" in str(path)]
     assert len(fast) == 2
-
-
-def working_in(folder: Path) -> list[str]:
-    """Command lines of rnnbench's processes with this working directory."""
-    commands = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            inside = os.readlink(entry / "cwd") == str(folder)
-        except OSError:
-            continue
-        if inside and "rnn" in command and int(entry.name) != os.getpid():
-            commands.append(command)
-    time.sleep(0.05)
-    return commands

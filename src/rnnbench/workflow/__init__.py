@@ -1,7 +1,6 @@
 """The Python side of the Snakefile: paths and parameters of its rules, and its hooks."""
 
-from rnnbench.workflow.job import Job
-from rnnbench.workflow.load import load, made_again
+from rnnbench.workflow.job import Job, load, made_again
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,

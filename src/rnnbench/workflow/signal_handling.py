@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGTERM_SECONDS = 7.0  # a controller gives its worker twice three seconds
@@ -45,68 +46,36 @@ def install(last_message: Callable[[], str], local: bool) -> None:
             signal.signal(number, stop)
 
 
-def end_descendants(process: int, seconds: float = SIGTERM_SECONDS) -> None:
-    """Sends SIGTERM to the children of `process` and, after at most `seconds`, SIGKILL to all
+def end_descendants(pid: int, seconds: float = SIGTERM_SECONDS) -> None:
+    """Sends SIGTERM to the children of the process and, after at most `seconds`, SIGKILL to all
     descendants that are left."""
-    before = [_handle(pid) for pid in descendants(process)]
-    for child in children(process):
-        _send(_handle(child), signal.SIGTERM)
+    process = psutil.Process(pid)
+    before = process.children(recursive=True)
+    for child in process.children():
+        _quietly(child.terminate)
     deadline = time.monotonic() + seconds
-    while children(process) and time.monotonic() < deadline:
+    # Not psutil.wait_procs: it takes the exit codes, without which Snakemake reads success.
+    while any(map(is_running, process.children())) and time.monotonic() < deadline:
         time.sleep(0.05)
-    after = [_handle(pid) for pid in descendants(process)]
-    for handle in (*before, *after):
-        _send(handle, signal.SIGKILL)
+    for descendant in {*before, *process.children(recursive=True)}:
+        _quietly(descendant.kill)
 
 
-def descendants(process: int) -> list[int]:
-    pids = children(process)
-    for pid in pids:  # grows while it is read
-        pids += children(pid)
-    return pids
+def is_running(process: psutil.Process) -> bool:
+    """Whether the process exists and is no zombie."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
 
 
-def children(process: int) -> list[int]:
-    """The running children of all threads of `process`."""
-    pids: list[int] = []
-    for task in _tasks(process):
-        with suppress(OSError):
-            pids += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in pids if _is_running(pid)]
-
-
-def _tasks(process: int) -> Iterable[Path]:
-    try:
-        return list(Path(f"/proc/{process}/task").iterdir())
-    except OSError:
-        return ()
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
-
-
-def _handle(pid: int) -> int | None:
-    """A descriptor of the process: its number alone may be reused for another one."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
-
-
-def _send(handle: int | None, number: int) -> None:
-    with suppress(OSError):
-        if handle is not None:
-            signal.pidfd_send_signal(handle, number)
+def _quietly(send: Callable[[], None]) -> None:
+    with suppress(psutil.Error):
+        send()
 
 
 def _at_once(number: int, frame: object) -> None:
-    for pid in descendants(os.getpid()):
-        _send(_handle(pid), signal.SIGKILL)
+    for descendant in psutil.Process().children(recursive=True):
+        _quietly(descendant.kill)
     _exit(number)
 
 
