@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib
 import inspect
 import io
 import json
-import keyword
 import os
 from pathlib import Path
 from typing import Any
@@ -66,11 +64,12 @@ EXIT_CODES = """## Exit codes
 
 def help_of(command: str) -> str:
     """What ``rnnbench COMMAND --help`` prints, 80 columns wide."""
-    name = f"{command}_" if keyword.iskeyword(command) else command
+    from rnnbench.cli import main
+
     output = io.StringIO()
     wide = mock.patch.dict(os.environ, COLUMNS="80")
     with wide, contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        importlib.import_module(f"rnnbench.commands.{name}").main(["--help"])
+        main([command, "--help"])
     return output.getvalue().strip()
 
 

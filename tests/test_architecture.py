@@ -21,7 +21,7 @@ ALLOWED_IN = {
     "pandas": {"tables", "report"},
 }
 # Small modules that every package may import.
-COMMON = {"axes", "errors", "locks", "interval_log", "plain_text", "validation"}
+COMMON = {"axes", "errors", "locks", "plain_text"}
 
 
 def imports(file: Path) -> set[str]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import importlib
+import json
 import keyword
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from rnnbench.commands import COMMANDS, RULES
+from rnnbench.commands import COMMANDS, MODULES
 from rnnbench.errors import RnnbenchError, say
-from rnnbench.interval_log import log_interval
+from rnnworker import machine
 
 INTERRUPTED = 130
 # What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
@@ -33,14 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_usage())
         return 0 if arguments else 2
     command, *rest = arguments
-    if command not in (*COMMANDS, *RULES):
+    module = next((module for module, names in MODULES.items() if command in names), None)
+    if module is None:
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
         if os.environ.get("RNNBENCH_LOG"):
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
-            return _main_of(command)(rest)
+            commands = importlib.import_module(f"rnnbench.commands.{module}")
+            code: int = getattr(commands, function_name(command))(rest)
+            return code
     except RnnbenchError as error:
         say(str(error))
         return error.exit_code
@@ -58,13 +63,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _main_of(command: str) -> Callable[[Sequence[str]], int]:
-    own = f"{command}_" if keyword.iskeyword(command) else command
-    module, function = RULES.get(command, (own, "main"))
-    main: Callable[[Sequence[str]], int] = getattr(
-        importlib.import_module(f"rnnbench.commands.{module}"), function
-    )
-    return main
+def function_name(command: str) -> str:
+    """The name of a command's function: a keyword of Python cannot be one."""
+    return f"{command}_" if keyword.iskeyword(command) else command
+
+
+@contextmanager
+def log_interval(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Appends one line to the log `path` (if any) when the block ends: evidence that no command
+    overlapped a timed phase. A folder that is not writable loses the line but does not fail the
+    command."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        if path is not None:
+            line = {
+                "command": command,
+                "arguments": list(arguments)[:1],
+                "start": start,
+                "end": time.monotonic(),
+                "pid": os.getpid(),
+                "boot": machine.boot(),
+            }
+            with suppress(OSError):
+                file_path = Path(path)
+                file_path.parent.mkdir(parents=True, exist_ok=True)
+                with file_path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
 
 
 class _Tee:

@@ -15,8 +15,13 @@ Commands print ``str(error)`` on one line and exit with 2 (the user's input is w
 from __future__ import annotations
 
 import sys
+from typing import Any, TypeVar
+
+import msgspec
 
 from rnnbench.plain_text import plain
+
+Kind = TypeVar("Kind")
 
 
 class RnnbenchError(Exception):
@@ -69,3 +74,16 @@ class RunError(RnnbenchError):
 
 class TrackingError(RnnbenchError):
     pass
+
+
+def converted(data: Any, kind: type[Kind], where: str, remedy: str, *, strict: bool = True) -> Kind:
+    """`data` as a `kind`. Raises a `ConfigError` that names `where`, the key and what it expects.
+    `strict=False`: texts such as those of a CSV file may stand for numbers."""
+    try:
+        return msgspec.convert(data, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        key = path.strip(".`")
+        raise ConfigError(
+            f"{key}: {text}." if key else f"{text}.", where=where, remedy=remedy
+        ) from None

@@ -52,6 +52,23 @@ def take(path: Path, holder: str) -> tuple[int | None, str]:
     return descriptor, ""
 
 
+@contextmanager
+def exclusive(results: Path, command: str = "snakemake") -> Iterator[None]:
+    """Holds the lock of the results folder, which Snakemake and each command that changes results
+    need. Raises `RunError` at once if another process holds it."""
+    lock, holder = take(results / ".lock", f"process {os.getpid()}, {command}")
+    if lock is None:
+        raise RunError(
+            f"is in use by another process ({holder}); nothing was changed.",
+            where=str(results),
+            remedy="wait for it or end it, then run the same command again.",
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands import doctor, plan
+from rnnbench.commands import plan
 from rnnbench.commands.arguments import parse_words
-from rnnbench.commands.run import command_of
+from rnnbench.commands.experiment import command_of
+from rnnbench.commands.machine import doctor
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from rnnworker import machine
@@ -46,7 +47,7 @@ def test_run_starts_snakemake(project: Project) -> None:
 def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    assert doctor.main(["--conf", str(project.conf)]) == 0
+    assert doctor(["--conf", str(project.conf)]) == 0
     output = capsys.readouterr().out
     assert machine.fingerprint()["machine"] in output
     (able,) = [line for line in output.splitlines() if line.startswith("devices")]
@@ -62,7 +63,7 @@ def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, ca
 def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
     arguments = ["small", "--conf", str(project.conf), "--why"]
-    assert plan.main(arguments) == 0
+    assert plan.plan(arguments) == 0
     assert capsys.readouterr().out == "4 runs without a record\n"
     name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
     planned = plan.make_plan("small", [project.folder / "conf", project.conf], project.folder)
@@ -75,7 +76,7 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
         config=config,
     )
     write_json(project.folder / f"results/records/{record.key}.json", record.to_json())
-    assert plan.main(arguments) == 0
+    assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
     assert "3 runs without a record" in output
     assert f"1 run, such as {name}:\n  model.epochs: 9 → 5\n" in output

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench import locks
-from rnnbench.commands import gc, plan
+from rnnbench.commands import results as gc
+from rnnbench.commands.plan import plan
 from rnnbench.errors import RunError
 from rnnbench.records.store import pointer_to, write_json
 from rnnworker import machine
@@ -18,7 +19,7 @@ from tests.factory import make_late, make_record
 def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
     arguments = ["small", "--conf", str(project.conf)]
-    assert plan.main(arguments) == 0
+    assert plan(arguments) == 0
     output = capsys.readouterr().out
     assert "4 runs in 2 rounds, 0 done, 4 to do" in output and "a guess" in output
 
@@ -29,7 +30,7 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
         path = project.folder / f"results/records/{record.key}.json"
         write_json(path, record.to_json())
     write_json(project.folder / f"results/{local}/small/{name}.json", pointer_to(record))
-    assert plan.main(arguments) == 0
+    assert plan(arguments) == 0
     output = capsys.readouterr().out
     assert "4 to do" in output, "a pointer to a run of another identity is not a finished run"
     assert "for 2 runs a guess" in output and "1 degrees of freedom" in output
@@ -61,10 +62,10 @@ def results(tmp_path: Path) -> Path:
 
 def test_gc_asks_and_then_removes_unused_files(results: Path, capsys) -> None:
     before = sorted(results.rglob("*"))
-    assert gc.main(["--root", str(results.parent)]) == 0
+    assert gc.gc(["--root", str(results.parent)]) == 0
     assert "add --yes" in capsys.readouterr().out
     assert [p for p in sorted(results.rglob("*")) if p.name != ".lock"] == before
-    assert gc.main(["--root", str(results.parent), "--yes"]) == 0
+    assert gc.gc(["--root", str(results.parent), "--yes"]) == 0
     left = {path.name for path in results.rglob("*") if path.is_file()}
     record = make_record()
     assert left == {
@@ -73,7 +74,7 @@ def test_gc_asks_and_then_removes_unused_files(results: Path, capsys) -> None:
         *("torch-01234567.lock", ".lock"),
     }
     assert not list(results.parent.glob("mlflow.db*"))
-    gc.main(["--root", str(results.parent)])
+    gc.gc(["--root", str(results.parent)])
     assert "nothing to remove" in capsys.readouterr().out
 
 
@@ -107,4 +108,4 @@ def test_gc_keeps_companions(tmp_path: Path) -> None:
 
 def test_gc_fails_at_once_if_the_results_are_locked(results: Path) -> None:
     with locks.locked(results / ".lock", "process 7"), pytest.raises(RunError, match="process 7"):
-        gc.main(["--root", str(results.parent), "--yes"])
+        gc.gc(["--root", str(results.parent), "--yes"])

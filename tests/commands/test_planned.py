@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.preflights import requested_preflight
+from rnnbench.commands.rules import probe, requested_preflight
 from rnnbench.errors import RunError
 from rnnbench.records.store import write_json
 
@@ -18,12 +18,12 @@ def test_the_path_names_the_planned_item(tmp_path: Path) -> None:
     write_json(folder / "probes.json", {"cpu_1-current": ENTRY})
     file = str(folder / "probes" / "cpu_1-current.json")
     arguments = [file, "--digest", "d", "--root", str(tmp_path)]
-    planned, place = requested_preflight("probe", None, arguments, "probe")
+    planned, place = requested_preflight(probe, arguments, "probe")
     assert planned == ENTRY
     assert (place.root, place.results) == (tmp_path, tmp_path / "results")
     assert (place.site, place.experiment) == ("here", "mine")
     with pytest.raises(RunError, match="probe cpu_1-current: was planned again"):
-        requested_preflight("probe", None, [file, "--digest", "other"], "probe")
+        requested_preflight(probe, [file, "--digest", "other"], "probe")
     unplanned = str(folder / "probes" / "cpu_2-current.json")
     with pytest.raises(RunError, match="probe cpu_2-current: was planned again"):
-        requested_preflight("probe", None, [unplanned, "--digest", "d"], "probe")
+        requested_preflight(probe, [unplanned, "--digest", "d"], "probe")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.retry import main
+from rnnbench.commands.results import retry as main
 from rnnbench.errors import ConfigError, RunError
 from rnnbench.locks import take
 from rnnbench.records.store import write_json
@@ -67,7 +67,7 @@ def test_nothing_is_marked_while_the_results_are_locked(folder: Path) -> None:
     results = folder.parents[1]
     lock, _ = take(results / ".lock", "process 7")
     assert lock is not None
-    with pytest.raises(RunError, match="is in use \\(process 7\\)"):
+    with pytest.raises(RunError, match="is in use by another process \\(process 7\\)"):
         main([folder.name, "--site", "here", "--results", str(results)])
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     os.close(lock)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands import preflights
-from rnnbench.commands import round as command
+from rnnbench.commands import rules as command
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place
@@ -21,13 +20,13 @@ from tests.running.test_running_train import planned
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
-    monkeypatch.setattr(preflights, "verify", lambda *arguments: verified.append(arguments))
+    monkeypatch.setattr(command, "verify", lambda *arguments: verified.append(arguments))
     monkeypatch.setattr(command, "measure", lambda *_, **options: calls.append(options) or {})
     runs = [planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r0") for rnn in ("a", "b", "c")]
     for run in runs[:2]:
         run["config"]["dataset"] = {"name": "mine", "path": path}
-    preflights._data_md5.cache_clear()
-    monkeypatch.setattr(preflights, "INPUTS", {})
+    command._data_md5.cache_clear()
+    monkeypatch.setattr(command, "INPUTS", {})
     monkeypatch.setattr(command, "worker_digest", lambda config: "w")
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
     monkeypatch.setattr(command, "_reference", lambda planned, place: None)
@@ -61,7 +60,7 @@ def test_a_file_that_is_edited_while_it_is_measured_leaves_no_record(
         "model": {"function": f"{place.root}/model.py:build"},
         "rnn": {"implementation": f"{place.root}/kernel.py"},
     }
-    check = preflights.watched("a_round", [own], place.root)
+    check = command.watched("a_round", [own], place.root)
     check()
 
     def check_once_changed() -> None:

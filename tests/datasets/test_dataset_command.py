@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.dataset import main, read_dataset
+from rnnbench.commands.machine import dataset as main
 from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.provide import read_dataset
 from tests.conftest import ROOT
 
 

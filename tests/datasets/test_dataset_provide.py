@@ -122,7 +122,7 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
     (repository / "conf" / "dataset" / "words.yaml").write_text(
         f"name: words\nfile: words.txt\npath: data/words.txt\nurl: {words['url']}\n"
     )
-    code = "import sys; from rnnbench.commands.dataset import main; sys.exit(main(['words']))"
+    code = "import sys; from rnnbench.commands.machine import dataset; sys.exit(dataset(['words']))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     processes = [
         subprocess.Popen(

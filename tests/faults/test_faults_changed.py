@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rnnbench.builds import launcher
-from rnnbench.commands.preflights import check_inputs
+from rnnbench.commands.rules import check_inputs
 from rnnbench.errors import RunError
 from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, write_plan

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rnnbench.commands import retry
+from rnnbench.commands.results import retry
 from rnnbench.records.store import Place, read_record
 from rnnbench.running import round as measuring
 from tests.conftest import Project
@@ -28,7 +28,7 @@ def test_retry_after_the_clock_was_ahead(place: Place, monkeypatch: pytest.Monke
         ahead.setattr(measuring.timestamps, "now", lambda: "20400101T000000_000000Z")
         first = train(planned(), place)
     arguments = [place.experiment, NAME, "--site", place.site, "--results", str(place.results)]
-    assert retry.main(arguments) == 0
+    assert retry(arguments) == 0
     second = train(planned(), place)
     assert second.started > first.started == "20400101T000000_000000Z"
     assert [read_record(file) for file in files(place, "2*.json")] == [first, second]

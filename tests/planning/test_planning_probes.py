@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rnnbench.commands.preflights import probe_summary as summary
+from rnnbench.commands.rules import probe_summary as summary
 from rnnbench.planning.plan import Probe
 from rnnbench.planning.preflight import probes_of
 from rnnbench.records.keys import model_digest

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.experiment import Repeats
 from rnnbench.planning.forecast import relative_ci_halfwidth, stop_reason
 from rnnbench.tables.stats import mean_interval
-from rnnbench.validation import converted
 from tests.conftest import Project
 
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)

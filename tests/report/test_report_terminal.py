@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rnnbench.commands.compare import main as compare
-from rnnbench.commands.show import main as show
+from rnnbench.commands.show import compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from tests.factory import make_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rnnworker
-from rnnbench.commands.preflights import certificate_summary as summary
+from rnnbench.commands.rules import certificate_summary as summary
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, read_json
 from rnnbench.running import preflights, worker

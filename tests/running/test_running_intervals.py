@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.interval_log import log_interval
+from rnnbench.cli import log_interval
 
 
 def test_each_command_appends_one_line(tmp_path: Path) -> None:

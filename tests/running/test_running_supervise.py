@@ -308,7 +308,7 @@ def test_the_controller_uses_no_cpu_time_while_the_worker_is_timed(run) -> None:
 
 def test_the_controller_imports_no_large_packages() -> None:
     heavy = ("numpy", "pandas", "mlflow", "hydra", "omegaconf", "dvc", "snakemake", "tensorflow")
-    script = "import sys, rnnbench.commands.round; " + (
+    script = "import sys, rnnbench.commands.rules; " + (
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     output = subprocess.check_output(

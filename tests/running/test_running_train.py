@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rnnbench import cli
-from rnnbench.commands import retry
+from rnnbench.commands.results import retry
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record
@@ -126,7 +126,7 @@ def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> N
 
 def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, capsys) -> None:
     first = train(planned(), place, label="")
-    retry.main(["selftest", NAME, "--site", "here", "--results", str(place.results)])
+    retry(["selftest", NAME, "--site", "here", "--results", str(place.results)])
     assert not place.pointer(NAME).exists()
     second = train(planned(), place, label="")
     assert second.started > first.started

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rnnbench.commands.published import main as published
+from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from rnnbench.sources.published import (

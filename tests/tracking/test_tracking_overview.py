@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rnnbench.commands.report import main as report
+from rnnbench.commands.report import report
 from rnnbench.records.store import write_json
 from rnnbench.tracking.store import connected
 from rnnbench.tracking.track import (

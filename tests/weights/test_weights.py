@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from rnnbench.commands import weights
+from rnnbench.commands.exchange import weights
 from rnnbench.errors import RecordError
 from rnnbench.weights.files import read_weights
 from rnnbench.weights.layers import Cell
@@ -109,7 +109,7 @@ def new(folder: Path, *arguments: str) -> np.ndarray:
 
 
 def convert(folder: Path, source: str, layout: str, target: str) -> None:
-    assert weights.main([str(folder / source), "--to", layout, "-o", str(folder / target)]) == 0
+    assert weights([str(folder / source), "--to", layout, "-o", str(folder / target)]) == 0
 
 
 @pytest.mark.parametrize("source", ["fast.h5", "plain.h5", "whole.h5"])
@@ -173,8 +173,8 @@ def test_unsupported_cells_and_files_are_rejected(tmp_path: Path) -> None:
     target = str(tmp_path / "x.h5")
     for width, bias, reason in ((12, 12, "before the product"), (4, 4, "has no gates")):
         with pytest.raises(RecordError, match=reason):
-            weights.main([str(file(width, bias)), "--to", "cudnn", "-o", target])
-    assert weights.main([str(file(12, (2, 12))), "--to", "cudnn", "-o", target]) == 0
+            weights([str(file(width, bias)), "--to", "cudnn", "-o", target])
+    assert weights([str(file(12, (2, 12))), "--to", "cudnn", "-o", target]) == 0
     ((cell,),) = (layer.parts for layer in read_weights(Path(target)))
     assert isinstance(cell, Cell) and cell.bias.shape == (2, 12)
     (tmp_path / "no.h5").write_text("no")

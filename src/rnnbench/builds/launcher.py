@@ -31,8 +31,7 @@ from typing import Any
 
 from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
 from rnnbench.builds.uv import find, install_hint, is_version
-from rnnbench.errors import BuildError, ConfigError
-from rnnbench.validation import converted
+from rnnbench.errors import BuildError, ConfigError, converted
 from rnnworker.workers import build_variables
 
 Variables = dict[str, str | int | float | bool | None]

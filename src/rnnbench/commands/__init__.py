@@ -1,7 +1,6 @@
-"""The commands of ``rnnbench``, one module each; the module's docstring is its ``--help`` text.
-
-`RULES` (name → module and function) are those that only the workflow and the Makefile call; they
-are not listed."""
+"""The commands of ``rnnbench``: functions of the modules in `MODULES` that have a command's name
+and, as their docstring, its help. `COMMANDS` are those that a person meets, each with a summary;
+only the workflow and the Makefile call the others."""
 
 COMMANDS = {
     "run": "run an experiment with Snakemake",
@@ -21,10 +20,14 @@ COMMANDS = {
     "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
     "gc": "remove unused environments and leftover files (asks first)",
 }
-RULES = {
-    "certify": ("preflights", "certify_main"),
-    "environment": ("builds", "environment_main"),
-    "lock": ("builds", "lock_main"),
-    "probe": ("preflights", "probe_main"),
-    "round": ("round", "main"),
+MODULES = {
+    "exchange": ("export", "import", "bundle", "weights"),
+    "experiment": ("run", "grid"),
+    "machine": ("dataset", "doctor", "environment", "lock"),
+    "plan": ("plan",),
+    "report": ("report", "published"),
+    "results": ("retry", "gc"),
+    "rules": ("round", "certify", "probe"),
+    "show": ("show", "compare"),
+    "track": ("track",),
 }

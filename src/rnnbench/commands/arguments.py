@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rnnbench.errors import ConfigError
 
@@ -13,10 +13,11 @@ DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
 
 
-def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
+def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
+    """The parser of a command, whose function has its name and its help."""
     return argparse.ArgumentParser(
-        prog=f"rnnbench {command}",
-        description=description,
+        prog=f"rnnbench {command.__name__.rstrip('_')}",
+        description=inspect.getdoc(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
@@ -51,19 +52,16 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Request(NamedTuple):
-    """An experiment's name and the Hydra overrides that replace keys of its grids."""
-
-    experiment: str
-    overrides: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.overrides)
+def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
+    parser.add_argument(
+        *("-o", "--output"), type=Path, required=True, metavar=metavar, help=f"the {what} to write"
+    )
 
 
-def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """Adds the words of a `Request` and ``--conf``. Parse with ``parse_intermixed_args``."""
+def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
+    """The parser of a command that takes an experiment, overrides and ``--conf``; see
+    `parse_experiment`."""
+    parser = command_parser(command)
     parser.add_argument(
         "words",
         nargs="*",
@@ -72,10 +70,23 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         "each of which replaces that key in all grids",
     )
     add_conf(parser)
+    return parser
 
 
-def parse_words(words: Sequence[str]) -> Request:
-    """The request in `words`. Raises `ConfigError` if they name two experiments."""
+def parse_experiment(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], home: Path
+) -> argparse.Namespace:
+    """The options of an `experiment_parser`, with the name `experiment`, its `overrides`, and the
+    config folders `conf`, of which `home` is the first."""
+    options = parser.parse_intermixed_args(arguments)
+    options.experiment, options.overrides = parse_words(options.words)
+    options.conf = conf_folders(home, options.conf)
+    return options
+
+
+def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The experiment and the Hydra overrides in `words`. Raises `ConfigError` if they name two
+    experiments."""
     names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
     if len(names) > 1:
         raise ConfigError(
@@ -84,7 +95,7 @@ def parse_words(words: Sequence[str]) -> Request:
             remedy="name only one experiment; an override is KEY=VALUE.",
         )
     overrides = tuple(word for word in words if not _is_name(word))
-    return Request(names[0] if names else DEFAULT_EXPERIMENT, overrides)
+    return names[0] if names else DEFAULT_EXPERIMENT, overrides
 
 
 def conf_folders(home: Path, further: Sequence[Path]) -> list[Path]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
+from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of, full_identity
 from rnnbench.planning.forecast import (
@@ -21,7 +21,7 @@ from rnnbench.planning.forecast import (
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.record import Record, Run
-from rnnbench.records.store import pointer_is_valid, read_json, read_record, record_files
+from rnnbench.records.store import has_record, read_record, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
 from rnnbench.running.progress import duration
@@ -33,27 +33,26 @@ DIGEST = re.compile(r"[0-9a-f]{32,64}")
 MAX_RECORDS = 400  # each takes about 5 ms to read
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = command_parser("plan", __doc__)
-    add_experiment(parser)
+def plan(arguments: Sequence[str]) -> int:
+    """Estimate an experiment's runs, time, disk space and the repeats that it needs."""
+    parser = experiment_parser(plan)
     parser.add_argument("--site", help="a cluster's name (default: this machine)")
     parser.add_argument(
         "--why",
         action="store_true",
         help="print only what has changed for the runs that will be measured again",
     )
-    options = parser.parse_intermixed_args(list(arguments))
     root = Path.cwd()
-    request = parse_words(options.words)
-    conf = conf_folders(root / "conf", options.conf)
-    plan = make_plan(request.experiment, conf, root, site=options.site, overrides=request.text)
+    options = parse_experiment(parser, arguments, root / "conf")
+    overrides = " ".join(options.overrides)
+    made = make_plan(options.experiment, options.conf, root, site=options.site, overrides=overrides)
     results = root / "results"
     if options.why:
-        text = changes_by_run(plan, results)
+        text = changes_by_run(made, results)
     else:
-        left = [run.name for run in plan.runs.values() if not _is_done(run, plan, results)]
-        estimate = forecast(left, _past(plan, results), lambda: _elsewhere(plan, results))
-        text = estimate_lines(plan, estimate, _missing_environments(plan, root))
+        left = [run.name for run in made.runs.values() if not _is_done(run, made, results)]
+        estimate = forecast(left, _past(made, results), lambda: _elsewhere(made, results))
+        text = estimate_lines(made, estimate, _missing_environments(made, root))
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
@@ -148,12 +147,7 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
     repeats = plan.experiment.repeats
-    try:
-        data = read_json(pointer)
-    except RecordError:
-        return False
-    planned = isinstance(data, dict) and data.get("digest") == run.digest
-    return planned and pointer_is_valid(results, pointer, repeats.as_dict() if repeats else None)
+    return has_record(run, results, pointer, repeats.as_dict() if repeats else None)
 
 
 def _past(plan: Plan, results: Path) -> list[FinishedRun]:

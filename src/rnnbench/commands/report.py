@@ -1,4 +1,4 @@
-"""Write the report of an experiment from its records: tables, figures and one page."""
+"""The commands that write pages: `report` and `published`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
-from rnnbench.errors import RecordError, RnnbenchError, say
+from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from rnnbench.report.measurements import ReportInputs
 
 
-def main(argv: Sequence[str]) -> int:
-    """Writes the report and prints its answers and its path. Returns the exit code, which is 0 even
-    if runs are missing: the report lists them."""
-    options = _parser().parse_args(list(argv))
+def report(arguments: Sequence[str]) -> int:
+    """Write the report of an experiment from its records: tables, figures and one page."""
+    options = _parser().parse_args(arguments)
 
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
@@ -163,7 +162,7 @@ def report_inputs(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("report", __doc__)
+    parser = command_parser(report)
     parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
     add_results(parser)
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
@@ -202,3 +201,31 @@ def _positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a finite number > 0")
     return value
+
+
+def published(arguments: Sequence[str]) -> int:
+    """Write the page of published comparisons, reports/published.html."""
+    parser = command_parser(published)
+    add_folder(parser, "--rows", "reports/published", "the folder with the published rows, *.csv")
+    add_folder(parser, "--out", "reports", "the folder to write published.html into")
+    add_results(parser)
+    options = parser.parse_args(arguments)
+
+    from rnnbench.commands.show import read_certified
+    from rnnbench.report.page import write_index
+    from rnnbench.report.published import write_published
+    from rnnbench.sources.published import read_claims, read_published, read_sources
+    from rnnbench.tables.frame import tidy
+    from rnnbench.tables.published import measured_claims
+
+    rows, claims = read_published(options.rows), read_claims(options.rows)
+    if not rows:
+        raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
+    local_machine = machine.fingerprint()["machine"]
+    records, certificates = read_certified(options.results)
+    local = [record for record in records if record.machine == local_machine]
+    ours = measured_claims(claims, tidy(local), certificates) if local else {}
+    page = write_published(rows, options.out, read_sources(options.rows), claims, ours)[0]
+    write_index(options.out)
+    print(page)
+    return 0

@@ -20,25 +20,37 @@ from rnnbench.records.store import (
     write_json,
 )
 from rnnbench.tracking.store import ensure_store
-from rnnbench.tracking.track import track
+from rnnbench.tracking.track import track as log_records
 
 
-def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 0, or 1 if a record cannot be read (the others are tracked, but
-    ``--output`` is not written). Raises `TrackingError` if the store cannot be reached; with
-    ``--output`` prints it and writes it to that file, because a workflow goes on without MLflow."""
-    arguments = _parser().parse_args(argv)
-    if not arguments.output:
-        return _track(arguments)
+def track(arguments: Sequence[str]) -> int:
+    """Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this).
+
+    With --output, a store that cannot be reached is no failure: the file holds the error.
+    """
+    parser = command_parser(track)
+    parser.add_argument(
+        "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
+    )
+    add_root(parser)
+    add_results(parser, "the results folder, relative to --root")
+    parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
+    parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
+    parser.add_argument("--all", action="store_true", help="log all records in the results folder")
+    options = parser.parse_args(arguments)
     try:
-        return _track(arguments)
+        return _track(options)
     except TrackingError as error:
-        say(error)
-        write_json(arguments.output, {} if arguments.init else {NOT_TRACKED: str(error)})
+        if not options.output:
+            raise
+        say(error)  # a workflow goes on without MLflow
+        write_json(options.output, {} if options.init else {NOT_TRACKED: str(error)})
         return 0
 
 
 def _track(arguments: argparse.Namespace) -> int:
+    """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
+    is not written."""
     root, results = arguments.root, arguments.root / arguments.results
     aside = ensure_store(root)
     if aside:
@@ -54,7 +66,8 @@ def _track(arguments: argparse.Namespace) -> int:
         faults += unreadable if arguments.all else []
     for fault in faults:
         say(fault)
-    runs = track([(record, file) for file, record in records.items()], root) if records else {}
+    pairs = [(record, file) for file, record in records.items()]
+    runs = log_records(pairs, root) if pairs else {}
     if arguments.output and not faults:
         write_json(
             arguments.output,
@@ -64,19 +77,6 @@ def _track(arguments: argparse.Namespace) -> int:
             },
         )
     return 1 if faults else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("track", __doc__)
-    parser.add_argument(
-        "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
-    )
-    add_root(parser)
-    add_results(parser, "the results folder, relative to --root")
-    parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
-    parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
-    parser.add_argument("--all", action="store_true", help="log all records in the results folder")
-    return parser
 
 
 def _requested(

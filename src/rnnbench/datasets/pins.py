@@ -13,8 +13,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from rnnbench.errors import ConfigError
-from rnnbench.validation import converted
+from rnnbench.errors import ConfigError, converted
 
 FILE = "data.dvc"
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rnnbench.datasets.cache import from_cache, to_cache
 from rnnbench.datasets.download import Unavailable, download
 from rnnbench.datasets.generate import GENERATORS
@@ -24,6 +26,28 @@ log = logging.getLogger(__name__)
 # The name of a source, for messages → the function that writes the file to a path or raises
 # `Unavailable`.
 Sources = Mapping[str, Callable[[Path], None]]
+
+
+def read_dataset(name: str, root: Path) -> dict[str, Any]:
+    """The choice ``conf/dataset/NAME.yaml`` as plain data. Raises `ConfigError`, which lists the
+    choices, if there is none of that name."""
+    folder = root / "conf" / "dataset"
+    file = folder / f"{name}.yaml"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        remedy = f"use one of {', '.join(known)}." if known else "run it in the project folder."
+        raise ConfigError(f"there is no dataset {name!r}.", where=str(folder), remedy=remedy)
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+    if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
+        raise ConfigError(
+            "has no path, so there is nothing to provide.",
+            where=str(file),
+            remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
+        )
+    return {"name": name, **data}
 
 
 def provide(dataset: Mapping[str, Any], root: Path) -> Path:

@@ -10,10 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.catalogue import display_path, files_of, suggestion
 from rnnbench.plain_text import is_name
-from rnnbench.validation import converted
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:

@@ -19,11 +19,10 @@ from functools import cache
 from typing import Any
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.choices import Requirement, Rnn
 from rnnbench.grid.overrides import ABSENT, lookup
-from rnnbench.validation import converted
 from rnnworker import affinity, machine
 from rnnworker import cards as nvidia
 from rnnworker.options import honoured, is_user_file, not_honoured

@@ -22,7 +22,7 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import may_hold_controls, plain
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, Run
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder that are no site
@@ -284,6 +284,11 @@ def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None =
         return len(list(records_behind(results, pointer, data))) > 0
     except RecordError:
         return False
+
+
+def has_record(run: Run, results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
+    """Whether the pointer is valid and of the run's present identity."""
+    return pointer_is_valid(results, pointer, rule) and read_json(pointer)["digest"] == run.digest
 
 
 def records_of(pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:

@@ -10,8 +10,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from rnnbench.errors import ConfigError
-from rnnbench.validation import converted
+from rnnbench.errors import ConfigError, converted
 
 Kind = Literal["on_demand", "preemptible", "owned"]
 KINDS = get_args(Kind)

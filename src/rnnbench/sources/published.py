@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rnnbench.errors import ConfigError
-from rnnbench.validation import converted
+from rnnbench.errors import ConfigError, converted
 
 # Workload name in the source → model name in this project.
 MODELS = {"imdb_bidirectional_lstm": "imdb_bilstm", "lstm_text_generation": "lstm_textgen"}

@@ -19,7 +19,7 @@ import yaml
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.datasets.pins import pinned
-from rnnbench.errors import ConfigError, RecordError, say
+from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Plan, Preflight, Round, facts_of
 from rnnbench.planning.planner import make_plan
@@ -32,7 +32,6 @@ from rnnbench.records.store import (
     why_not_tracked,
 )
 from rnnbench.tracking.store import redacted, tracking_uri
-from rnnbench.validation import converted
 from rnnbench.workflow.snakemake_hooks import memoized
 
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"

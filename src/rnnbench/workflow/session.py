@@ -30,6 +30,7 @@ class Session:
 
     def __init__(self, job: Job):
         self.job = job
+        self._lock = contextlib.ExitStack()
         self._importers: WorkflowImporters | None = None
 
     def start(self, local: bool = True) -> None:
@@ -37,13 +38,7 @@ class Session:
         job. `local` is False if jobs go to a cluster."""
         folder = self.job.root / self.job.results
         try:
-            self._lock, holder = locks.take(folder / ".lock", f"process {os.getpid()}")
-            if self._lock is None:
-                raise RunError(
-                    f"is in use by another process ({holder}).",
-                    where=str(folder),
-                    remedy="wait for it or end it, then run the same command again.",
-                )
+            self._lock.enter_context(locks.exclusive(folder))
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
@@ -108,12 +103,10 @@ class Session:
         return summarize(self.job.plan, self.job.root, self.job.results)
 
     def _report_finished_runs(self) -> None:
-        from rnnbench.commands import report
+        from rnnbench.commands.report import report
 
         if any((self.job.root / pointer).exists() for pointer in self.job.pointers):
-            report.main(
-                [self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder]
-            )
+            report([self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder])
 
 
 def _leave(error: RunError) -> None:

@@ -1,9 +1,11 @@
-"""List the grid points of an experiment: name, choices, run or skip, and why."""
+"""The commands about an experiment before it is measured, and the one that starts it."""
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,23 +14,56 @@ from rich.table import Table
 from rich.text import Text
 
 from rnnbench.axes import NAMES
-from rnnbench.commands.arguments import add_experiment, command_parser, conf_folders, parse_words
+from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet_here
-from rnnbench.report.numbers import counted
 
 MAX_STYLED_ROWS = 1000
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the grid points as a table or as JSON. Returns the exit code."""
-    options = _parser().parse_intermixed_args(list(argv))
-    name, overrides = parse_words(options.words)
-    conf = conf_folders(nearest_conf(Path.cwd()), options.conf)
-    points = expand(load_experiment(name, conf), conf, overrides, unmet_here)
+def run(arguments: Sequence[str]) -> int:
+    """Print the Snakemake command of an experiment and run it.
+
+    Arguments after -- are passed to Snakemake unchanged, such as -n or --profile NAME.
+    """
+    command = command_of(arguments)
+    print(shlex.join(["snakemake", *command]), file=sys.stderr, flush=True)
+    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
+
+
+def command_of(arguments: Sequence[str]) -> list[str]:
+    """The arguments of Snakemake."""
+    parser = experiment_parser(run)
+    parser.add_argument(
+        "--cores", default="all", help="the number of CPU cores to use (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="measure no further repeats after so many minutes, in experiments with `repeats`",
+    )
+    given = list(arguments)
+    separator = given.index("--") if "--" in given else len(given)
+    options = parse_experiment(parser, given[:separator], Path("conf"))
+    settings = [f"experiment={options.experiment}"]
+    settings += [f"overrides={' '.join(options.overrides)}"] if options.overrides else []
+    settings += [] if options.budget is None else [f"budget={options.budget:g}"]
+    _, *further = options.conf
+    settings += [f"conf={','.join(map(str, further))}"] if further else []
+    return ["--cores", options.cores, *given[separator + 1 :], "--config", *settings]
+
+
+def grid(arguments: Sequence[str]) -> int:
+    """List the grid points of an experiment: name, choices, run or skip, and why."""
+    parser = experiment_parser(grid)
+    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    options = parse_experiment(parser, arguments, nearest_conf(Path.cwd()))
+    experiment = load_experiment(options.experiment, options.conf)
+    points = expand(experiment, options.conf, options.overrides, unmet_here)
     if options.json:
         print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
     else:
@@ -50,14 +85,9 @@ def as_json(point: GridPoint) -> dict[str, object]:
     }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("grid", __doc__)
-    add_experiment(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    return parser
-
-
 def _print_table(points: Sequence[GridPoint]) -> None:
+    from rnnbench.report.numbers import counted  # imports SciPy, which no other use needs
+
     console = Console(highlight=False)
     axes = [group for group in NAMES if any(group in point.choices for point in points)]
     varied = [axis for axis in axes if len({point.choices.get(axis) for point in points}) > 1]

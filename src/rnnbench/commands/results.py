@@ -1,12 +1,9 @@
-"""List unused files, ask, and remove them.
-
-Unused are: environments that no plan in results/ uses with its present pins; logs and events of
-attempts that left no record; partially written files of killed processes; and MLflow databases
-that were set aside as corrupt. Records are never removed, not even unreadable ones.
-"""
+"""The commands that change what is in the results folder: `retry` and `gc`."""
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import json
 import shutil
 import sys
@@ -16,18 +13,98 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import add_root, command_parser
-from rnnbench.commands.exclusive import exclusive_access
-from rnnbench.errors import RnnbenchError
+from rnnbench.commands.arguments import add_results, add_root, command_parser
+from rnnbench.errors import ConfigError, RnnbenchError
 from rnnbench.exchange.incoming import UNPACKED
+from rnnbench.grid.point import configuration_of
+from rnnbench.locks import exclusive
+from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_runs
+from rnnbench.records.store import not_needed, pointer_files, read_json, record_files
+from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
 ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = command_parser("gc", __doc__)
+def retry(arguments: Sequence[str]) -> int:
+    """Have the next snakemake measure the named runs again; without names, all void runs.
+
+    Records are kept; the new ones are stored next to them.
+    """
+    parser = command_parser(retry)
+    parser.add_argument("experiment", help="the experiment's name")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a run's name or a pattern with * (default: all void runs)",
+    )
+    parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
+    add_results(parser)
+    options = parser.parse_args(arguments)
+    site = options.site or machine.fingerprint()["machine"]
+    folder = options.results / site / options.experiment
+    if not folder.is_dir():
+        raise _no_finished_run(folder)
+    with exclusive(options.results, "rnnbench retry"):
+        chosen, total = _mark(folder, options.names)
+    print(f"The next snakemake measures {len(chosen)} of {total} runs again.")
+    return 0
+
+
+def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
+    """Marks the chosen runs and removes their pointers. Returns their names and the number of all
+    runs."""
+    pointers = {path.stem: path for path in pointer_files([folder])}
+    if not pointers:
+        raise _no_finished_run(folder)
+    chosen = _chosen(pointers, names)
+    for name in chosen:
+        mark = folder / "retry" / name
+        mark.parent.mkdir(exist_ok=True)
+        # The clock may have been ahead when the records were made.
+        records = record_files(folder.parents[1], name=glob.escape(name))
+        mark.write_text(max([timestamps.now(), *(file.stem for file in records)]) + "\n")
+        pointers[name].unlink()
+    _reopen_not_needed(pointers, chosen)
+    return chosen, len(pointers)
+
+
+def _no_finished_run(folder: Path) -> ConfigError:
+    return ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
+
+
+def _reopen_not_needed(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
+    """Removes the pointers of repeats that were not needed: the new measurement of their
+    configuration may change that."""
+    configurations = {configuration_of(name) for name in chosen}
+    for name, pointer in pointers.items():
+        same = configuration_of(name) in configurations
+        if same and pointer.exists() and not_needed(read_json(pointer)):
+            pointer.unlink()
+
+
+def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:
+    if not patterns:
+        return sorted(n for n, path in pointers.items() if read_json(path).get("verdict") == "void")
+    chosen: set[str] = set()
+    for pattern in patterns:
+        matches = fnmatch.filter(pointers, pattern)
+        if not matches:
+            raise ConfigError(f"no finished run is named {pattern!r}.", where="rnnbench retry")
+        chosen.update(matches)
+    return sorted(chosen)
+
+
+def gc(arguments: Sequence[str]) -> int:
+    """List unused files, ask, and remove them.
+
+    Unused are: environments that no plan in results/ uses with its present pins; logs and events of
+    attempts that left no record; partially written files of killed processes; and MLflow databases
+    that were set aside as corrupt. Records are never removed, not even unreadable ones.
+    """
+    parser = command_parser(gc)
     parser.add_argument("--yes", action="store_true", help="remove without asking")
     add_root(parser)
     options = parser.parse_args(arguments)
@@ -36,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     if not results.is_dir():
         print("There is no results folder, and nothing to remove.")
         return 0
-    with exclusive_access(results, "rnnbench gc"):
+    with exclusive(results, "rnnbench gc"):
         return _collect(root, results, options.yes)
 
 

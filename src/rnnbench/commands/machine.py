@@ -1,4 +1,4 @@
-"""Check what this machine can measure and what would disturb its measurements."""
+"""The commands about what this machine has and lacks: datasets, environments, `doctor`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rnnbench.builds.environments import make
 from rnnbench.builds.launcher import missing
-from rnnbench.builds.pins import pins_of
+from rnnbench.builds.pins import pins, pins_of, python_versions, relock
 from rnnbench.commands.arguments import add_conf, command_parser, conf_folders
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.provide import MIRROR
-from rnnbench.errors import RnnbenchError
+from rnnbench.datasets.pins import pin_of, pinned
+from rnnbench.datasets.provide import MIRROR, provide, read_dataset
+from rnnbench.datasets.verify import verify
+from rnnbench.errors import BuildError, RnnbenchError, say
 from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import compose_choices
 from rnnbench.grid.requirements import unmet_here
+from rnnbench.records.store import write_json
 from rnnbench.running import host_check
 from rnnbench.tracking.store import check_server, is_server, redacted, tracking_uri
 from rnnworker import machine
@@ -27,11 +30,72 @@ from rnnworker import machine
 LOW_DISK_BYTES = 5e9
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Prints the findings. Returns 0 always: the user judges each finding."""
-    parser = command_parser("doctor", __doc__)
+def environment(arguments: Sequence[str]) -> int:
+    """Make the environment of a lock file, a Python version and an optional wheel, unless it is
+    complete already, and write its description to ``--output``."""
+    parser = command_parser(environment)
+    parser.add_argument("lock", type=Path, help="a lock file with hashes")
+    parser.add_argument(
+        "--python", required=True, metavar="VERSION", help="the Python version, such as 3.7"
+    )
+    parser.add_argument("--wheel", type=Path, help="a wheel that replaces the locked one")
+    parser.add_argument(
+        "--output", type=Path, help="a JSON file to write: path, Python and package versions"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        requested = pins(options.lock, options.python, options.wheel)
+    except OSError as error:
+        raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
+    marker: dict[str, Any] = make(requested, Path.cwd(), say)
+    if options.output:
+        write_json(options.output, marker)
+    print(f"{marker['environment']}: Python {marker['python']}, {len(marker['versions'])} packages")
+    return 0
+
+
+def lock(arguments: Sequence[str]) -> int:
+    """Resolve the builds' packages, workflow/envs/*.in, to lock files with hashes, for each named
+    build or for all that have a lock."""
+    parser = command_parser(lock)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a lock's name (default: all)")
+    parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
+    options = parser.parse_args(arguments)
+    root = Path.cwd()
+    for name, python in python_versions(root / "conf", tuple(options.names)).items():
+        print(f"{relock(name, python, root, upgrade=options.upgrade)}: Python {python}")
+    return 0
+
+
+def dataset(arguments: Sequence[str]) -> int:
+    """Provide the dataset files that data.dvc pins in data/."""
+    parser = command_parser(dataset)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="a choice of conf/dataset")
+    parser.add_argument(
+        "--check", action="store_true", help="verify the present files; fetch nothing"
+    )
+    options = parser.parse_args(arguments)
+    root, code = Path.cwd(), 0
+    for name in options.names:
+        try:
+            choice = read_dataset(name, root)
+            if options.check:
+                pin = pin_of(choice["path"], root)
+                verify(root / pin.path, pin, name)
+            else:
+                provide(choice, root)
+            print(f"{name}: {choice['path']} holds the pinned bytes.")
+        except RnnbenchError as error:
+            say(error)
+            code = max(code, error.exit_code)  # the others are provided or checked all the same
+    return code
+
+
+def doctor(arguments: Sequence[str]) -> int:
+    """Check what this machine can measure and what would disturb its measurements."""
+    parser = command_parser(doctor)
     add_conf(parser)
-    options = parser.parse_args(list(arguments))
+    options = parser.parse_args(arguments)
     root = Path.cwd()
     conf = conf_folders(root / "conf", options.conf)
     groups = ("device", "build", "dataset")

@@ -1,12 +1,16 @@
-"""The commands `certify` and `probe`, and what they and `round` check about what Snakemake
-requests."""
+"""The commands that the rules of Snakemake call to measure: `round`, `certify` and `probe`."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import cache
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +20,26 @@ from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.verify import own_md5, verify
 from rnnbench.errors import RunError
-from rnnbench.planning.digests import prober_digest
+from rnnbench.grid.point import digest_of_round
+from rnnbench.planning.digests import prober_digest, worker_digest
 from rnnbench.planning.preflight import code_of
-from rnnbench.records.store import Place, read_json, timing_lock
-from rnnbench.running.preflights import certify, probe
-from rnnbench.running.progress import print_progress
+from rnnbench.planning.repeats import known_so_far, read_facts, rule_of, why_not_needed
+from rnnbench.records.plan_file import read_round
+from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.store import (
+    Place,
+    has_record,
+    pointer_is_valid,
+    pointer_without_record,
+    read_json,
+    timing_lock,
+    write_json,
+)
+from rnnbench.running.preflights import certify as make_certificate
+from rnnbench.running.preflights import probe as make_probe
+from rnnbench.running.progress import print_progress, progress_label, remaining
+from rnnbench.running.round import measure
+from rnnworker.cohorts import reference_of
 from rnnworker.options import is_user_file
 
 PR_SET_PDEATHSIG = 1
@@ -29,19 +48,20 @@ INPUTS = {
     "dataset_md5": "the data of dataset",
     "worker": "the Python code of model, rnn or rnnbench",
 }
+SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
 
-def certify_main(arguments: Sequence[str]) -> int:
+def certify(arguments: Sequence[str]) -> int:
     """Check that a model's implementations compute the same function."""
     end_with_snakemake()
-    planned, place = requested_preflight("certify", certify_main.__doc__, arguments, "certificate")
+    planned, place = requested_preflight(certify, arguments, "certificate")
     config, identity = planned["config"], planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     check = watched(where, [config, *({"rnn": rnn} for rnn in rnns.values())], place.root)
     pinned_md5 = check_inputs(where, identity, config, place.root, code)
-    certificate = certify(planned, place, check, pinned_md5=pinned_md5)
+    certificate = make_certificate(planned, place, check, pinned_md5=pinned_md5)
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
     return 0
@@ -70,15 +90,15 @@ def _fix(rnn: Mapping[str, Any]) -> str:
     return f". Fix: correct {rnn['implementation']} or its YAML, as docs/own_kernel.md describes."
 
 
-def probe_main(arguments: Sequence[str]) -> int:
+def probe(arguments: Sequence[str]) -> int:
     """Measure the peak rates of a device in a build. The exit code is 0 even if that failed: the
     probe's file says why, and the runs go on."""
     end_with_snakemake()
-    planned, place = requested_preflight("probe", probe_main.__doc__, arguments, "probe")
+    planned, place = requested_preflight(probe, arguments, "probe")
     code = prober_digest([model["settings"] for model in planned["models"]])
     where = f"probe {planned['key']}"
     check_inputs(where, planned["identity"], planned["config"], place.root, code)
-    print_progress(probe_summary(probe(planned, place)))
+    print_progress(probe_summary(make_probe(planned, place)))
     return 0
 
 
@@ -95,11 +115,11 @@ def probe_summary(result: Mapping[str, Any]) -> str:
 
 
 def requested(
-    command: str, description: str | None, arguments: Sequence[str], folder: str
+    command: Callable[..., int], arguments: Sequence[str], folder: str
 ) -> tuple[Path, Place, str]:
-    """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of ``rnnbench``
-    `command` request, the place to make it in, and its planned digest."""
-    parser = command_parser(command, description)
+    """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of a command
+    request, the place to make it in, and its planned digest."""
+    parser = command_parser(command)
     parser.add_argument(
         "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
     )
@@ -113,10 +133,10 @@ def requested(
 
 
 def requested_preflight(
-    command: str, description: str | None, arguments: Sequence[str], kind: str
+    command: Callable[..., int], arguments: Sequence[str], kind: str
 ) -> tuple[Mapping[str, Any], Place]:
     """The planned ``certificate`` or ``probe`` (`kind`) and the place to make it in."""
-    file, place, digest = requested(command, description, arguments, f"{kind}s")
+    file, place, digest = requested(command, arguments, f"{kind}s")
     planned = read_json(place.folder / f"{kind}s.json").get(file.stem)
     check_planned(planned and planned["digest"], digest, f"{kind} {file.stem}")
     return planned, place
@@ -195,3 +215,97 @@ def end_with_snakemake() -> None:
     """Ends this process with its parent, and on SIGTERM as on Ctrl-C."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def round(arguments: Sequence[str]) -> int:
+    """Measure the runs of a round in turns (Snakemake calls this)."""
+    end_with_snakemake()
+    file, place, digest = requested(round, arguments, "rounds")
+    planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
+    digests = {run.name: run.digest for run in planned}
+    check_planned(digest_of_round(digests), digest, file.stem)
+    label = progress_label(number, total, file.stem)
+    if needed := _needed(planned, place, label):
+        left = sum(not has_record(run, place.results, place.pointer(run.name)) for run in needed)
+        texts = {0: "every run has a record", 1: "1 run starts"}
+        text = texts.get(left, f"{left} runs start")
+        print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
+        _measure(planned, needed, place, label, file.stem)
+    pointers = {name: read_json(place.pointer(name)) for name in digests}
+    write_json(file, {"members": pointers})
+    return 0
+
+
+def _measure(
+    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
+) -> None:
+    check = watched(name, [run.config for run in needed], place.root)
+    pins = {
+        run.name: check_inputs(
+            run.name, run.identity, run.config, place.root, worker_digest(run.config)
+        )
+        for run in needed
+    }
+    reference = _reference(planned, place)
+    records = measure(
+        needed, place, check, label=label, name=name, reference=reference, pinned_md5=pins
+    )
+    for run, record in records.items():
+        print_progress(f"{label}  {run}  {_summary(record)}")
+    if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
+        print_progress(f"{label}  {known}")
+
+
+def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
+    """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
+    reason why they are not needed."""
+    rule = rule_of(place)
+    pointers = (place.pointer(run.name) for run in planned)
+    begun = any(pointer_is_valid(place.results, pointer) for pointer in pointers)
+    if rule is None or planned[0].repeat < rule.least or begun:
+        return list(planned)
+    # In a separate process: this one stays small, without SciPy, while runs are timed.
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
+        reference = _reference(planned, place)
+        reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
+    for run in planned:
+        if why := reasons.get(run.name):
+            write_json(
+                place.pointer(run.name), pointer_without_record(run.digest, why, rule.as_dict())
+            )
+    for why in dict.fromkeys(reasons.values()):
+        names = [name for name, reason in reasons.items() if reason == why]
+        some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
+        print_progress(f"{label}  not needed{some}: {why}")
+    return [run for run in planned if run.name not in reasons]
+
+
+def _reference(planned: Sequence[Run], place: Place) -> str | None:
+    named = read_facts(place).get("reference") or {}
+    reference = reference_of([run.as_dict() for run in planned], named)
+    return str(reference["name"]) if reference else None
+
+
+def _summary(record: Record) -> str:
+    verdict = record.verdict
+    parts: list[str] = [verdict.status]
+    if verdict.reasons:
+        more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
+        parts = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
+    if record.epochs and verdict.status != "void":
+        last = record.epochs[-1]
+        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        parts.append(f"{seconds:.3g} s per epoch")
+        if last.val_acc is not None:
+            parts.append(f"val_acc {last.val_acc:.3f}")
+    return ", ".join(parts)
+
+
+def _remaining_time(place: Place, left: int) -> str:
+    """The estimated time of the `left` rounds, from the experiment's finished rounds."""
+    seconds = []
+    for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            members = json.loads(path.read_text())["members"].values()
+            seconds.append(sum(float(member["wall_seconds"]) for member in members))
+    return remaining(seconds, left)
