@@ -186,6 +186,38 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path)
 
 
+# Of the user who measures `measured_small`; nothing that leaves the machine may name them.
+SECRETS = {
+    "USER": "alice_the_user",
+    "LOGNAME": "alice_the_login",
+    "SECRET_TOKEN": "a_value_of_the_environment",
+}
+
+
+@pytest.fixture(scope="session")
+def measured_small(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project whose experiment ``small`` is measured once for all tests, which copy it."""
+    project = make_project(tmp_path_factory.mktemp("session") / "alices_secret_project")
+    # A relative address is the same in each copy.
+    project.environment |= {**SECRETS, "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
+    done = project.snakemake(experiment="small")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(project.records()) == 4
+    return project
+
+
+@pytest.fixture
+def small(measured_small: Project, tmp_path: Path) -> Project:
+    """A copy of `measured_small`."""
+    return copy_of(measured_small, tmp_path / "project")
+
+
+def copy_of(project: Project, folder: Path) -> Project:
+    shutil.copytree(project.folder, folder, symlinks=True, dirs_exist_ok=True)
+    lock = {"RNNBENCH_TIMING_LOCK": str(folder / "timing.lock")}
+    return Project(folder, project.environment | lock, folder / "own")
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for runs whose workers are killed soon after SIGTERM."""

@@ -1,8 +1,5 @@
 """A private Slurm on loopback: munged, slurmctld and nodes n1, n2, …, all on this host.
 
-    python -m tests.cluster.slurm up DIR
-    python -m tests.cluster.slurm down DIR
-
 All its files are in DIR, including the process ids of its daemons, by which they are stopped. Must
 be started by root, because the nodes start jobs; needs the packages munge, slurmctld, slurmd and
 slurm-client.
@@ -15,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -180,13 +176,3 @@ def _free_ports(count: int) -> int:
                     probe.bind(("127.0.0.1", port))
             return first
     raise OSError("no free ports")
-
-
-if __name__ == "__main__":
-    command, folder = sys.argv[1], Path(sys.argv[2]).resolve()
-    slurm = Slurm(folder)
-    if command == "up":
-        slurm.up()
-        print(f"export SLURM_CONF={folder}/etc/slurm.conf")
-    else:
-        slurm.down()

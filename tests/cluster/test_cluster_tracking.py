@@ -2,34 +2,96 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import pwd
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rnnbench.records.record import Record
-from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.mapping import metrics
-from tests.cluster import postgres as private_postgres
-from tests.cluster.postgres import MlflowServer, Postgres
-from tests.conftest import ROOT
 from tests.factory import BEGINNING, make_record
+from tests.tracking.conftest import MlflowServer, pointer_of, start_track, write_run
 
 RECORDS, PROCESSES, KILLS = 200, 8, 2
 TRIES = 12
 
 
+def missing() -> str | None:
+    """Why PostgreSQL cannot run on this machine, or None."""
+    if _program("initdb") is None:
+        return "no PostgreSQL: apt-get install postgresql"
+    return None if os.geteuid() or _user() else "as root, PostgreSQL needs a user postgres"
+
+
+class Postgres:
+    """A database in `folder`, which its user must be able to enter; its socket is in
+    ``socket/``."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.owner = _user() if os.geteuid() == 0 else None
+
+    @property
+    def uri(self) -> str:
+        name = self.owner or getpass.getuser()
+        return f"postgresql+psycopg2://{name}@/postgres?host={self.folder}/socket"
+
+    def up(self) -> None:
+        for name in ("data", "socket"):
+            folder = self.folder / name
+            folder.mkdir(mode=0o700)
+            if self.owner:
+                shutil.chown(folder, self.owner)
+        self._call("initdb", "--auth=trust", "--no-sync", f"--pgdata={self.folder}/data")
+        settings = f"-c listen_addresses='' -c unix_socket_directories={self.folder}/socket"
+        log = f"--log={self.folder}/data/log"
+        self._call("pg_ctl", "start", "--wait", log, f"--options={settings}", *self._data)
+
+    def down(self) -> None:
+        with suppress(subprocess.SubprocessError):
+            self._call("pg_ctl", "stop", "--mode=fast", "--wait", *self._data)
+
+    @property
+    def _data(self) -> tuple[str, str]:
+        return "--pgdata", f"{self.folder}/data"
+
+    def _call(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(_program(program)), *arguments],
+            user=self.owner,
+            cwd="/",
+            check=True,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
+        )
+
+
+def _program(name: str) -> Path | None:
+    """The program in Debian's newest version folder, which is not in PATH, or the one in PATH."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    installed = shutil.which(name)
+    return versions[-1] if versions else Path(installed) if installed else None
+
+
+def _user() -> str | None:
+    with suppress(KeyError):
+        return pwd.getpwnam("postgres").pw_name
+    return None
+
+
 @pytest.fixture(scope="module")
 def database() -> Iterator[Postgres]:
-    if why := private_postgres.missing():
+    if why := missing():
         pytest.skip(why)
     folder = Path(tempfile.mkdtemp(prefix="rnnbench-postgres-"))
     folder.chmod(0o755)
@@ -42,39 +104,20 @@ def database() -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_records(root: Path, count: int) -> list[tuple[Record, Path]]:
-    """Writes records and pointers. Returns (record, pointer) of each."""
-    written = []
-    for number in range(count):
-        moment = BEGINNING + timedelta(minutes=number)
-        record = make_record(seed=number, started=moment, epochs=3)
-        file = root / "results/records" / f"{record.key}.json"
-        write_json(file, record.to_json())
-        pointer = root / "results/site/quick" / f"{record.name}.json"
-        write_json(pointer, pointer_to(record))
-        written.append((record, pointer))
-    return written
+def write_records(root: Path, count: int) -> list[Record]:
+    records = [
+        make_record(seed=number, started=BEGINNING + timedelta(minutes=number), epochs=3)
+        for number in range(count)
+    ]
+    return [write_run(root, record)[0] for record in records]
 
 
-def environment(server: MlflowServer, **extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-    return {
-        **kept,
-        "PYTHONPATH": str(ROOT / "src"),
-        "MLFLOW_TRACKING_URI": server.uri,
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-        **extra,
-    }
-
-
-def track(root: Path, pointers: list[Path], environment: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rnnbench", "track", "--root", str(root), *map(str, pointers)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(
+    root: Path, records: Sequence[Record], server: MlflowServer, **extra: str
+) -> subprocess.Popen[str]:
+    address = {"MLFLOW_TRACKING_URI": server.uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+    pointers = [pointer_of(root, record) for record in records]
+    return start_track("--root", root, *pointers, **{**address, **extra})
 
 
 def rows(database: Postgres, query: str) -> list[tuple]:
@@ -107,28 +150,28 @@ POINTS = """
 def test_200_records_by_8_processes_while_the_server_is_killed_twice(
     database: Postgres, tmp_path: Path
 ) -> None:
-    written = write_records(tmp_path, RECORDS)
+    records = write_records(tmp_path, RECORDS)
     server = MlflowServer(tmp_path, database.uri)
     server.up()
     try:
-        failures = log_all(database, server, tmp_path, [pointer for _, pointer in written])
+        failures = log_all(database, server, tmp_path, records)
     finally:
         server.kill()
     assert failures, "no process called the server while it was down"
-    assert dict(rows(database, LOGGED)) == {record.key: 1 for record, _ in written}
+    assert dict(rows(database, LOGGED)) == {record.key: 1 for record in records}
     assert rows(database, COMPLETE) == [(RECORDS,)]
     logged = sorted((key, name, step, value) for key, name, step, value in rows(database, POINTS))
     assert logged == sorted(
         (record.key, point.key, point.step, point.value)
-        for record, _ in written
+        for record in records
         for point in metrics(record)
     )
 
 
-def log_all(database: Postgres, server: MlflowServer, root: Path, pointers: list[Path]) -> int:
+def log_all(database: Postgres, server: MlflowServer, root: Path, records: Sequence[Record]) -> int:
     """Each process repeats its command until it succeeds. Returns the number of failures."""
-    shares = [pointers[n::PROCESSES] for n in range(PROCESSES)]
-    calls = {n: track(root, shares[n], environment(server)) for n in range(PROCESSES)}
+    shares = [records[n::PROCESSES] for n in range(PROCESSES)]
+    calls = {n: start(root, shares[n], server) for n in range(PROCESSES)}
     kills = [RECORDS * (n + 1) // (KILLS + 1) for n in range(KILLS)]
     failures, tried, end = 0, dict.fromkeys(calls, 1), time.monotonic() + 300
     while calls:
@@ -147,7 +190,7 @@ def log_all(database: Postgres, server: MlflowServer, root: Path, pointers: list
                 assert "Fix:" in error and "Traceback" not in error, error
                 assert tried[number] < TRIES, error
                 failures, tried[number] = failures + 1, tried[number] + 1
-                calls[number] = track(root, shares[number], environment(server))
+                calls[number] = start(root, shares[number], server)
         time.sleep(0.5)
     return failures
 
@@ -169,11 +212,11 @@ def test_a_server_that_requires_a_password(tmp_path: Path) -> None:
         MLFLOW_FLASK_SERVER_SECRET_KEY=secrets.token_urlsafe(18),
     )
     server.up()
-    ((record, pointer),) = write_records(tmp_path, 1)
+    records = write_records(tmp_path, 1)
     outputs: list[str] = []
 
     def exit_code(**credentials: str) -> int:
-        process = track(tmp_path, [pointer], environment(server, **credentials))
+        process = start(tmp_path, records, server, **credentials)
         outputs.extend(process.communicate(timeout=60))
         return process.returncode
 
@@ -187,4 +230,3 @@ def test_a_server_that_requires_a_password(tmp_path: Path) -> None:
     assert password not in "".join(outputs)
     for file in (tmp_path / "results").rglob("*"):
         assert not file.is_file() or password not in file.read_text()
-    assert record.name

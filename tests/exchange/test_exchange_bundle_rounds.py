@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench.records.store import read_record
 from rnnbench.tables.effects import effects_of
-from tests.conftest import make_project
+from tests.conftest import Project, make_project
 from tests.exchange.bundles import bundle, run
 
 
@@ -70,9 +70,10 @@ def is_structure(value: Any) -> bool:
     return isinstance(value, dict | str)
 
 
-def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(tmp_path: Path) -> None:
-    here, there = make_project(tmp_path / "here"), make_project(tmp_path / "there")
-    assert here.snakemake(experiment="small").returncode == 0
+def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(
+    measured_small: Project, tmp_path: Path
+) -> None:
+    here, there = measured_small, make_project(tmp_path / "there")
     folder = bundle(there, "small", tmp_path / "bundle")
     assert run(folder).returncode == 0
     assert there.rnnbench("import", str(folder), "--restore").returncode == 0

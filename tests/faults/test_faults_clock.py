@@ -40,8 +40,8 @@ def test_retry_after_the_clock_was_ahead(place: Place, monkeypatch: pytest.Monke
     "nothing is measured twice; Snakemake names files of the future if runs changed",
     "touch the files",
 )
-def test_starts_after_the_clock_was_ahead(project: Project) -> None:
-    assert project.snakemake(experiment="small").returncode == 0
+def test_starts_after_the_clock_was_ahead(small: Project) -> None:
+    project = small
     before = {path: path.read_bytes() for path in project.records()}
     for folder in ("data", "results", "reports"):
         for path in (project.folder / folder).rglob("*"):
@@ -65,7 +65,6 @@ def test_starts_after_the_clock_was_ahead(project: Project) -> None:
     done = project.snakemake(experiment="small")
     assert done.returncode == 0, done.stderr
     assert {path: path.read_bytes() for path in project.records()} == measured
-    assert "Nothing to be done" in project.snakemake(experiment="small").stderr
 
 
 @pytest.fixture

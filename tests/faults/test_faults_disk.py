@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from rnnbench import cli
+from rnnbench.commands import rules
 from rnnbench.records.store import Place, why_not_tracked
 from rnnbench.running import preflights
 from rnnworker.members import Outcome
-from tests.conftest import Project, make_project
+from tests.conftest import Project, copy_of, make_project
 from tests.factory import read_pointer
 from tests.faults.mounts import filled, small_disk
 
@@ -30,11 +31,11 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def measured(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def measured(
+    disk: Path, measured_small: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Project:
     """A project on the small disk whose experiment is measured, and exported elsewhere."""
-    (disk / "project").mkdir()
-    project = make_project(disk / "project")
-    assert project.snakemake(experiment="small").returncode == 0
+    project = copy_of(measured_small, disk / "project")
     export = str(tmp_path_factory.mktemp("elsewhere") / "small.zip")
     assert project.rnnbench("export", "small", "-o", export).returncode == 0
     project.environment["EXPORT"] = export
@@ -246,19 +247,18 @@ def test_a_certificate_and_a_probe(
     monkeypatch.setattr(
         preflights, "run_workers", lambda jobs, *_, **__: {name: Outcome() for name in jobs}
     )
-    monkeypatch.setitem(cli.COMMANDS, "made", "")
-    monkeypatch.setattr(cli, "_main_of", lambda command: make)
+    monkeypatch.setattr(rules, "probe", lambda arguments: make())
     file = place.folder / f"{kind}s/key.json"
 
-    def make(_: object) -> int:
+    def make() -> int:
         result = {"key": "x" * 9999}
         preflights.make(kind, "key", place, {"": {"card": None}}, lambda _: result)
         return 0
 
     with filled(disk, 4096):
-        assert cli.main(["made"]) == 1
+        assert cli.main(["probe"]) == 1
         assert not file.exists() and not list(file.parent.glob(".key*"))
-    assert cli.main(["made"]) == 0
+    assert cli.main(["probe"]) == 0
     assert json.loads(file.read_text())["key"] == "x" * 9999
 
 

@@ -18,7 +18,7 @@ import pytest
 from rnnbench.records.store import read_record
 from rnnbench.sources.tracked_runs import read_tracked
 from rnnbench.workflow.signal_handling import is_running
-from tests.conftest import Project, make_project, wait_until
+from tests.conftest import Project, copy_of, make_project, wait_until
 from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
 
@@ -26,9 +26,8 @@ MOMENTS = 10 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = make_project(tmp_path_factory.mktemp("project"))
-    assert project.snakemake(experiment="small").returncode == 0
+def measured(measured_small: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = copy_of(measured_small, tmp_path_factory.mktemp("project"))
     assert project.rnnbench("export", "small", "-o", "small.zip").returncode == 0
     return project
 

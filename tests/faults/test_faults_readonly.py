@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Project, make_project
+from tests.conftest import Project, copy_of
 from tests.faults.mounts import mounted
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = make_project(tmp_path_factory.mktemp("project"))
-    assert project.snakemake(experiment="small").returncode == 0
-    return project
+def measured(measured_small: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return copy_of(measured_small, tmp_path_factory.mktemp("project"))
 
 
 @contextmanager

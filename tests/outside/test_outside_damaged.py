@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Project, make_project
+from tests.conftest import Project, copy_of
 
 
 def truncated(file: Path) -> None:
@@ -37,10 +37,8 @@ def names_it(project: Project, damage: Callable[[Path], None], file: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = make_project(tmp_path_factory.mktemp("project"))
-    assert project.snakemake(experiment="small").returncode == 0
-    return project
+def measured(measured_small: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return copy_of(measured_small, tmp_path_factory.mktemp("project"))
 
 
 def test_the_page_is_made_without_a_plan_certificate_or_probe(measured: Project) -> None:

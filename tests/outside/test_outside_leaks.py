@@ -12,22 +12,16 @@ import pytest
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
-from tests.conftest import ROOT, make_project
+from tests.conftest import ROOT, SECRETS, Project
 from tests.exchange.bundles import bundle
 
 # Values that describe the language, terminal or machine type, which documents may contain.
 HARMLESS = {"C.UTF-8", "en_US.UTF-8", "xterm-256color", "screen-256color"}
 
 
-def test_an_export_and_a_bundle_name_nobody(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "alices_secret_project")
-    secrets = {
-        "USER": "alice_the_user",
-        "LOGNAME": "alice_the_login",
-        "SECRET_TOKEN": "a_value_of_the_environment",
-    }
-    project.environment |= secrets
-    assert project.snakemake(experiment="small").returncode == 0
+def test_an_export_and_a_bundle_name_nobody(measured_small: Project, tmp_path: Path) -> None:
+    project = measured_small
+    assert SECRETS.items() <= project.environment.items()
     exported = project.rnnbench("export", "small", "-o", str(tmp_path / "x.zip"))
     assert exported.returncode == 0, exported.stderr
     folder = bundle(project, "small", tmp_path / "bundle")

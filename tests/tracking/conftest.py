@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.records.store import record_folder, write_json
-
-COMMAND = 'import sys; from rnnbench.cli import main; sys.exit(main(["track", *sys.argv[1:]]))'
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def pointer_of(root: Path, record: Record) -> Path:
 def start_track(*arguments: object, **environment: str) -> subprocess.Popen[str]:
     """Starts ``rnnbench track`` in a separate process."""
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        [sys.executable, "-m", "rnnbench", "track", *map(str, arguments)],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -57,33 +57,60 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class MlflowServer:
+    """``mlflow server`` on a loopback port, which can be killed and started again."""
+
+    def __init__(self, folder: Path, store: str, *options: str, **environment: str):
+        self.folder, self.store, self.options, self.extra = folder, store, options, environment
+        self.port = free_port()
+        self.process: subprocess.Popen | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def up(self, seconds: float = 90) -> None:
+        environment = {
+            **os.environ,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            **self.extra,
+        }
+        with (self.folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
+                    *("--port", str(self.port), "--workers", "1"),
+                    *("--backend-store-uri", self.store),
+                    *("--artifacts-destination", str(self.folder / "artifacts"), *self.options),
+                ],
+                env=environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=1):
+                return
+            time.sleep(0.2)
+        raise TimeoutError(f"mlflow server did not start: {self.folder}/server.log")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Sends the signal to the server and its workers, which share a session."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            self.process.wait(timeout=20)
+            self.process = None
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real MLflow server for the tests of one module."""
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
-    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/server.db"]
-    command += ["--artifacts-destination", str(folder / "artifacts")]
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", process, folder / "log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, 15)  # the server and the workers that it started
-        process.wait(timeout=20)
-
-
-def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            urllib.request.urlopen(address, timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    pytest.fail(f"mlflow server did not start: {log.read_text()[-2000:]}")
+    folder = tmp_path_factory.mktemp("server")
+    server = MlflowServer(folder, f"sqlite:///{folder}/server.db")
+    server.up()
+    yield server.uri
+    server.kill(signal.SIGTERM)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.errors import RecordError
 from rnnbench.grid.point import configuration_of, full_identity
@@ -97,9 +99,9 @@ def _cost_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
     time = f"time:  about {duration(estimate.seconds)} ({basis})"
     if plan.experiment.repeats:
         time += ", at most: repeats beyond the minimum are measured only if needed"
-    disk = f"disk:  about {_size(estimate.bytes)} of records"
+    disk = f"disk:  about {decimal(round(estimate.bytes))} of records"
     if environments:
-        size = _size(environments * ENVIRONMENT_BYTES)
+        size = decimal(round(environments * ENVIRONMENT_BYTES))
         disk += f", and about {size} for {counted(environments, 'environment')} (a guess)"
     return [time, disk]
 
@@ -193,11 +195,3 @@ def _company(record: Record) -> tuple[str, ...]:
 
 def _missing_environments(plan: Plan, root: Path) -> int:
     return sum(not pins.folder(root).exists() for pins in plan.environments.values())
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

@@ -1,4 +1,4 @@
-"""The checks of `rnnbench round` before it measures."""
+"""What `rnnbench round`, `certify` and `probe` check before they measure."""
 
 from __future__ import annotations
 
@@ -7,31 +7,49 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands import rules as command
+from rnnbench.commands import rules
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import RunError
-from rnnbench.records.store import Place
+from rnnbench.records.store import Place, write_json
 from rnnbench.running.round import measure
 from tests.conftest import ROOT
 from tests.factory import as_run
 from tests.running.test_running_train import planned
 
+ENTRY = {"key": "cpu_1-current", "digest": "d"}
+
+
+def test_the_path_names_the_planned_item(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "here" / "mine"
+    write_json(folder / "probes.json", {"cpu_1-current": ENTRY})
+    file = str(folder / "probes" / "cpu_1-current.json")
+    arguments = [file, "--digest", "d", "--root", str(tmp_path)]
+    found, place = rules.requested_preflight(rules.probe, arguments, "probe")
+    assert found == ENTRY
+    assert (place.root, place.results) == (tmp_path, tmp_path / "results")
+    assert (place.site, place.experiment) == ("here", "mine")
+    with pytest.raises(RunError, match="probe cpu_1-current: was planned again"):
+        rules.requested_preflight(rules.probe, [file, "--digest", "other"], "probe")
+    unplanned = str(folder / "probes" / "cpu_2-current.json")
+    with pytest.raises(RunError, match="probe cpu_2-current: was planned again"):
+        rules.requested_preflight(rules.probe, [unplanned, "--digest", "d"], "probe")
+
 
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
-    monkeypatch.setattr(command, "verify", lambda *arguments: verified.append(arguments))
-    monkeypatch.setattr(command, "measure", lambda *_, **options: calls.append(options) or {})
+    monkeypatch.setattr(rules, "verify", lambda *arguments: verified.append(arguments))
+    monkeypatch.setattr(rules, "measure", lambda *_, **options: calls.append(options) or {})
     runs = [planned(f"fake-lstm-{rnn}-cpu_1-fake-s0-r0") for rnn in ("a", "b", "c")]
     for run in runs[:2]:
         run["config"]["dataset"] = {"name": "mine", "path": path}
-    command._data_md5.cache_clear()
-    monkeypatch.setattr(command, "INPUTS", {})
-    monkeypatch.setattr(command, "worker_digest", lambda config: "w")
+    rules._data_md5.cache_clear()
+    monkeypatch.setattr(rules, "INPUTS", {})
+    monkeypatch.setattr(rules, "worker_digest", lambda config: "w")
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
-    monkeypatch.setattr(command, "_reference", lambda planned, place: None)
+    monkeypatch.setattr(rules, "_reference", lambda planned, place: None)
     planned_runs = [as_run(run) for run in runs]
-    command._measure(planned_runs, planned_runs, place, "[1/1]", "a_round")
+    rules._measure(planned_runs, planned_runs, place, "[1/1]", "a_round")
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]
 
@@ -60,7 +78,7 @@ def test_a_file_that_is_edited_while_it_is_measured_leaves_no_record(
         "model": {"function": f"{place.root}/model.py:build"},
         "rnn": {"implementation": f"{place.root}/kernel.py"},
     }
-    check = command.watched("a_round", [own], place.root)
+    check = rules.watched("a_round", [own], place.root)
     check()
 
     def check_once_changed() -> None:

@@ -1,0 +1,154 @@
+"""`rnnbench retry` and `rnnbench gc`."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from rnnbench import locks
+from rnnbench.commands import results as commands
+from rnnbench.errors import ConfigError, RunError
+from rnnbench.records.store import write_json
+from tests.factory import make_late, make_record
+
+VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "results/here/quick"
+    for name, verdict in VERDICTS.items():
+        write_json(folder / f"{name}.json", {"record": "x", "digest": "d", "verdict": verdict})
+    write_json(folder / "summary.json", {"verdict": "void"})
+    return folder
+
+
+def retry(folder: Path, *names: str) -> set[str]:
+    """Runs the command and returns the names of the marked runs."""
+    results = folder.parents[1]
+    assert commands.retry([folder.name, *names, "--site", "here", "--results", str(results)]) == 0
+    remaining = {path.stem for path in folder.glob("*.json")}
+    marks = folder / "retry"
+    marked = {path.name for path in marks.iterdir()} if marks.exists() else set()
+    assert marked == set(VERDICTS) - remaining
+    assert "summary" in remaining
+    return marked
+
+
+@pytest.mark.parametrize(
+    ("names", "marked"),
+    [
+        ([], {"a-block-s0-r0"}),
+        (["a-keras-s0-r0"], {"a-keras-s0-r0"}),
+        (["a-block-*"], {"a-block-s0-r0", "a-block-s0-r1"}),
+        (["*-r0", "a-keras-s0-r0"], {"a-keras-s0-r0", "a-block-s0-r0"}),
+    ],
+)
+def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: set, capsys):
+    assert retry(folder, *names) == marked
+    output = capsys.readouterr().out
+    assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
+
+
+def test_the_mark_holds_its_time(folder: Path) -> None:
+    retry(folder)
+    mark = (folder / "retry" / "a-block-s0-r0").read_text()
+    assert re.fullmatch(r"\d{8}T\d{6}_\d{6}Z\n", mark)
+
+
+def test_an_unknown_name_changes_nothing(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no finished run is named 'b-\\*'"):
+        retry(folder, "a-keras-s0-r0", "b-*")
+    assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
+    assert not (folder / "retry").exists()
+
+
+def test_nothing_changes_while_the_results_are_locked(folder: Path) -> None:
+    results = folder.parents[1]
+    before = sorted(results.rglob("*"))
+    message = r"is in use by another process \(process 7\); nothing was changed"
+    with locks.locked(results / ".lock", "process 7"):
+        with pytest.raises(RunError, match=message):
+            commands.retry([folder.name, "--site", "here", "--results", str(results)])
+        with pytest.raises(RunError, match=message):
+            commands.gc(["--root", str(results.parent), "--yes"])
+    assert [path for path in sorted(results.rglob("*")) if path.name != ".lock"] == before
+
+
+def test_an_experiment_without_runs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no finished run"):
+        commands.retry(["absent", "--site", "here", "--results", str(tmp_path)])
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A record with its events and log, and the files of killed attempts."""
+    results = tmp_path / "results"
+    record = make_record()
+    write_json(results / f"records/{record.key}.json", record.to_json())
+    folder = (results / f"records/{record.key}.json").parent
+    for name in (
+        *(f"{record.started}.log", f"{record.started}.events.jsonl"),
+        *("20200101T000000_000000Z.log", "20200101T000000_000000Z.job.json"),
+        *("20210101T000000_000000Z.unreadable", "20210101T000000_000000Z.log"),
+        ".20200101T000000_000000Z.json.abc123",
+    ):
+        (folder / name).write_text("x")
+    (results / "envs/torch-01234567/bin").mkdir(parents=True)
+    (results / "envs/torch-01234567.json").write_text("{}")
+    (results / "envs/torch-01234567.lock").write_text("")
+    (tmp_path / "mlflow.db.corrupt-20200101T000000_000000Z").write_text("x")
+    long_ago = time.time() - 10 * commands.YOUNG_SECONDS
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+    return results
+
+
+def test_gc_asks_and_then_removes_unused_files(results: Path, capsys) -> None:
+    before = sorted(results.rglob("*"))
+    assert commands.gc(["--root", str(results.parent)]) == 0
+    assert "add --yes" in capsys.readouterr().out
+    assert [p for p in sorted(results.rglob("*")) if p.name != ".lock"] == before
+    assert commands.gc(["--root", str(results.parent), "--yes"]) == 0
+    left = {path.name for path in results.rglob("*") if path.is_file()}
+    record = make_record()
+    assert left == {
+        *(f"{record.started}{end}" for end in (".json", ".log", ".events.jsonl")),
+        *("20210101T000000_000000Z.unreadable", "20210101T000000_000000Z.log"),
+        *("torch-01234567.lock", ".lock"),
+    }
+    assert not list(results.parent.glob("mlflow.db*"))
+    commands.gc(["--root", str(results.parent)])
+    assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_gc_keeps_young_files_and_used_environments(results: Path, monkeypatch) -> None:
+    for path in results.rglob("*"):
+        os.utime(path)
+
+    class Used:
+        key = "torch-01234567"
+
+    monkeypatch.setattr(commands, "pins_of", lambda build, root: Used)
+    (results / "box/quick").mkdir(parents=True)
+    (results / "box/quick/plan.jsonl").write_bytes(make_record().run.line())
+    (results.parent / "mlflow.db.corrupt-20200101T000000_000000Z").unlink()
+    assert list(commands.unused(results.parent, results)) == []
+
+
+def test_gc_keeps_companions(tmp_path: Path) -> None:
+    """Even those that no pointer names: records, their events and logs are never removed."""
+    results = tmp_path / "results"
+    for record in make_late():
+        file = results / f"records/{record.key}.json"
+        write_json(file, record.to_json())
+        for end in (".log", ".events.jsonl"):
+            file.with_suffix(end).write_text("x")
+    long_ago = time.time() - 10 * commands.YOUNG_SECONDS
+    for path in results.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+    assert list(commands.unused(tmp_path, results)) == []
