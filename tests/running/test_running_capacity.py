@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rnnworker import cards
 from rnnworker.cohorts import GUESS_BYTES, cohorts, max_size, starting_order
-from rnnworker.memory import available_bytes
 
 GB = 10**9
 
@@ -61,32 +59,6 @@ def test_known_peaks_and_a_configured_maximum_limit_a_cohort() -> None:
     assert max_size([A, run("x", members=3)], [GB], 64 * GB) == 3
     assert max_size([A], [GB], 100) == 1
     assert max_size([A] * 40, [1], 64 * GB) == 16
-
-
-def test_available_memory_as_reported_by_the_kernel(tmp_path: Path) -> None:
-    file = tmp_path / "meminfo"
-    file.write_text("MemTotal:  100 kB\nMemAvailable:   42 kB\n")
-    assert available_bytes(tmp_path) == 42 * 1024
-    file.write_text("MemTotal: 100 kB\n")
-    assert available_bytes(tmp_path) is None
-    assert available_bytes(tmp_path / "absent") is None
-
-
-@pytest.mark.parametrize(("limit", "available"), [("10240\n", 10240), ("max\n", 42 * 1024)])
-def test_a_job_has_no_more_memory_than_its_scheduler_allows(
-    tmp_path: Path, limit, available
-) -> None:
-    """As with Slurm: the job's group has the limit, its processes are in groups below."""
-    step = tmp_path / "groups/job_7/step_0/user/task_0"
-    step.mkdir(parents=True)
-    (step / "memory.max").write_text("max\n")
-    (tmp_path / "groups/job_7/memory.max").write_text(limit)
-    (tmp_path / "meminfo").write_text("MemAvailable:   42 kB\n")
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self/cgroup").write_text("0::/job_7/step_0/user/task_0\n")
-    mount = f"31 1 0:5 / {tmp_path}/groups rw shared:9 - cgroup2 cgroup2 rw\n"
-    (tmp_path / "self/mountinfo").write_text(mount)
-    assert available_bytes(tmp_path) == available
 
 
 ON_GPU = [run(name, "gpu", on_gpu=True) for name in "ghij"]

@@ -1,9 +1,12 @@
+"""Locks of the operating system: one holder at a time, and none that has ended."""
+
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,42 +19,10 @@ import sys, subprocess
 from pathlib import Path
 from rnnbench import locks
 with locks.locked(Path(sys.argv[1]), "the first one") as descriptor:
-    if len(sys.argv) > 2:
-        child = subprocess.Popen(["sleep", "300"], pass_fds=[descriptor], stdout=2)
-        print(child.pid, flush=True)
-    print("held", flush=True)
+    child = subprocess.Popen(["sleep", "300"], pass_fds=[descriptor], stdout=2)
+    print(child.pid, flush=True)
     sys.stdin.readline()
 """
-WAIT = """
-import sys
-from pathlib import Path
-from rnnbench import locks
-def wait(holder):
-    print("waits for", holder, flush=True)
-with locks.locked(Path(sys.argv[1]), "the second one", wait):
-    print("has it", flush=True)
-"""
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def run(script: str, *arguments: object) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def is_free(path: Path) -> bool:
@@ -61,41 +32,38 @@ def is_free(path: Path) -> bool:
     return descriptor is not None
 
 
-def test_a_second_process_waits_until_the_lock_is_free(tmp_path: Path, start) -> None:
-    path = tmp_path / "made" / "lock"
-    first = start(HOLD, path)
-    assert first.stdout.readline() == "held\n"
-    second = start(WAIT, path)
-    assert second.stdout.readline() == "waits for the first one\n"
-    with pytest.raises(subprocess.TimeoutExpired):
-        second.wait(timeout=0.3)
-    first.stdin.write("go\n")
-    first.stdin.flush()
-    assert second.stdout.readline() == "has it\n"
-    assert second.wait(timeout=10) == 0
-    assert path.read_text() == "the second one"
+def test_a_second_holder_waits_until_the_lock_is_free(tmp_path: Path) -> None:
+    path, waited, held = tmp_path / "made" / "lock", [], threading.Event()
 
+    def second() -> None:
+        with locks.locked(path, "the second one", waited.append):
+            held.set()
 
-def test_a_killed_holder_releases_the_lock(tmp_path: Path, start) -> None:
-    path = tmp_path / "lock"
-    first = start(HOLD, path)
-    assert first.stdout.readline() == "held\n"
-    assert locks.take(path, "me") == (None, "the first one")
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    thread = threading.Thread(target=second)
+    with locks.locked(path, "the very first one", pytest.fail):
+        assert not is_free(path)
+        thread.start()
+        wait_until(lambda: waited, 5, "the second one waits")
+        assert waited == ["the very first one"] and not held.wait(0.3)
+    thread.join(10)
+    assert held.is_set() and path.read_text() == "the second one"
+    with pytest.raises(ZeroDivisionError), locks.locked(path):
+        raise ZeroDivisionError
     assert is_free(path)
 
 
-def test_a_child_that_inherited_the_lock_holds_it_after_its_parent_died(
-    tmp_path: Path, start
-) -> None:
+def test_a_killed_holder_releases_the_lock_when_its_child_has_ended(tmp_path: Path) -> None:
+    """The child inherited the lock, as the worker of an orphaned run does."""
     path = tmp_path / "lock"
-    first = start(HOLD, path, "with a child")
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     child = int(first.stdout.readline())
     try:
-        assert first.stdout.readline() == "held\n"
-        first.send_signal(signal.SIGKILL)
-        first.wait()
+        assert locks.take(path, "me") == (None, "the first one")
+        first.kill()
+        first.communicate()
         assert not is_free(path)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -111,33 +79,6 @@ def test_other_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.wait()
-
-
-def test_a_free_lock_needs_no_waiting(tmp_path: Path) -> None:
-    waited: list[str] = []
-    with locks.locked(tmp_path / "lock", "me", waited.append):
-        assert not is_free(tmp_path / "lock")
-    assert waited == []
-    assert is_free(tmp_path / "lock")
-
-
-def test_the_lock_is_released_after_an_exception(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), locks.locked(tmp_path / "lock"):
-        raise ZeroDivisionError
-    assert is_free(tmp_path / "lock")
-
-
-def test_a_shorter_holder_replaces_a_longer_one(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with locks.locked(path, "a very long name of a holder"):
-        pass
-    descriptor, _ = locks.take(path, "short")
-    assert descriptor is not None
-    try:
-        assert path.read_text() == "short"
-        assert locks.take(path, "another") == (None, "short")
-    finally:
-        os.close(descriptor)
 
 
 def test_every_user_of_the_host_may_lock(tmp_path: Path) -> None:

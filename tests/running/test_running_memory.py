@@ -64,6 +64,26 @@ def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
     assert memory.oom_kills(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("meminfo", "available"),
+    [("MemTotal:  100 kB\nMemAvailable:   42 kB\n", 42 * 1024), ("MemTotal: 1 kB\n", None)],
+)
+@pytest.mark.parametrize(("limit", "most"), [("10240\n", 10240), ("max\n", None), (None, None)])
+def test_a_job_has_no_more_memory_than_its_host_and_its_scheduler_allow(
+    tmp_path: Path, meminfo: str, available: int | None, limit: str | None, most: int | None
+) -> None:
+    """As with Slurm: the job's group has the limit, its processes are in groups below."""
+    process = fake_proc(tmp_path, *SLURM_2)
+    process.rename(process.with_name("self"))
+    (tmp_path / "meminfo").write_text(meminfo)
+    if limit:
+        (tmp_path / "groups/job_7/memory.max").write_text(limit)
+        (tmp_path / "groups/job_7/step_0/memory.max").write_text("max\n")
+    known = [number for number in (available, most) if number is not None]
+    assert memory.available_bytes(tmp_path) == min(known, default=None)
+    assert memory.available_bytes(tmp_path / "absent") is None
+
+
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
 def test_only_a_sigkill_is_due_to_memory(signal: int, code: str) -> None:
     reason = failure_reason(Outcome((), -signal, oom_kill=True))

@@ -54,3 +54,8 @@ def test_the_progress_of_a_single_run_is_measured_in_epochs(monkeypatch, capsys)
 def test_a_short_run_prints_nothing(capsys) -> None:
     progress.Progress("name", {"a": 5}).of("a")({"event": "epoch", "epoch": 3})
     assert capsys.readouterr().err == ""
+
+
+def test_labels_are_aligned() -> None:
+    assert progress.progress_label(0, 24, "x") == "[ 1/24] x"
+    assert progress.progress_label(23, 24, "x") == "[24/24] x"

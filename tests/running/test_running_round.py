@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -225,8 +224,3 @@ def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:
         assert len(record.turns["turn"]) == 1
         for epoch in record.epochs:
             assert epoch.seconds == pytest.approx(epoch.took, rel=0.1), "all steps are timed"
-
-
-def test_the_record_of_a_round_survives_json(place: Place) -> None:
-    (record,) = measure_round(place, run("keras")).values()
-    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record

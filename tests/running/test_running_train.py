@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
-from rnnbench.running.progress import progress_label
 from tests.factory import as_run, read_pointer
 from tests.running.alone import train
 
@@ -206,46 +204,34 @@ def test_garbage_among_the_events_is_counted_and_harmless(place: Place) -> None:
     assert len(record.epochs) == 2
 
 
-def test_a_worker_that_ends_without_finishing_is_void(place: Place) -> None:
+def started_by(script: Path, text: str) -> dict[str, Any]:
+    """A line of the plan whose build is started by a shell script."""
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
     line = planned()
-    line["config"]["build"]["command"] = shutil.which("true")
-    record = train(line, place, label="")
+    line["config"]["build"]["command"] = f"{script} {sys.executable}"
+    return line
+
+
+def test_a_worker_that_ends_without_finishing_is_void(place: Place, tmp_path: Path) -> None:
+    record = train(started_by(tmp_path / "ends", "true"), place, label="")
     assert [reason.code for reason in record.verdict.reasons] == ["died"]
 
 
+@pytest.mark.parametrize("script", ["kill -9 $$", "sh -c 'kill -9 $$'\nexit $?"])
 def test_a_worker_that_receives_an_external_sigkill_leaves_no_record(
-    place: Place, tmp_path: Path
+    place: Place, tmp_path: Path, script: str
 ) -> None:
-    killed = tmp_path / "killed"
-    killed.write_text("#!/bin/sh\nkill -9 $$\n")
-    killed.chmod(0o755)
-    line = planned()
-    line["config"]["build"]["command"] = str(killed)
+    """Also below a launcher."""
     with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
-        train(line, place, label="")
+        train(started_by(tmp_path / "killed", script), place, label="")
     assert not place.pointer(NAME).exists()
-    assert not files(place, "2*.json")
-
-
-def test_an_external_sigkill_below_a_launcher_is_recognised(place: Place, tmp_path: Path) -> None:
-    launcher = tmp_path / "launcher"
-    launcher.write_text("#!/bin/sh\nsh -c 'kill -9 $$'\nexit $?\n")
-    launcher.chmod(0o755)
-    line = planned()
-    line["config"]["build"]["command"] = str(launcher)
-    with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
-        train(line, place, label="")
     assert not files(place, "2*.json")
 
 
 def test_a_launcher_may_start_the_worker_as_its_child(place: Place, tmp_path: Path) -> None:
     """As launchers of containers and environments do."""
-    wrapper = tmp_path / "wrapper"
-    wrapper.write_text('#!/bin/sh\n"$@"\nexit $?\n')
-    wrapper.chmod(0o755)
-    line = planned()
-    line["config"]["build"]["command"] = f"{wrapper} {sys.executable}"
-    record = train(line, place, label="")
+    record = train(started_by(tmp_path / "wrapper", '"$@"\nexit $?'), place, label="")
     assert record.verdict.status != "void", record.verdict
     assert len(record.epochs) == 2
 
@@ -271,12 +257,7 @@ def test_the_threads_snakemake_exports_do_not_reach_the_worker(
     monkeypatch.setenv("MKL_NUM_THREADS", "99")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PASSES", "through")
-    show = tmp_path / "show"
-    show.write_text("#!/bin/sh\nenv\n")
-    show.chmod(0o755)
-    line = planned()
-    line["config"]["build"]["command"] = str(show)
-    train(line, place, label="")
+    train(started_by(tmp_path / "show", "env"), place, label="")
     (log,) = files(place, "2*.log")
     environment = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
     assert environment["PASSES"] == "through"
@@ -298,11 +279,6 @@ def test_the_lines_of_a_round_are_read_from_the_plan(tmp_path: Path) -> None:
         read_round(plan, "a-r")
     with pytest.raises(RecordError, match="cannot be read"):
         read_round(tmp_path / "absent", "b")
-
-
-def test_labels_are_aligned() -> None:
-    assert progress_label(0, 24, "x") == "[ 1/24] x"
-    assert progress_label(23, 24, "x") == "[24/24] x"
 
 
 def test_there_is_one_timing_lock_per_host_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

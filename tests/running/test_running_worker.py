@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from rnnbench.running import worker
+from rnnbench.running.worker import revision
 from rnnworker import machine
 from rnnworker.workers import environment_of
 from tests.worker.test_worker_cards import TWO
@@ -52,3 +54,21 @@ def test_a_run_on_a_gpu_sees_only_one_card(tmp_path: Path, monkeypatch) -> None:
     member = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
     assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
     assert member.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def git(folder, *arguments):
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", "-C", folder, *author, *arguments], check=True, capture_output=True)
+
+
+def test_without_a_commit_with_one_and_edited(tmp_path):
+    assert revision(tmp_path).startswith("rnnbench ")
+    git(tmp_path, "init")
+    (tmp_path / "a.py").write_text("1")
+    assert revision(tmp_path).startswith("rnnbench ")  # a repository that does not track the file
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "one")
+    commit = revision(tmp_path)
+    assert len(commit) == 40
+    (tmp_path / "a.py").write_text("2")
+    assert revision(tmp_path) == f"{commit}-edited"

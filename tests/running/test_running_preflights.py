@@ -1,10 +1,12 @@
-"""Certificates from complete and incomplete reports of a worker."""
+"""Certificates from complete and incomplete reports of a worker; certificates and probes from real
+workers: with a memory limit, killed, and out of memory."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,34 +157,98 @@ def test_the_summary_for_people() -> None:
     assert "Fix" not in second
 
 
+PROBE = {
+    "key": "cpu_1-current",
+    "digest": "d",
+    "choices": {"device": "cpu_1", "build": "current"},
+    "overrides": {},
+    "config": {
+        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
+        "build": {"name": "current", "framework": "keras3_torch"},
+        "limits": {"memory_bytes": 2**30},
+    },
+    "models": [],
+}
+# The worker with another function in place of the one that certifies or probes.
 WORKER = """
 import json, os, sys
-job = json.load(open(sys.argv[2]))
-assert job["mode"] == "certify" and [e["name"] for e in job["implementations"]] == ["keras"]
-print("on its standard output")
-event = dict(json.loads({facts!r}), t=1.0)
-os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
-{end}
+sys.path.insert(0, {source!r})
+from rnnworker import certify, probe, run
+def instead(job, events, phases):
+    {before}
+    with phases.phase({phase!r}):
+        {statement}
+certify.certify = probe.probe = instead
+sys.exit(run.main(sys.argv[2:]))
 """
+KINDS = {
+    "certificate": (PLANNED, preflights.certify, "certify_keras"),
+    "probe": (PROBE, preflights.probe, "large"),
+}
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch) -> Place:
-    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", _script("")))
+def place(tmp_path: Path) -> Place:
     return Place(tmp_path, tmp_path / "results", "here", "mine", tmp_path / "timing.lock")
 
 
-def _script(end: str) -> str:
-    return WORKER.format(facts=json.dumps(FACTS), end=end)
+def file_of(kind: str, place: Place) -> Path:
+    return place.folder / f"{kind}s" / f"{KINDS[kind][0]['key']}.json"
 
 
-def test_it_is_written_to_the_path_that_snakemake_expects(place: Place) -> None:
-    made = preflights.certify(PLANNED, place)
-    file = place.folder / "certificates" / "digits_rnn-lstm-current.json"
-    assert read_json(file) == made
-    # The report reads every JSON file in this folder.
-    assert list(file.parent.glob("*.json")) == [file]
-    assert made["implementations"]["keras"]["status"] == "certified"
+def made(
+    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch, statement: str, before: str = "pass"
+) -> dict[str, Any]:
+    """The certificate or probe of a worker that executes `statement` in its phase."""
+    planned, make, phase = KINDS[kind]
+    source = str(Path(rnnworker.__file__).parents[1])
+    script = WORKER.format(source=source, statement=statement, phase=phase, before=before)
+    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
+    limits = {"limits": {"memory_bytes": 2**30}}
+    return make({**planned, "config": {**planned["config"], **limits}}, place)
+
+
+def test_they_are_written_to_the_paths_that_snakemake_expects(place: Place, monkeypatch) -> None:
+    facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
+    check = (
+        "assert job['mode'] == 'certify' and [e['name'] for e in job['implementations']] == "
+        "['keras']; print('on its standard output')"
+    )
+    certificate = made("certificate", place, monkeypatch, facts, check)
+    probe = made("probe", place, monkeypatch, "events.emit('facts', probe={'peak_gflops': 3.0})")
+    for kind, result in (("certificate", certificate), ("probe", probe)):
+        file = file_of(kind, place)
+        assert read_json(file) == result
+        # The report reads every JSON file in this folder.
+        assert list(file.parent.glob("*.json")) == [file]
+    assert certificate["implementations"]["keras"]["status"] == "certified"
+    assert probe["error"] is None and probe["peak_gflops"] == 3.0
+
+
+def why(kind: str, result: dict[str, Any]) -> str:
+    return result["implementations"]["keras"]["why"] if kind == "certificate" else result["error"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_memory_limit_applies_to_them(place: Place, kind: str, monkeypatch) -> None:
+    result = made(kind, place, monkeypatch, "bytearray(2**31)")
+    assert f"MemoryError in phase {KINDS[kind][2]}" in why(kind, result)
+    assert kind == "probe" or result["implementations"]["keras"]["status"] == "failed"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_external_sigkill_leaves_none(place: Place, kind: str, monkeypatch) -> None:
+    with pytest.raises(RunError, match=f"received an external SIGKILL in phase {KINDS[kind][2]}"):
+        made(kind, place, monkeypatch, "os.kill(os.getpid(), 9)")
+    assert not file_of(kind, place).exists()
+
+
+def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> None:
+    result = made("probe", place, monkeypatch, 'os.write(2, b"std::bad_alloc"); os.abort()')
+    assert result["error"] == "ran out of memory in native code (SIGABRT) in phase large"
+    # The log of the earlier attempt has been removed.
+    again = made("probe", place, monkeypatch, "os.abort()")
+    assert again["error"] == "was terminated by SIGABRT in phase large"
 
 
 PER_DEVICE = """
@@ -208,32 +274,3 @@ def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> Non
     assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
     assert entries["keras"]["applied"]["cpu_1"]["threads"] == 1
     assert entries["keras"]["outputs"] == ENTRY["outputs"]
-
-
-def test_an_external_sigkill_leaves_no_certificate(place: Place, monkeypatch) -> None:
-    script = _script("os.kill(os.getpid(), 9)")
-    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    with pytest.raises(RunError, match="received an external SIGKILL"):
-        preflights.certify(PLANNED, place)
-    assert not (place.folder / "certificates" / "digits_rnn-lstm-current.json").exists()
-
-
-EATER = """
-import sys
-sys.path.insert(0, {source!r})
-from rnnworker import certify, run
-def eat(job, events, phases):
-    with phases.phase("certify_keras"):
-        bytearray(2**31)
-certify.certify = eat
-sys.exit(run.main(sys.argv[2:]))
-"""
-
-
-def test_the_memory_limit_applies_to_it(place: Place, monkeypatch) -> None:
-    script = EATER.format(source=str(Path(rnnworker.__file__).parents[1]))
-    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    limited = {**PLANNED["config"], "limits": {"memory_bytes": 2**30}}
-    keras = preflights.certify({**PLANNED, "config": limited}, place)["implementations"]["keras"]
-    assert keras["status"] == "failed"
-    assert "MemoryError" in keras["why"]
