@@ -1,10 +1,14 @@
+from __future__ import annotations
+
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from rnnbench.builds.launcher import environment, launcher
-from rnnbench.errors import ConfigError
+from rnnbench.builds import launcher as starting
+from rnnbench.builds.launcher import environment, launcher, lock_of, missing, versions
+from rnnbench.errors import BuildError, ConfigError
 
 PYTHON = Path(sys.executable)
 
@@ -54,3 +58,100 @@ def test_environment_values_are_strings() -> None:
 def test_environment_must_be_a_mapping_of_values(variables: object) -> None:
     with pytest.raises(ConfigError, match="environment"):
         environment({"name": "mine", "environment": variables})
+
+
+CURRENT = {"name": "current", "framework": "keras3_tensorflow", "python": None}
+
+
+@pytest.fixture(autouse=True)
+def _clear_cache() -> None:
+    starting._foreign.cache_clear()
+
+
+def fake_build(folder: Path, script: str) -> dict:
+    """A build whose Python is a shell script; it logs each call to the file ``calls``."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\necho called >>{folder}/calls\n{script}\n")
+    program.chmod(0o755)
+    return {"name": "fake", "framework": "keras3_tensorflow", "python": str(program)}
+
+
+def with_distributions(folder: Path, **versions: str) -> dict:
+    pairs = ", ".join(f'"{name.replace("_", "-")}": "{v}"' for name, v in versions.items())
+    return fake_build(
+        folder, f"""echo noise; echo '{{"python": "3.7.9", "distributions": {{{pairs}}}}}'"""
+    )
+
+
+def test_the_running_interpreter_is_described_without_importing_a_framework() -> None:
+    code = (
+        "import sys; from rnnbench.builds.launcher import versions\n"
+        "print('numpy' in versions({})['distributions'],"
+        " {'tensorflow', 'keras', 'numpy', 'torch', 'jax'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "True set()", result.stderr
+
+
+def test_a_subprocess_reports_the_same_versions() -> None:
+    subprocess_build = {**CURRENT, "environment": {"PYTHONDONTWRITEBYTECODE": 1}}
+    assert versions(subprocess_build) == versions(CURRENT)
+    assert lock_of(subprocess_build) == lock_of(CURRENT)
+    assert starting._foreign.cache_info().misses == 1
+
+
+def test_a_lock_depends_on_versions_and_not_on_the_location(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "same", "newer")]
+    for folder in folders:
+        folder.mkdir()
+    first, same, newer = (
+        with_distributions(folder, keras=version)
+        for folder, version in zip(folders, ("3.1", "3.1", "3.2"), strict=True)
+    )
+    assert lock_of(first) == lock_of(same) != lock_of(newer)
+
+
+def test_another_python_is_run_once(tmp_path: Path) -> None:
+    build = with_distributions(tmp_path, keras="3.1")
+    assert lock_of(build) == lock_of(build)
+    assert (tmp_path / "calls").read_text() == "called\n"
+
+
+@pytest.mark.parametrize("script", ["exit 3", "echo nonsense", "true"])
+def test_a_python_that_reports_no_versions(script: str, tmp_path: Path) -> None:
+    build = fake_build(tmp_path, script)
+    with pytest.raises(BuildError, match="does not report its versions") as caught:
+        lock_of(build)
+    assert "\n" not in str(caught.value)
+    assert "does not report its versions" in str(missing(build))
+
+
+def test_an_old_python_reports_its_version() -> None:
+    python = Path.home() / ".pyenv/versions/3.6.15/bin/python"
+    if not python.exists():
+        pytest.skip(f"no Python 3.6 at {python}")
+    assert versions({"python": str(python)})["python"] == "3.6.15"
+
+
+def test_nothing_is_missing() -> None:
+    assert missing(CURRENT) is None
+    assert missing({"name": "fake", "framework": "fake"}) is None
+
+
+def test_either_name_of_tensorflow_is_accepted(tmp_path: Path) -> None:
+    assert missing(with_distributions(tmp_path, keras="3.1", tensorflow_cpu="2.21.0")) is None
+
+
+def test_a_missing_package_has_an_install_hint(tmp_path: Path) -> None:
+    build = with_distributions(tmp_path, keras="2.6.0", tensorflow="2.21.0")
+    python = build["python"]
+    assert missing(build) == (
+        f"keras3_tensorflow needs keras 3.x in {python} (it has keras 2.6.0). "
+        f"Install 'keras==3.*' there: uv pip install --python {python} 'keras==3.*'"
+    )
+    assert "is not an executable program" in str(missing({**CURRENT, "python": "/nowhere/python"}))
+
+
+def test_an_unknown_framework_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"'keras9'.*keras3_tensorflow, .*fake"):
+        missing({"name": "mine", "framework": "keras9"})

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from rnnbench.records.store import (
     roots,
     write_json,
 )
-from tests.factory import make_late, make_record
+from tests.factory import make_late, make_probe, make_record
 
 EXPERIMENT = "quick"
 IMPORTED = "results/imported"
@@ -207,3 +208,42 @@ def test_one_damaged_archive_of_two_prevents_both_imports(here: Path, tmp_path: 
 def test_an_unknown_experiment_cannot_be_exported(here: Path, tmp_path: Path, capsys) -> None:
     assert run("export", "other", "-o", str(tmp_path / "x.zip")) == 2
     assert "has no runs of other" in capsys.readouterr().err
+
+
+CERTIFICATE = {
+    "schema": 1,
+    "key": "digits_rnn-lstm-current",
+    "machine": "away",
+    "digest": "d",
+    "implementations": {},
+    "pairs": [],
+}
+
+
+def write_preflights(results: Path, machine: str, **changes: Any) -> tuple[Path, Path]:
+    """Writes a certificate and a probe at a machine's site."""
+    site = results / machine / EXPERIMENT
+    preflights = {
+        "certificates": {**CERTIFICATE, "machine": machine, **changes},
+        "probes": {**make_probe(machine=machine), **changes},
+    }
+    files = {kind: site / kind / f"{data['key']}.json" for kind, data in preflights.items()}
+    for kind, file in files.items():
+        write_json(file, preflights[kind])
+    return files["certificates"], files["probes"]
+
+
+def test_they_are_imported_with_the_runs_and_replaced_if_planned_differently(
+    here: Path, tmp_path: Path
+) -> None:
+    record = make_record(machine="away", experiment=EXPERIMENT)
+    for digest, precision in (("first", None), ("second", "float32"), ("second", "tf32")):
+        write_preflights(tmp_path / "away" / "results", "away", digest=digest, precision=precision)
+        assert run("import", str(exported(tmp_path / "away", record))) == 0
+    site = here / "results/imported/away" / EXPERIMENT
+    (certificate,) = site.glob("certificates/*.json")
+    (probe,) = site.glob("probes/*.json")
+    assert [json.loads(file.read_text())["digest"] for file in (certificate, probe)] == [
+        "second"
+    ] * 2
+    assert json.loads(certificate.read_text())["precision"] == "float32"

@@ -211,6 +211,13 @@ REFUSED: dict[str, Change] = {
     "a log of no record": added("records/away/x-s0-r0/20270101T000000_000000Z.log"),
     "a record in a deeper folder": added("records/away/x/y/20270101T000000_000000Z.json"),
     "a script": site_file("x.py", b"print(1)"),
+    "a probe of a newer schema": in_preflight("probes", "schema", value=2),
+    "a probe whose speed is a text": in_preflight("probes", "peak_gflops", value="fast"),
+    "a probe whose speed is NaN": in_preflight("probes", "peak_gflops", value=float("nan")),
+    "a probe too fast for a float": in_preflight("probes", "peak_gflops", value=BIG),
+    "a probe that is a text file": site_file("probes/cpu_1-current.txt"),
+    "a probe in a deeper folder": site_file("probes/work/cpu_1-current.json"),
+    "a certificate whose pairs are numbers": in_preflight("certificates", "pairs", value=[1]),
     "a probe of negative speed": in_preflight("probes", "peak_gflops", value=-1.0),
     "a probe of infinite speed": in_preflight("probes", "peak_gflops", value=1e300),
     "a certificate with a negative error": in_preflight(

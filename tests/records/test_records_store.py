@@ -1,3 +1,5 @@
+"""Which files are records, next to files left by an interrupted run or another site."""
+
 from __future__ import annotations
 
 import json
@@ -5,14 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
+from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
 from rnnbench.records import store
 from rnnbench.records.record import Record
-from tests.conftest import ROOT
+from rnnbench.records.store import is_record, record_files, write_json
+from tests.conftest import ROOT, Project
 from tests.factory import make_late, make_record, read_pointer
 
 
@@ -32,35 +36,24 @@ def put(results: Path, record: Record) -> Path:
     return pointer
 
 
-def test_a_record_is_read_through_its_pointer(results: Path) -> None:
-    record = make_record()
-    assert read_pointer(results, put(results, record)) == record
-
-
 def test_a_pointer_moves_with_its_results_folder(results: Path, tmp_path: Path) -> None:
     pointer = put(results, make_record())
     moved = results.rename(tmp_path / "moved")
     assert read_pointer(moved, moved / pointer.relative_to(results)) == make_record()
 
 
-@pytest.mark.parametrize("target", ["../outside.json", "records/../../outside.json", "absolute"])
+@pytest.mark.parametrize(
+    "target", ["../outside.json", "records/../../outside.json", "absolute", "link.json"]
+)
 def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) -> None:
     outside = results.parent / "outside.json"
     store.write_json(outside, make_record().to_json())
     pointer = results / "pointer.json"
     store.write_json(pointer, {"record": str(outside) if target == "absolute" else target})
+    (results / "link.json").symlink_to(outside)
     with pytest.raises(RecordError, match="outside the results folder") as caught:
         read_pointer(results, pointer)
     assert caught.value.where == str(pointer)
-
-
-def test_a_link_that_leads_outside_is_refused(results: Path) -> None:
-    outside = results.parent / "outside.json"
-    store.write_json(outside, make_record().to_json())
-    store.write_json(results / "pointer.json", {"record": "link.json"})
-    (results / "link.json").symlink_to(outside)
-    with pytest.raises(RecordError, match="outside"):
-        read_pointer(results, results / "pointer.json")
 
 
 @pytest.mark.parametrize("data", [[], {"digest": "d"}, {"record": 7}, "records/x.json", None])
@@ -71,22 +64,19 @@ def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b'{"schema": 1, "na', b"\xff\xfe\x00", b"[" * 100_000, b"not json"]
+    "content", [b"", b'{"schema": 1, "na', b"\xff\xfe\x00", b"[" * 100_000, b"not json", None]
 )
-def test_a_broken_file_gives_a_one_line_error_with_its_path(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_gives_a_one_line_error_with_its_path(
+    tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "record.json"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(RecordError) as caught:
         store.read_record(path)
     assert caught.value.where == str(path)
-    assert caught.value.remedy
+    assert caught.value.remedy or "does not exist" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="does not exist") as caught:
-        store.read_json(tmp_path / "absent.json")
-    assert caught.value.where.endswith("absent.json")
 
 
 def test_readable_records_are_returned_and_the_other_files_reported(results: Path) -> None:
@@ -164,3 +154,63 @@ for number in itertools.count(1):
     assert set(last["filler"]) == {last["number"]}
     # The killed writer's unfinished file is never mistaken for a record.
     assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == ["record.json"]
+
+
+LEFTOVERS = ("job.json", "events.jsonl", "log", "unreadable")
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch) -> Path:
+    """A record, next to the files of a later attempt that was interrupted."""
+    record = make_record()
+    file = tmp_path / f"results/records/{record.key}.json"
+    write_json(file, record.to_json())
+    for ending in LEFTOVERS:
+        (file.parent / f"20990101T000000_000000Z.{ending}").write_text("{}\n")
+    (file.parent / f".{file.name}.abcd").write_text("half a file")
+    monkeypatch.chdir(tmp_path)
+    return file
+
+
+def test_records_are_recognised_by_their_names(record: Path) -> None:
+    assert is_record(PurePath("20261121T075000_123456Z.json"))
+    assert not any(is_record(PurePath(f"20261121T075000_123456Z.{end}")) for end in LEFTOVERS)
+    assert record_files(record.parents[3]) == [record]
+    assert record_files(record.parents[3], name="another*") == []
+
+
+def test_files_of_an_interrupted_run_are_not_shown(record: Path, capsys) -> None:
+    assert cli.main(["show", record.parent.name]) == 0
+    assert record.stem in capsys.readouterr().out
+
+
+def test_a_companion_is_shown_if_there_is_no_other_record(tmp_path: Path, capsys) -> None:
+    reference, _, companion = make_late()
+    for record in (companion, reference):
+        write_json(tmp_path / f"records/{record.key}.json", record.to_json())
+        assert cli.main(["show", record.name, "--results", str(tmp_path)]) == 0
+        assert record.started in capsys.readouterr().out
+
+
+def test_files_of_an_interrupted_run_are_not_tracked(record: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{record.parents[4]}/mlflow.db")
+    assert cli.main(["track", "--all", "--output", "tracked.json"]) == 0
+    assert capsys.readouterr().err.count("cannot") == 0
+
+
+def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
+    job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)
+    inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json", "probes/cpu_1-current.json"]
+    others = [
+        "attempts/a-s0-r0/1.json",  # renewed every 10 s
+        "certificates/work/m-lstm-current.job.json",
+        "certificates.json",
+        "probes.json",
+        "experiment.json",
+        "tracked/0.json",
+        ".a-s0-r0.json.abcd",
+        "certificates/.m-lstm-current.json",
+    ]
+    for name in inputs + others:
+        write_json(project.folder / "results/imported/away/small" / name, {})
+    assert job.imported_files == [f"results/imported/away/small/{name}" for name in inputs]
