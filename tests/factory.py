@@ -14,7 +14,7 @@ import msgspec
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
-from rnnbench.records.store import read_json, record_behind
+from rnnbench.records.store import read_json, records_behind
 from rnnbench.records.timestamps import written
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
@@ -117,7 +117,7 @@ def make_record(
 
 def read_pointer(results: Path, pointer: Path) -> Record:
     """The record that a pointer file names."""
-    return record_behind(results, pointer, read_json(pointer))
+    return next(records_behind(results, pointer, read_json(pointer)))[1]
 
 
 def as_run(line: Mapping[str, Any]) -> Run:

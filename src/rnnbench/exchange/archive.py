@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
 from rnnbench.records.store import (
-    companions_of,
     not_needed,
     pointer_files,
     read_json,
+    records_named_by,
     site_folders,
 )
 
@@ -107,12 +107,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     files += [path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json"))]
     for pointer in pointer_files([folder]):
         data = read_json(pointer)
-        if not_needed(data):
-            files.append(pointer)
-        elif not isinstance(data, dict) or not isinstance(data.get("record"), str):
-            raise RecordError("is not a pointer to a record.", where=str(pointer))
-        else:
-            for record in (data["record"], *companions_of(data)):
-                file = root / record
-                files += [file, file.with_suffix(".events.jsonl")]
+        files += [pointer] if not_needed(data) else []
+        for file in (root / record for record in records_named_by(pointer, data)):
+            files += [file, file.with_suffix(".events.jsonl")]
     return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}

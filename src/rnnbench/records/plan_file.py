@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,38 +74,26 @@ def read_heads(plan: Path) -> list[RunHead]:
 def read_round(plan: Path, name: str) -> tuple[list[Run], int, int]:
     """The runs of the round `name` in their order; the index of the round, from 0; and the number
     of rounds. Raises `RecordError` if the plan cannot be read or has no such round."""
-    lines, heads = _lines(plan), read_heads(plan)
-    rounds: Mapping[str | None, None] = dict.fromkeys(head.round for head in heads)
+    heads = read_heads(plan)
+    rounds = list(dict.fromkeys(head.round for head in heads))
     if name not in rounds:
         raise RecordError(
             f"has no round {name}.", where=str(plan), remedy="start the round through Snakemake."
         )
-    runs = [
-        msgspec.json.decode(line, type=Run)
-        for line, head in zip(lines, heads, strict=True)
-        if head.round == name
-    ]
-    return runs, list(rounds).index(name), len(rounds)
+    chosen = [number for number, head in enumerate(heads) if head.round == name]
+    return _read(plan, Run, chosen), rounds.index(name), len(rounds)
 
 
-def _read(plan: Path, kind: type[Line]) -> list[Line]:
+def _read(plan: Path, kind: type[Line], chosen: Sequence[int] | None = None) -> list[Line]:
+    """All lines of the plan, or the `chosen` ones."""
     decoder = msgspec.json.Decoder(kind)
     try:
-        return [decoder.decode(line) for line in _lines(plan)]
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise _error(plan, str(error)) from error
-
-
-def _lines(plan: Path) -> list[bytes]:
-    try:
-        return [line for line in plan.read_bytes().splitlines() if line.strip()]
-    except OSError as error:
-        raise _error(plan, error.strerror) from error
-
-
-def _error(plan: Path, reason: str | None) -> RecordError:
-    return RecordError(
-        f"cannot be read as a plan ({reason}).",
-        where=str(plan),
-        remedy="run `snakemake --cores all --config experiment=NAME` first, which writes the plan.",
-    )
+        lines = [line for line in plan.read_bytes().splitlines() if line.strip()]
+        return [decoder.decode(lines[number]) for number in chosen or range(len(lines))]
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise RecordError(
+            f"cannot be read as a plan ({getattr(error, 'strerror', error)}).",
+            where=str(plan),
+            remedy="run `snakemake --cores all --config experiment=NAME` first, which writes the "
+            "plan.",
+        ) from error

@@ -253,25 +253,25 @@ def read_record(path: Path) -> Record:
     return Record.from_json(read_json(path), where=str(path))
 
 
-def record_behind(results: Path, pointer: Path, data: Any) -> Record:
-    """The record that the pointer file `pointer` with the JSON `data` names, by a path relative to
-    `results`."""
-    try:
-        target = results / data["record"]
-    except (TypeError, KeyError) as error:
-        raise RecordError("is not a pointer to a record.", where=str(pointer)) from error
-    if "\0" in str(target) or not target.resolve().is_relative_to(results.resolve()):
-        raise RecordError(f"points outside the results folder: {target}.", where=str(pointer))
-    return read_record(target)
+def records_named_by(pointer: Path, data: Any) -> list[str]:
+    """The records that the pointer file `pointer` with the JSON `data` names, its companions last
+    (paths relative to the results folder); none if the run was not needed."""
+    if not_needed(data):
+        return []
+    if not isinstance(data, dict) or not isinstance(data.get("record"), str):
+        raise RecordError("is not a pointer to a record.", where=str(pointer))
+    companions = data.get("companions")
+    paths = [data["record"], *(companions if isinstance(companions, list) else ())]
+    return [path for path in paths if isinstance(path, str)]
 
 
 def records_behind(results: Path, pointer: Path, data: Any) -> Iterator[tuple[Path, Record]]:
-    """File and record, for the record of the pointer file `pointer` with the JSON `data` and those
-    of its companions; nothing if the run was not needed."""
-    companions = ({"record": path} for path in companions_of(data))
-    for target in () if not_needed(data) else (data, *companions):
-        record = record_behind(results, pointer, target)
-        yield (results / target["record"]).resolve(), record
+    """File and record, for each of the `records_named_by` a pointer."""
+    for path in records_named_by(pointer, data):
+        target = results / path
+        if "\0" in path or not target.resolve().is_relative_to(results.resolve()):
+            raise RecordError(f"points outside the results folder: {target}.", where=str(pointer))
+        yield target.resolve(), read_record(target)
 
 
 def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
@@ -304,10 +304,3 @@ def records_of(pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError
         except RecordError as error:
             faults.append(error)
     return list(records.values()), faults
-
-
-def companions_of(pointer: Any) -> list[str]:
-    """The companions' records (paths relative to the results folder) that a pointer (its JSON)
-    names."""
-    paths = pointer.get("companions") if isinstance(pointer, dict) else None
-    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
