@@ -37,6 +37,7 @@ SLOWED = (
     "The machine was slowed down from outside during the measurement{}, so the ratios of the "
     "undisturbed machine may differ from these."
 )
+Row = dict[Any, Any]
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations named as not compared
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
@@ -64,17 +65,21 @@ def answers(m: Measurements) -> list[Answer]:
     variants = variant_labels(fastest["variant"])
     result = []
     for key, group in fastest.groupby(axes, sort=False):
-        contests = group.to_dict("records")
-        texts = _contests(contests, m.reference, name_machine, varied, variants)
+        contests = [_with_texts(row, m.reference, name_machine) for row in group.to_dict("records")]
+        texts = _contests(contests, short_group(contests[0], varied, variants))
         left_out = dict.fromkeys(filter(None, "; ".join(group["left_out"]).split("; ")))
         # The table has the ratios of other functions, and how they differ.
         are_functions = all(ANOTHER_FUNCTION in text for text in left_out)
         if left_out and not (are_functions and group["contestants"].eq(1).all()):
             texts.append(f"not compared: {n.few(list(left_out), LEFT_OUT)}")
-        texts += _void(contests, name_machine)
+        places: dict[str, list[str]] = {}
+        for row in contests:
+            places.setdefault(row["void"], []).append(row["place"])
+        if void := [f"{void}{' and'.join(where)}" for void, where in places.items() if void]:
+            texts.append(f"{ALL_VOID}: {n.few(void, LEFT_OUT)}")
         speed = capitalized(f"{'; '.join(texts)}.")
-        if slowed := [_where(row, name_machine) for row in contests if row["slowed"]]:
-            speed = f"{SLOWED.format(' and'.join(dict.fromkeys(slowed)))} {speed}"
+        if slowed := dict.fromkeys(row["place"] for row in contests if row["slowed"]):
+            speed = f"{SLOWED.format(' and'.join(slowed))} {speed}"
         learning, alike = (
             table[(table[axes] == list(key)).all(axis=1)] for table in (m.learning, m.alike)
         )
@@ -83,56 +88,24 @@ def answers(m: Measurements) -> list[Answer]:
     return result
 
 
-def _contests(
-    contests: Sequence[Any],
-    reference: Mapping[str, str],
-    name_machine: bool,
-    varied: Sequence[str],
-    variants: Mapping[Any, str],
-) -> list[str]:
-    """A clause per device of a group; equal results of several devices share one."""
-    clauses: list[list[str]] = []
-    previous: Any = None
-    for row in contests[:CONTESTS]:
-        # The names contain the devices, if they are compared.
-        where = _where(row, name_machine) if "device" not in reference or name_machine else ""
-        if previous is not None and _repeats(row, previous):
-            clauses[-1].append(f"{n.ratio(row['speedup'])}{where} {_speedup_interval(row)}")
-        else:
-            model = short_group(row, varied, variants) if previous is None else ""
-            clauses.append([_clause(row, _reference_name(reference, row), where, model)])
-        previous = row
-    texts = list(map(_enumerated, clauses))
-    if len(contests) > CONTESTS:
-        texts.append(f"the tables below have {n.counted(len(contests) - CONTESTS, 'more device')}")
-    return texts
-
-
-def _enumerated(texts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
-
-
-def capitalized(text: str) -> str:
-    """`text` with its first letter in upper case, the others as they are."""
-    return text[:1].upper() + text[1:]
-
-
-def _void(contests: Sequence[Any], name_machine: bool) -> list[str]:
-    """The clause on configurations all of whose runs are void, with their devices; [] for none."""
-    places: dict[str, list[str]] = {}
-    for row in contests:
-        if row["void"]:
-            places.setdefault(row["void"], []).append(_where(row, name_machine))
-    named = [f"{void}{' and'.join(where)}" for void, where in places.items()]
-    return [f"{ALL_VOID}: {n.few(named, LEFT_OUT)}"] if named else []
-
-
-def _repeats(row: Any, previous: Any) -> bool:
-    """Whether the same implementation is faster than the reference as in the `previous` row, with
-    the same suspect marks."""
-    equal = ("words", "name", "suspect", "reference_suspect")
-    return row["words"] == FASTER and all(row[name] == previous[name] for name in equal)
+def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> Row:
+    """`row` of the table of the fastest, with its places, names, ratios and intervals as text."""
+    place = f" on {row['device']}" if row["device"] else ""
+    place += f" of {row['machine']}" if name_machine else ""
+    several = row["implementations"] > 1 or not reference
+    axes = {**({"rnn": row["rnn"]} if row["rnn"] and several else {}), **reference}
+    return row | {
+        "place": place,
+        # The names contain the devices, if these are compared.
+        "where": place if "device" not in reference or name_machine else "",
+        "winner": daggered(row["name"], row["suspect"]),
+        "base": daggered(reference_label(axes), row["reference_suspect"]),
+        "second": daggered(row["runner_up"], row["runner_up_suspect"]),
+        "ratio": n.ratio(row["speedup"]),
+        "span": interval_text(row, "low", "high", "speedup"),
+        "lead_ratio": n.ratio(row["lead"]),
+        "lead_span": interval_text(row, "lead_low", "lead_high", "lead"),
+    }
 
 
 def daggered(name: str, suspect: bool) -> str:
@@ -140,91 +113,88 @@ def daggered(name: str, suspect: bool) -> str:
     return n.marked(f"`{name}`", suspect)
 
 
-def _clause(row: Any, base: str, where: str, model: str) -> str:
-    name = daggered(row["name"], row["suspect"])
-    model = f" {model}" if model else ""
-    for_model = f" for{model}" if model else ""
-    ratio = n.ratio(row["speedup"])
+def interval_text(row: Row, low: str, high: str, ratio: str) -> str:
+    """``95 % CI 1.45–1.54``, from the columns of these names."""
+    return f"95 % CI {n.ratio_span(row[low], row[high], row[ratio])}"
+
+
+def capitalized(text: str) -> str:
+    """`text` with its first letter in upper case, the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+def _contests(contests: Sequence[Row], model: str) -> list[str]:
+    """A clause per device; devices where the same implementation is faster than the reference, with
+    the same suspect marks, share one."""
+    clauses: list[list[str]] = []
+    for number, row in enumerate(contests[:CONTESTS]):
+        same = ("words", "name", "suspect", "reference_suspect")
+        previous = contests[number - 1] if number else {"words": ""}
+        if row["words"] == FASTER and all(row[each] == previous.get(each) for each in same):
+            clauses[-1].append(f"{row['ratio']}{row['where']} {_speedup_interval(row)}")
+        else:
+            clauses.append([_clause(row, "" if number else f" {model}")])
+    # ``a``, ``a and b``, ``a, b and c``
+    texts = [" and ".join(filter(None, (", ".join(c[:-1]), c[-1]))) for c in clauses]
+    if len(contests) > CONTESTS:
+        texts.append(f"the tables below have {n.counted(len(contests) - CONTESTS, 'more device')}")
+    return texts
+
+
+def _clause(row: Row, model: str) -> str:
+    name, base, ratio, left_out = row["winner"], row["base"], row["ratio"], row["left_out"]
+    trains, where = f"trains{model}", row["where"]
+    here = f" for{model}{where}" if model else where
     if row["contestants"] == 0:
-        return f"no run{for_model}{where} has a comparable result"
-    if row["contestants"] < 2 and ANOTHER_FUNCTION in row["left_out"]:
-        many = row["left_out"].count(ANOTHER_FUNCTION)
+        return f"no run{here} has a comparable result"
+    if row["contestants"] < 2 and ANOTHER_FUNCTION in left_out:
+        many = left_out.count(ANOTHER_FUNCTION)
         others = f"{many} compute other functions" if many > 1 else "one computes another"
         return (
-            f"{name} is the only implementation of its function{for_model}{where}; the other "
-            f"{others}, so no speed-up is shown; the table has the ratios of the times, marked ≠"
+            f"{name} is the only implementation of its function{here}; the other {others}, so no "
+            "speed-up is shown; the table has the ratios of the times, marked ≠"
         )
     if row["contestants"] < 2:
-        done = "has a result" if row["void"] or row["left_out"] else "has been run"
-        return f"only {name} {done}{for_model}{where}, so there is nothing to compare"
+        done = "has a result" if row["void"] or left_out else "has been run"
+        return f"only {name} {done}{here}, so there is nothing to compare"
     if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
         why = f"the reference {base} was not run there"
         if row["reference_void"]:
             why = f"every run of the reference {base} is void there"
         elif row["words"] == WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
-        return (
-            f"{name} has the shortest epochs{for_model}{where} "
-            f"({n.seconds(row['seconds'])} s); {why}"
-        )
+        return f"{name} has the shortest epochs{here} ({n.seconds(row['seconds'])} s); {why}"
     if row["words"] == IS_REFERENCE:
-        return f"{name}, the reference, trains{model} fastest{where}{_reference_lead(row)}"
+        return f"{name}, the reference, {trains} fastest{where}{_reference_lead(row)}"
     if row["words"] == ONE_RUN:
-        return f"{name} trains{model} {ratio} as fast as {base}{where} ({SINGLE_RUN})"
+        return f"{name} {trains} {ratio} as fast as {base}{where} ({SINGLE_RUN})"
     if row["words"] == NO_DIFFERENCE:
-        return (
-            f"{NO_DIFFERENCE} between the fastest, {name}, and {base}{for_model}"
-            f"{where}: {ratio} ({interval_text(row, 'low', 'high', 'speedup')})"
-        )
-    return f"{name} trains{model} {ratio} as fast as {base}{where} {_speedup_interval(row)}"
+        between = f"{NO_DIFFERENCE} between the fastest, {name}, and {base}"
+        return f"{between}{here}: {ratio} ({row['span']})"
+    return f"{name} {trains} {ratio} as fast as {base}{where} {_speedup_interval(row)}"
 
 
-def interval_text(row: Any, low: str, high: str, ratio: str) -> str:
-    """``95 % CI 1.45–1.54``, from the columns of these names."""
-    return f"95 % CI {n.ratio_span(row[low], row[high], row[ratio])}"
-
-
-def _lead_interval(row: Any) -> str:
-    return interval_text(row, "lead_low", "lead_high", "lead")
-
-
-def _speedup_interval(row: Any) -> str:
+def _speedup_interval(row: Row) -> str:
     """The interval of the speed-up; if the runner-up may be as fast, its ratio too, because the
     fastest may then be fastest by chance."""
-    text = interval_text(row, "low", "high", "speedup")
+    text = row["span"]
     if n.is_number(row["slow_speedup"]):
         text += (
             f"; about {n.ratio(row['slow_speedup'])} while the machine was slowed down, "
             f"{n.percent(row['slow_share'])} of the time"
         )
     if row["runner_up"] and not row["lead_shown"] and n.is_number(row["lead_low"]):
-        lead = f"{n.ratio(row['lead'])}, {_lead_interval(row)}"
-        text += f"; runner-up {_runner_up(row)}: {lead}, {NO_DIFFERENCE}"
+        lead = f"{row['lead_ratio']}, {row['lead_span']}"
+        text += f"; runner-up {row['second']}: {lead}, {NO_DIFFERENCE}"
     return f"({text})"
 
 
-def _runner_up(row: Any) -> str:
-    return daggered(row["runner_up"], row["runner_up_suspect"])
-
-
-def _reference_lead(row: Any) -> str:
-    lead, runner_up = n.ratio(row["lead"]), _runner_up(row)
-    if not n.is_number(row["lead_low"]):
-        return f": the runner-up, {runner_up}, takes {lead} as long ({SINGLE_RUN})"
-    if not row["lead_shown"]:
-        return f", with {NO_DIFFERENCE} from {runner_up} ({lead}, {_lead_interval(row)})"
-    return f": the runner-up, {runner_up}, takes {lead} as long ({_lead_interval(row)})"
-
-
-def _where(row: Any, name_machine: bool) -> str:
-    place = f" on {row['device']}" if row["device"] else ""
-    return f"{place} of {row['machine']}" if name_machine else place
-
-
-def _reference_name(reference: Mapping[str, str], row: Any) -> str:
-    several = row["implementations"] > 1 or not reference
-    axes = {**({"rnn": row["rnn"]} if row["rnn"] and several else {}), **reference}
-    return daggered(reference_label(axes), row["reference_suspect"])
+def _reference_lead(row: Row) -> str:
+    lead, second, span = row["lead_ratio"], row["second"], row["lead_span"]
+    if n.is_number(row["lead_low"]) and not row["lead_shown"]:
+        return f", with {NO_DIFFERENCE} from {second} ({lead}, {span})"
+    shown = span if n.is_number(row["lead_low"]) else SINGLE_RUN
+    return f": the runner-up, {second}, takes {lead} as long ({shown})"
 
 
 def same_sentence(learning: pd.DataFrame) -> str:

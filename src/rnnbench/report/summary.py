@@ -16,7 +16,6 @@ from rnnbench.report.answer import (
     Answer,
     capitalized,
     daggered,
-    interval_text,
     outlier_sentence,
 )
 from rnnbench.report.labels import (
@@ -27,9 +26,8 @@ from rnnbench.report.labels import (
     with_labels,
 )
 from rnnbench.report.measurements import Measurements
-from rnnbench.report.parts import Column, TableView, marked, view_of
+from rnnbench.report.parts import Column, TableView, marked, span_of, view_of
 from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.frame import split
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 SENTENCES = 4  # networks and devices named in the answer on calls
@@ -121,14 +119,13 @@ def answer_view(m: Measurements) -> TableView:
         return view_of(named, "answer", "Results of each network", "network", "head", REACHED,
                        "group")  # fmt: skip
     names = same_group(m.reference)
-    learnt = split(m.learning, names, ["is_reference", "shown_different"])
-    differences = []
-    for key in contests[names].itertuples(index=False, name=None):
-        group = learnt.get(key)
-        others = group["shown_different"][~group["is_reference"].astype(bool)] if group else []
-        differences.append(
-            f"{sum(map(bool, others))} of {len(others)}" if len(others) else n.NOTHING
-        )
+    others = m.learning[~m.learning["is_reference"].astype(bool)]
+    found = {
+        key: f"{int(shown.astype(bool).sum())} of {len(shown)}"
+        for key, shown in others.groupby(names)["shown_different"]
+    }
+    keys = contests[names].itertuples(index=False, name=None)
+    differences = [found.get(key, n.NOTHING) for key in keys]
     contests = contests.assign(tie=_is_tie(contests), differences=differences)
     return view_of(_named(contests, fastest), "answer", "Fastest implementation by network",
                    "network", "head", COLUMNS, "group")  # fmt: skip
@@ -219,11 +216,11 @@ def call_answers(m: Measurements) -> list[Answer]:
         sentences.append(
             f"On {best[0]['column_name']}, predict() of {network} takes {'; '.join(clauses)}{more}."
         )
-    left = len(sentences) - SENTENCES
-    rest = f"The table has {n.counted(left, 'more network')}." if left > 0 else ""
-    return [Answer(text) for text in sentences[: SENTENCES - 1]] + [
-        Answer(text, rest) for text in sentences[SENTENCES - 1 : SENTENCES]
-    ]
+    shown = list(map(Answer, sentences[:SENTENCES]))
+    if left := len(sentences[SENTENCES:]):
+        rest = f"The table has {n.counted(left, 'more network')}."
+        shown[-1] = Answer(sentences[SENTENCES - 1], rest)
+    return shown
 
 
 def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
@@ -233,9 +230,9 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     name = daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
-        span = interval_text(row, "speedup_low", "speedup_high", "speedup")
+        ratio, span = n.ratio(row["speedup"]), span_of("speedup", n.ratio_span)(row)
+        text = f"{ratio} as fast as `{base}`"
         if row["words"] == NO_DIFFERENCE:
-            compared = f" ({NO_DIFFERENCE} from `{base}`: {n.ratio(row['speedup'])}, {span})"
-        else:
-            compared = f" ({n.ratio(row['speedup'])} as fast as `{base}`, {span})"
+            text = f"{NO_DIFFERENCE} from `{base}`: {ratio}"
+        compared = f" ({text}, 95 % CI {span})"
     return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"
