@@ -11,31 +11,14 @@ import pandas as pd
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report import notes
+from rnnbench.report import notes, runs, speed, summary
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
 from rnnbench.report.figure import Figure
 from rnnbench.report.measurements import Measurements, ReportInputs
 from rnnbench.report.parts import Section, TableView
-from rnnbench.report.runs import (
-    MANY,
-    not_clean,
-    provenance_view,
-    raw_configurations,
-    runs_view,
-    skipped_view,
-)
 from rnnbench.report.sections import SECTIONS
-from rnnbench.report.speed import (
-    PANELS,
-    accuracy_views,
-    order_figures,
-    places,
-    speed_figures,
-    time_views,
-)
-from rnnbench.report.summary import answer_view, call_answers, headline
 from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.fastest import extra_ratios
 from rnnbench.tables.runs import epochs, order, provenance
@@ -90,23 +73,23 @@ class Content:
         self.answer_views, self.answer_figures, sections = _leading(made, experiment.lead)
         self.sections = list(filter(None, sections))
         if experiment.lead == "calls" and self.answer_views:
-            self.answers = call_answers(m)
+            self.answers = summary.call_answers(m)
         else:
-            self.answers = [headline(m)] if m.is_long else answers(m)
+            self.answers = [summary.headline(m)] if m.is_long else answers(m)
         if m.is_long and not self.answer_views:
-            self.answer_views = [answer_view(m)]
-        self.time, self.accuracy = _filled(time_views(m)), _filled(accuracy_views(m))
-        self.figures = [*speed_figures(m), *order_figures(m)] if len(m.time) else []
-        self.panels = PANELS if places(m.regrouped) > PANELS else 0
-        self.whole = len(m.records) <= MANY
-        self.configuration_details = raw_configurations(m)
-        unclean = not_clean(m)
-        self.not_clean, self.more_not_clean = unclean[:MANY], max(0, len(unclean) - MANY)
+            self.answer_views = [summary.answer_view(m)]
+        self.time, self.accuracy = _filled(speed.time_views(m)), _filled(speed.accuracy_views(m))
+        self.figures = [*speed.speed_figures(m), *speed.order_figures(m)] if len(m.time) else []
+        self.panels = speed.PANELS if speed.places(m.regrouped) > speed.PANELS else 0
+        self.whole = len(m.records) <= runs.MANY
+        self.configuration_details = runs.raw_configurations(m)
+        unclean = runs.not_clean(m)
+        self.not_clean, self.more_not_clean = unclean[: runs.MANY], max(0, len(unclean) - runs.MANY)
         self.verdicts = notes.verdict_text(m.runs)
         self.missing, self.faults = list(missing), list(faults)
-        self.skipped = _filled([skipped_view(skipped)])
-        self.runs = _filled([runs_view(m.runs)])
-        self.provenance = _filled([provenance_view(provenance(m.records))])
+        self.skipped = _filled([runs.skipped_view(skipped)])
+        self.runs = _filled([runs.runs_view(m.runs)])
+        self.provenance = _filled([runs.provenance_view(provenance(m.records))])
         self.any_suspect = bool(m.runs["verdict"].eq("suspect").any())
         self.pooled = bool(m.time["method"].str.contains("pooled").any())
         self.in_turns = bool(m.time["method"].str.startswith(IN_TURNS).any())
@@ -190,10 +173,10 @@ def _filled(candidates: Iterable[TableView]) -> list[TableView]:
     return [view for view in candidates if view.rows]
 
 
-def _summary(runs: pd.DataFrame) -> str:
-    if runs.empty:
+def _summary(every: pd.DataFrame) -> str:
+    if every.empty:
         return "no runs"
-    machines = list(dict.fromkeys(runs["machine"]))
+    machines = list(dict.fromkeys(every["machine"]))
     names = ", ".join(machines) if len(machines) < 4 else n.counted(len(machines), "machine")
-    when = n.moment(runs["started"].iloc[-1])[:10]
-    return f"{n.counted(len(runs), 'run')} on {names}, last on {when}"
+    when = n.moment(every["started"].iloc[-1])[:10]
+    return f"{n.counted(len(every), 'run')} on {names}, last on {when}"

@@ -14,23 +14,13 @@ from rnnbench.report import numbers as n
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import configuration_anchors, joined
 from rnnbench.report.measurements import Measurements, ReportInputs
-from rnnbench.report.parts import Column, Section, marked, span_of, view_of
+from rnnbench.report.parts import WORDS, Column, Section, marked, span_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
 TASKS = 12  # drawn; the table has all
 PLACES = 4  # named as no worse than the recommended one
-WORDS = (
-    "One training (all epochs, without start-up and validation) with the fastest implementation on "
-    "each device and build, relative to the reference (dashed line). Selecting the fastest of "
-    "several noisy measurements slightly favours every row."
-)
-PRICES = (
-    "Prices: {0.title} ({0.date}; {0.source}).{1} The interval of a cost follows from that of its "
-    "time. Break-even: the price per hour at which a training costs as much as on the reference."
-)
-NO_PRICES = "The price list in use has none of these devices, so no cost is shown."
 
 
 def _relative_span(row: dict[Any, Any]) -> str:
@@ -70,9 +60,7 @@ KIND_COLUMNS = (
 def cost_section(m: Measurements) -> Section:
     """The section is empty if every task ran in one place only."""
     table, prices = m.cost, m.inputs.prices
-    section = Section("money", "Devices: time and cost",
-                      "relative to the reference device; costs if prices are known",
-                      csv={"cost": table})  # fmt: skip
+    section = Section("money", csv={"cost": table})
     if table.empty or table.groupby(TASK)["device"].count().max() < 2:
         return section
     labelled = _labelled(table)
@@ -80,14 +68,15 @@ def cost_section(m: Measurements) -> Section:
     columns = [*TIME_COLUMNS, *(COST_COLUMNS if has_prices else ())]
     views = [view_of(labelled, "money-table", "One training by device", "device", "label", columns,
                      "block")]  # fmt: skip
-    words = NO_PRICES
+    words = WORDS["money"]["no_prices"]
     if prices and table["usd"].notna().any():
-        words = PRICES.format(prices, f" {prices.note}" if prices.note else "")
+        words = WORDS["money"]["prices"].format(prices, f" {prices.note}" if prices.note else "")
     if prices:
         others = pd.DataFrame(list(_other_prices(labelled, prices)))
         views.append(view_of(others, "price-kinds", "One training at other kinds of price",
                              "device", "label", KIND_COLUMNS, "block"))  # fmt: skip
-    return replace(section, paragraphs=(WORDS, words), figures=list(_figures(labelled, m)),
+    return replace(section, paragraphs=(WORDS["money"]["text"], words),
+                   figures=list(_figures(labelled, m)),
                    views=[view for view in views if view.rows], text_only=True)  # fmt: skip
 
 

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from importlib import resources
 
 import vl_convert
 
 from rnnbench.report.charts import Spec
 
-# Text and lines have the text colour of the page.
+# Text and lines have the text colour of the page. The padding is wide on the right, because a
+# browser may use another font than the one the text is measured with.
 FOREGROUND = "currentColor"
-AXIS = {
-    "labelColor": FOREGROUND, "titleColor": FOREGROUND, "gridColor": FOREGROUND,
-    "gridOpacity": 0.14, "domain": False, "ticks": False, "labelFontSize": 11.5,
-    "titleFontSize": 11.5, "titleFontWeight": "normal", "titleOpacity": 0.75,
-    "labelOpacity": 0.9, "labelPadding": 6, "titleAnchor": "start", "labelOverlap": "greedy",
-    "labelSeparation": 8,
-}  # fmt: skip
-CONFIG: dict[str, Any] = {
-    "background": None,
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": None},
-    # A browser may use another font than the one the text is measured with.
-    "padding": {"left": 5, "top": 5, "right": 20, "bottom": 5},
-    "axis": AXIS,
-    "axisY": {"grid": False},
-    "title": {
-        "color": FOREGROUND,
-        "anchor": "start",
-        "frame": "group",
-        "fontSize": 12.5,
-        "fontWeight": 600,
-        "offset": 10,
-    },
-    "text": {"color": FOREGROUND, "fontSize": 11.5},
-    "rule": {"color": FOREGROUND},
-    "legend": {"labelColor": FOREGROUND, "labelFontSize": 11.5},
-}
+CONFIG = json.loads(
+    resources.files("rnnbench.report").joinpath("templates/charts.json").read_text("utf-8")
+)
 FILE_STYLE = (
     "<style>svg{color:#1f2328}"
     "@media (prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"

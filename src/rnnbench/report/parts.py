@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +19,10 @@ from rnnbench.report.labels import with_labels
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
 
+# Section → its title, hint and texts.
+WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    resources.files("rnnbench.report").joinpath("templates/words.toml").read_text("utf-8")
+)
 Text = str | Callable[[Any], str]  # of a row: the name of its column, or a function of the row
 
 
@@ -77,20 +83,28 @@ class TableView:
 
 @dataclass(frozen=True)
 class Section:
-    """`id`: unique on the page; `title`: heading and entry of the navigation; `hint`: its contents
-    in a few words; `paragraphs`: texts above the figures (names in backticks); `views`: tables
-    below the figures; `kind`: CSS class of the tables (``words``: their text wraps); `text_only`:
-    the section is shown without figures and tables; `csv`: file name → table."""
+    """`id`: unique on the page; `paragraphs`: texts above the figures (names in backticks);
+    `views`: tables below the figures; `kind`: CSS class of the tables (``words``: their text
+    wraps); `text_only`: the section is shown without figures and tables; `csv`: file name → table;
+    `title`: heading and entry of the navigation, by default that in `WORDS`."""
 
     id: str
-    title: str
-    hint: str = ""
     paragraphs: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     views: Sequence[TableView] = ()
     kind: str = ""
     text_only: bool = False
     csv: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    title: str = ""
+
+    @property
+    def heading(self) -> str:
+        return self.title or WORDS[self.id]["title"]
+
+    @property
+    def hint(self) -> str:
+        """Its contents in a few words."""
+        return WORDS.get(self.id, {}).get("hint", "")
 
     def __bool__(self) -> bool:
         return bool(self.text_only or self.figures or any(view.rows for view in self.views))

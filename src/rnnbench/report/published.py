@@ -12,29 +12,19 @@ from typing import Any
 
 import pandas as pd
 
+from rnnbench.axes import DEVICE_COLUMNS
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import colours, configuration_anchor
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.page import environment, write_texts
-from rnnbench.report.parts import Column, Section, text_of, view_of
+from rnnbench.report.parts import WORDS, Column, Section, text_of, view_of
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.published import FAILS, OPEN, claims_table, compared, published_frame
 
 MEASURED = "fastest on its device; training only"
 SHOWN = 4  # values, or pairs of measured configurations, of a claim
-CLAIMS = (
-    "Claims that are quoted from these sources, in their own words, and whether their own rows "
-    "agree. A value is the published number of the first rows divided by that of the others, or "
-    "the geometric mean if there are several pairs. Next to it is the ratio measured on this "
-    "machine, if there is one, with its 95 % confidence interval."
-)
-BESIDE = (
-    "Results published by others for the same models, cell types and numbers of samples. They are "
-    "in no statistic of this page. Most are single runs whose times include validation and "
-    "start-up: read the caveat before comparing."
-)
 
 
 def _facts(*facts: str) -> str:
@@ -79,10 +69,10 @@ CLAIM_COLUMNS = (
 BESIDE_COLUMNS = (
     Column("device", "device", number=False),
     Column("implementation", "implementation", number=False),
-    Column("s per epoch", "seconds"),
-    Column("µs / sample", "us_per_sample"),
-    Column("train acc", "acc", linked=False),
-    Column("validation acc", "val_acc", linked=False),
+    Column("s per epoch", lambda r: _bounded(r, n.seconds(r["seconds"]))),
+    Column("µs / sample", lambda r: _bounded(r, n.plain(r["us_per_sample"]))),
+    Column("train acc", lambda r: n.share(r["acc"]), linked=False),
+    Column("validation acc", lambda r: n.share(r["val_acc"]), linked=False),
     Column("build, framework, caveat", "facts", number=False, quiet=True),
 )
 
@@ -135,7 +125,7 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     group = "workload" if own["workload"].nunique() > 1 else lambda row: ""
     view = view_of(own, f"{id}-rows", source.title, "device", _label, columns, group)
     words = (f"{source.words} Source: `{source.source}`.".strip(),)
-    return Section(id, source.title, "", words, list(_charts(own, id)), (view,), "words")
+    return Section(id, words, list(_charts(own, id)), (view,), "words", title=source.title)
 
 
 def section_id(source: str) -> str:
@@ -177,7 +167,9 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
         ours=[_ours(ours.get(claim)) for claim in table["claim"]],
     )
     view = view_of(table, "claims", "Claims and their rows", "claim", "claim", CLAIM_COLUMNS)
-    return Section("claims-section", "Claims", "", (CLAIMS, summary), (), (view,), "words")
+    return Section(
+        "claims-section", (WORDS["claims-section"]["text"], summary), (), (view,), "words"
+    )
 
 
 def _values(values: Mapping[str, float]) -> str:
@@ -214,20 +206,19 @@ def beside_section(m: Measurements) -> Section:
             row for row in published
             if (row.model, row.train_samples) == (model, samples) and row.cell in ("", cell)
         ]  # fmt: skip
-        if not matching:
-            continue
-        rest = [row for row in rest if row not in matching]
-        group = f"{_name(matching[0])}, {samples:,} samples per epoch"
-        fastest = own.sort_values("epoch_seconds", kind="stable").drop_duplicates(
-            ["device", "machine", "variant"]
-        )
-        rows += [_measured(row, group) for row in fastest.to_dict("records")]
-        rows += [_published(row, group) for row in matching]
-    words = [*([BESIDE] if rows else []), *_not_shown(rest)]
+        if matching:
+            rest = [row for row in rest if row not in matching]
+            group = f"{_name(matching[0])}, {samples:,} samples per epoch"
+            by_speed = own.sort_values("epoch_seconds", kind="stable")
+            fastest = by_speed.drop_duplicates([*DEVICE_COLUMNS, "variant"]).to_dict("records")
+            rows += [{**_measured(row), "group": f"{group}: measured here"} for row in fastest]
+            group += ": published by others"
+            rows += [{**_published(row), "group": group} for row in matching]
+    words = [*([WORDS["beside"]["text"]] if rows else []), *_not_shown(rest)]
     view = view_of(pd.DataFrame(rows), "published", "Measured and published results", "source",
                    "source", BESIDE_COLUMNS, "group")  # fmt: skip
-    return Section("beside", "Published results", "results of others for the same models", words,
-                   (), (view,), "words published" if rows else "", bool(words))  # fmt: skip
+    kind = "words published" if rows else ""
+    return Section("beside", words, (), (view,), kind, text_only=bool(words))
 
 
 def _name(row: PublishedRow) -> str:
@@ -245,33 +236,31 @@ def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
         )
 
 
-def _measured(row: Mapping[Any, Any], group: str) -> dict[str, str]:
+def _measured(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         "source": "rnnbench",
         "device": row["device"],
         "implementation": row["implementation"] or "model",
-        "seconds": n.seconds(row["epoch_seconds"]),
-        "us_per_sample": n.plain(row["us_per_sample"]),
-        "acc": n.NOTHING,
-        "val_acc": n.NOTHING,
+        "seconds": row["epoch_seconds"],
+        "us_per_sample": row["us_per_sample"],
+        "acc": None,
+        "val_acc": None,
+        "below": False,
         "facts": _facts(row["build"], str(row["variant"]), MEASURED),
-        "group": f"{group}: measured here",
         "anchor": configuration_anchor(row),
     }
 
 
-def _published(row: PublishedRow, group: str) -> dict[str, str]:
-    seconds = row.train_seconds / row.epochs if row.epochs else None
-    below = "below " if row.below else ""
+def _published(row: PublishedRow) -> dict[str, Any]:
     return {
         "source": f"{row.source}, {row.year}",
         "device": row.place,
         "implementation": row.implementation or n.NOTHING,
-        "seconds": f"{below}{n.seconds(seconds)}",
-        "us_per_sample": f"{below}{n.plain(row.us_per_sample)}",
-        "acc": n.share(row.acc),
-        "val_acc": n.share(row.val_acc),
+        "seconds": row.train_seconds / row.epochs if row.epochs else None,
+        "us_per_sample": row.us_per_sample,
+        "acc": row.acc,
+        "val_acc": row.val_acc,
+        "below": row.below,
         "facts": _facts(row.build, row.framework, row.caveat),
-        "group": f"{group}: published by others",
         "anchor": "",
     }

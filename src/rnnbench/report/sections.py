@@ -18,6 +18,7 @@ from rnnbench.report.labels import colours, configuration_anchors, joined, of_th
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.parts import (
+    WORDS,
     Column,
     Section,
     TableView,
@@ -42,45 +43,6 @@ NAMED = 4  # configurations without a share of the peak, for each reason
 NETWORK = [name for name in (*CERTIFIED_AXES, "variant") if name != "model"]
 ALL_BUT_BUILD = [name for name in GROUP if name != "build"]
 
-BUILDS = (
-    "Seconds per epoch by build and device, with 95 % confidence intervals; the stronger the "
-    "colour, the closer a build is to the fastest on its device. Changes are relative to the build "
-    "`{}` on the same device."
-)
-THREADS = (
-    "Speed-up over the smallest number of threads. Dashed: ideal. Thin: Amdahl's law with the "
-    "fitted serial fraction, which is not an extrapolation beyond the measured thread counts."
-)
-PUBLISHED_THREADS = (
-    "Speed-up of one whole training over the smallest number of vCPUs. Published numbers are in no "
-    "statistic of this page."
-)
-EFFICIENCY = (
-    "How close a training step comes to the peak of the machine, which is measured with the same "
-    "build and threads, by large float32 matrix products. The work is that of the matrix products "
-    "of the step, forward and backward."
-)
-ENERGY = (
-    "The whole card, from the beginning to the end of the training, including its validations. The "
-    "energy of the processor is not included."
-)
-KERNELS = "The worker finds the kernels in the traced training step; it does not rely on names."
-NO_CERTIFICATE = (
-    "There is no certificate that these implementations compute the same function, so every "
-    "speed-up compares times only."
-)
-CERTIFIED = (
-    "Certified: from the same weights and batch, outputs and gradients agree with a float64 NumPy "
-    "reference within the tolerance, and training steps apply the gradients that they compute, on "
-    "each device and for each size of a batch in the table, last batches and evaluation included; "
-    "any other is not certified. A pair that is not equal has no speed-up on this page: the ratio "
-    "of its times is marked ≠, is shown with the difference, and is not part of the answer. If an "
-    "implementation does not learn what it computes, none of its runs is clean."
-)
-TARGET = (
-    "Seconds of training until the end of the first epoch that reaches the target. The target is "
-    "99 % of the best validation accuracy of the least accurate run of the same task."
-)
 ERROR, DIFFERENCE = "largest relative error against float64", "largest difference"
 
 
@@ -174,14 +136,14 @@ TARGET_COLUMNS = (
 
 def builds_section(m: Measurements) -> Section:
     table = m.builds
-    section = Section("builds", "Builds", "comparison of framework builds", csv={"builds": table})
+    section = Section("builds", csv={"builds": table})
     if table.empty:
         return section
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
     found = list(map(_regression, regressions.head(REGRESSIONS).to_dict("records")))
     words = (
-        BUILDS.format(table["against"].iloc[0]),
-        *(found or ["No regression of 2 % or more is shown."]),
+        WORDS["builds"]["text"].format(table["against"].iloc[0]),
+        *(found or [WORDS["builds"]["no_regression"]]),
         *optimizer_notes(m.records),
     )
     labelled = with_labels(table)
@@ -228,12 +190,9 @@ def _first(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[Any, pd.Dat
 
 def threads_section(m: Measurements) -> Section:
     table, published = m.scaling, published_scaling(m.frame, m.inputs.published)
-    section = Section("threads", "Threads", "scaling with the number of threads",
-                      csv={"threads": table})  # fmt: skip
-    words, drawn, views = THREADS, [], []
-    if table.empty:
-        words = "Fewer than three thread counts were measured, so there is no fit."
-    else:
+    section = Section("threads", csv={"threads": table})
+    drawn, views = [], []
+    if len(table):
         series = table["implementation"].replace("", "model")
         named = table.assign(series=series, anchor=configuration_anchors(table))
         for key, cells in _first(named, [*GROUP, "machine"]):
@@ -252,8 +211,9 @@ def threads_section(m: Measurements) -> Section:
         views.append(view_of(published, "threads-published", "Published speed-up", "build", "build",
                              PUBLISHED_THREAD_COLUMNS,
                              lambda r: f"{r['model']}, published by {r['source']}",
-                             (PUBLISHED_THREADS,)))  # fmt: skip
-    return replace(section, paragraphs=(words,), figures=drawn, views=views)
+                             (WORDS["threads"]["published"],)))  # fmt: skip
+    text = WORDS["threads"]["no_fit" if table.empty else "text"]
+    return replace(section, paragraphs=(text,), figures=drawn, views=views)
 
 
 def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
@@ -268,9 +228,7 @@ def efficiency_section(m: Measurements) -> Section:
     """Time per timestep, share of the measured peak, energy. Texts explain which shares are
     unknown, and why."""
     table, energies = m.efficiency, energy(m.frame)
-    section = Section("efficiency", "Efficiency",
-                      "share of the measured peak of the machine, energy of the GPU",
-                      csv={"efficiency": table, "energy": energies})  # fmt: skip
+    section = Section("efficiency", csv={"efficiency": table, "energy": energies})
     if table.empty:
         return section
     labelled = with_labels(table)
@@ -279,10 +237,11 @@ def efficiency_section(m: Measurements) -> Section:
     views = []
     if len(known):
         title = "Time per timestep, and share of the measured peak"
-        words.insert(0, EFFICIENCY)
+        words.insert(0, WORDS["efficiency"]["text"])
         views.append(by_device("efficiency", title, known, EFFICIENCY_COLUMNS))
     if len(energies):
-        views.append(by_device("energy", "Energy of the GPU", energies, ENERGY_COLUMNS, (ENERGY,)))
+        note = WORDS["efficiency"]["energy"]
+        views.append(by_device("energy", "Energy of the GPU", energies, ENERGY_COLUMNS, (note,)))
     return replace(section, paragraphs=words, views=views, text_only=True)
 
 
@@ -305,10 +264,8 @@ def equivalence_section(m: Measurements) -> Section:
         view_of(pairs(every), "pairs", "Pairs", "pair", lambda r: f"{r['a']} and {r['b']}",
                 PAIR_COLUMNS, _certificate),
     )  # fmt: skip
-    return Section("ran", "Kernels and equivalence",
-                   "kernels, certificates, pairs that compute the same function",
-                   (KERNELS, CERTIFIED if every else NO_CERTIFICATE), (),
-                   [view for view in views if view.rows], "words")  # fmt: skip
+    found = WORDS["ran"]["certified" if every else "no_certificate"]
+    return Section("ran", (WORDS["ran"]["text"], found), (), [v for v in views if v.rows], "words")
 
 
 def _certificate(row: Mapping[Any, Any]) -> str:
@@ -350,8 +307,7 @@ def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
 
 def target_section(m: Measurements) -> Section:
     table = target(m.frame)
-    section = Section("target", "Time to accuracy", "seconds to reach a validation accuracy",
-                      (TARGET,), csv={"target": table})  # fmt: skip
+    section = Section("target", (WORDS["target"]["text"],), csv={"target": table})
     if table.empty:
         return section
     labelled, drawn = with_labels(table), []

@@ -18,6 +18,7 @@ from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import colours, joined, of_these, with_labels
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import (
+    WORDS,
     Column,
     Section,
     TableView,
@@ -102,7 +103,6 @@ LEARNING_COLUMNS = (
     Column("val acc, largest", lambda r: n.small(r["val_acc_largest"])),
     Column("loss, largest", lambda r: n.small(r["loss_largest"])),
 )
-LEARNING_NOTE = "The 95 % hold for all comparisons of a group at once, on all devices together."
 CALL_COLUMNS = (
     Column("device", "column_name", number=False),
     Column("call", "call", number=False),
@@ -115,11 +115,6 @@ CALL_COLUMNS = (
     Column("speed-up", lambda r: speedup_text({**r, "speedup_suspect": False})),
     Column("95 % CI", speedup_words, quiet=True),
 )
-CALLS = (
-    "Seconds of one call with all of its samples: the median of a run's calls after the first. If "
-    "a call has a single batch, its milliseconds per batch are the latency. The speed-ups are "
-    "separate, because an implementation that trains fast may not predict fast."
-)
 
 
 def time_views(m: Measurements) -> list[TableView]:
@@ -130,7 +125,7 @@ def time_views(m: Measurements) -> list[TableView]:
 
 def accuracy_views(m: Measurements) -> list[TableView]:
     title = "Difference from the reference, seed by seed"
-    notes = (LEARNING_NOTE,) if m.learning["val_acc_low"].notna().any() else ()
+    notes = (WORDS["learning"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
     reached, differences = m.regroup(m.accuracy), m.regroup(m.learning)
     return [
         by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
@@ -220,12 +215,7 @@ def order_figures(m: Measurements) -> Iterator[Figure]:
 
 
 def curves_section(m: Measurements) -> Section:
-    words = (
-        "Mean over runs; the band is the range of the runs. Where curves coincide, their colours "
-        "alternate."
-    )
-    return Section("curves", "Learning curves", "loss and accuracy by epoch", (words,),
-                   list(_curves(m)))  # fmt: skip
+    return Section("curves", (WORDS["curves"]["text"],), list(_curves(m)))
 
 
 def _curves(m: Measurements) -> Iterator[Figure]:
@@ -239,13 +229,11 @@ def _curves(m: Measurements) -> Iterator[Figure]:
 
 def calls_section(m: Measurements) -> Section:
     """``evaluate()`` and ``predict()``: latency, throughput and speed-ups."""
-    section = Section("calls", "evaluate() and predict()",
-                      "inference: time per call, and speed-ups", (CALLS,),
-                      csv={"calls": m.calls})  # fmt: skip
     labelled = with_labels(m.calls).sort_values("call", kind="stable")
     view = view_of(labelled, "calls-table", "Time per call", "implementation", "series",
                    CALL_COLUMNS, "block")  # fmt: skip
-    return replace(section, figures=list(_latencies(labelled, m)), views=(view,))
+    return Section("calls", (WORDS["calls"]["text"],), list(_latencies(labelled, m)), (view,),
+                   csv={"calls": m.calls})  # fmt: skip
 
 
 def _latencies(labelled: pd.DataFrame, m: Measurements) -> Iterator[Figure]:
