@@ -106,12 +106,12 @@ def test_controller_imports_few_modules_of_the_worker() -> None:
         "rnnworker.certificate_jobs",
         "rnnworker.cohorts",
         "rnnworker.forked_workers",
+        "rnnworker.kernels",
         "rnnworker.members",
         "rnnworker.memory",
         "rnnworker.options",
         "rnnworker.precision",
         "rnnworker.random_reads",
-        "rnnworker.recurrent",
         "rnnworker.rounds",
         "rnnworker.workers",
     }

@@ -1,9 +1,13 @@
 """Lists the ``rnn.options`` that each implementation honours.
 
-Standard library only. The controller rejects other options when it reads a grid, the worker before
-it makes a layer. Arguments that the model itself passes to its layers (``dropout``,
-``return_sequences``, …) are not options, nor are initializers, which the canonical weights replace.
+Standard library only: the modules of ``kernels`` are read, not imported. The controller rejects
+other options when it reads a grid, the worker before it makes a layer. Arguments that the model
+itself passes to its layers (``dropout``, ``return_sequences``, …) are not options, nor are
+initializers, which the canonical weights replace.
 """
+
+import ast
+import os
 
 GATED = ("lstm", "gru", "gru_reset_before")
 _WEIGHTS = tuple(
@@ -30,26 +34,27 @@ def named(reference):
     return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
 
 
-HONOURED = {
+# Keras's own layers, and the implementations without a layer; all are in ``kernels/keras.py``.
+_KERAS = {
     "keras": _LAYER,
     "auto": _LAYER,
     "cudnn": _WEIGHTS,
     "cell": _LAYER,
     "unrolled": _LAYER,
-    "block": (),
-    "block_cell": (),
-    "cudnn_raw": ("op",),
-    "cudnn_compatible": (),
-    "legacy_cudnn": _WEIGHTS,
-    "contrib": ("class",),
-    "contrib_cudnn": (),
-    "native": (),
     "none": (),
     "fake": (),
 }
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
+_FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
+IMPLEMENTATIONS = (*_KERAS, *sorted(_FILES - {"__init__", "keras"}))
 _GENERIC = ("keras", "auto", "unrolled", "cell")
 # Frameworks in which `auto` never uses cuDNN, so that it has the option `implementation`.
 _WITHOUT_CUDNN = ("keras206_tensorflow1", "keras2_tensorflow1")
+
+
+def is_keras(implementation):
+    """Returns whether a built-in `implementation` is one of those in ``kernels/keras.py``."""
+    return implementation in _KERAS
 
 
 def honoured(config):
@@ -59,10 +64,10 @@ def honoured(config):
     name = rnn.get("implementation")
     if is_user_file(name):
         return sorted(rnn.get("options") or {})
-    if name not in HONOURED:
+    if name not in IMPLEMENTATIONS:
         return None
     framework = (config.get("build") or {}).get("framework")
-    options = list(HONOURED[name])
+    options = list(_KERAS[name] if is_keras(name) else _own_options(name))
     if name in _GENERIC:
         options.append("use_bias")
         if cell in GATED:
@@ -81,3 +86,13 @@ def not_honoured(config):
         return []
     known = honoured(config)
     return [] if known is None else [name for name in given if name not in known]
+
+
+def _own_options(implementation):
+    """The value of ``OPTIONS`` in the module of a built-in implementation; none without it."""
+    with open(os.path.join(_FOLDER, implementation + ".py"), encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == "OPTIONS":
+            return ast.literal_eval(node.value)
+    return ()

@@ -70,7 +70,7 @@ def test_another_python_version_has_the_same_digests(version: str) -> None:
     configs = [
         config_of(implementation, framework, f"rnnworker.models.{model}")
         for framework in FRAMEWORKS
-        for implementation in ("keras", "native", "contrib", "none")
+        for implementation in ("keras", "native", "contrib", "block")
         for model in ("digits_rnn", "imdb_bilstm", "lstm_textgen")
     ]
     digests, others = [
@@ -119,10 +119,9 @@ def test_comments_docstrings_and_blank_lines_cause_no_rerun(
         ("frameworks/keras_training.py", "verbose=0", "verbose=1"),
         ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
         ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
-        ("frameworks/batches.py", "return", "assert True\n    return"),
         ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
-        ("recurrent/keras.py", "use_cudnn=False", "use_cudnn=True"),
-        ("recurrent/both_directions.py", '"forward_"', '"forwards_"'),
+        ("kernels/keras.py", "use_cudnn=False", "use_cudnn=True"),
+        ("recurrent/composed.py", '"forward_"', '"forwards_"'),
         ("affinity.py", "thread, cores", "thread, cores[:1]"),
         ("step_clock.py", "self._lead -= 1", "self._lead -= 2"),
         ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
@@ -139,13 +138,14 @@ def test_code_that_the_run_uses_causes_a_rerun(worker: Path, file: str, old: str
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("recurrent/block.py", "GATES = 4", "GATES = 5"),
+        ("kernels/block.py", "GATES = 4", "GATES = 5"),
         ("frameworks/fake.py", "0.9", "0.8"),
         ("certify.py", "STEPS = 20", "STEPS = 21"),
         ("reference.py", "0.5 * value", "0.6 * value"),
         ("members.py", "import os", "import os, sys"),
         ("frameworks/names.py", '"fake"', '"fake", "another"'),
         ("options.py", '"none": (),', '"none": (), "another": (),'),
+        ("kernels/native.py", "batch_first=True", "batch_first=False"),
     ],
 )
 def test_code_that_the_run_does_not_use_does_not_count(
@@ -156,7 +156,7 @@ def test_code_that_the_run_does_not_use_does_not_count(
     assert digest() == before
 
 
-@pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "recurrent/other.py"])
+@pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "kernels/other.py"])
 def test_a_new_file_that_is_not_imported_causes_no_rerun(worker: Path, name: str) -> None:
     before = digest(), digest("fake", "fake")
     (worker / name).write_text("from rnnworker import machine\n")
@@ -185,7 +185,7 @@ def test_an_error_names_an_invalid_model_file(tmp_path: Path) -> None:
 
 
 def test_implementations_and_frameworks_differ(worker: Path) -> None:
-    digests = {digest(), digest("cell"), digest("unrolled"), digest("block")}
+    digests = {digest(), digest("block_cell"), digest("native"), digest("block")}
     assert len({*digests, digest("fake", "fake")}) == 5
 
 
@@ -202,11 +202,11 @@ def test_a_user_supplied_model_file_counts(worker: Path, tmp_path: Path) -> None
 
 def test_a_user_supplied_kernel_file_counts_for_its_runs_only(worker: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
-    mine.write_text("# a scan\nfrom rnnworker.recurrent.block import GATES\nUNROLLED = 1\n")
+    mine.write_text("# a scan\nfrom rnnworker.kernels.block import GATES\nUNROLLED = 1\n")
     before, others = digest(str(mine)), digest()
     edit(mine, "a scan", "a loop")
     assert digest(str(mine)) == before
-    edit(worker / "recurrent/block.py", "GATES = 4", "GATES = 5")
+    edit(worker / "kernels/block.py", "GATES = 4", "GATES = 5")
     imported = digest(str(mine))
     edit(mine, "UNROLLED = 1", "UNROLLED = 2")
     assert len({before, imported, digest(str(mine))}) == 3
@@ -222,9 +222,9 @@ def test_a_missing_model_file_has_a_digest(worker: Path) -> None:
     [
         ("certify.py", "STEPS = 20", "STEPS = 21", True),
         ("reference.py", "0.5 * value", "0.6 * value", True),
-        ("recurrent/block.py", "GATES = 4", "GATES = 5", True),
+        ("kernels/block.py", "GATES = 4", "GATES = 5", True),
         ("recurrent/layer.py", "self.units = units", "self.units = int(units)", True),
-        ("recurrent/unrolled.py", "unroll=True", "unroll=False", False),
+        ("kernels/native.py", "batch_first=True", "batch_first=False", False),
     ],
 )
 def test_code_that_a_certificate_depends_on(

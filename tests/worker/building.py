@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,61 @@ from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from tests.conftest import ROOT
+
+# Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
+CERTIFY = """
+import json, sys
+from rnnworker import certify
+from rnnworker.phases import Phases
+from rnnworker.turns import Turns
+
+certify.TRAINED_STEPS = 4
+
+
+class Events:
+    def __init__(self):
+        self.certificate = {}
+
+    def emit(self, event, **fields):
+        if event == "facts":
+            self.certificate.update(fields["certificate"])
+
+    def handshake(self):
+        pass
+
+
+def certificate(job):
+    events = Events()
+    certify.certify(job, events, Phases(events, Turns(events)))
+    return events.certificate
+"""
+ALL_CERTIFICATES = CERTIFY + "\nprint(json.dumps(list(map(certificate, json.loads(sys.argv[1])))))"
+MODEL = {
+    "function": "rnnworker.models.shape:build",
+    "data": {"prepare": "rnnworker.models.shape:prepare"},
+    **{"sequence": 5, "features": 3, "units": 4, "recurrent_dropout": 0.0, "batch": 16},
+    **{"train_samples": 64, "val_samples": 32, "data_seed": 0, "metrics": ["accuracy"]},
+    "optimizer": {"name": "adam", "learning_rate": 0.01},
+    "loss": "sparse_categorical_crossentropy",
+}
+
+
+def certificate_job(
+    framework: str, cell: str, rnn: Mapping[str, Any], precision: str = "float32", **model: Any
+) -> dict[str, Any]:
+    """A job of `certify`. `rnn`: the name of each implementation → its choice; `model`: settings in
+    place of those of `MODEL`."""
+    config = {
+        "model": {**MODEL, **model},
+        "cell": {"name": cell},
+        "device": {"kind": "cpu", "threads": 1},
+        "build": {"framework": framework},
+        "precision": precision,
+        "seed": 0,
+    }
+    entries = [{"name": name, "rnn": choice} for name, choice in rnn.items()]
+    common = {"threads": 1, "device": "cpu_1", "dataset": None}
+    return {"config": config, "implementations": entries, **common}
 
 
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:

@@ -24,9 +24,7 @@ from tests.conftest import ROOT
 from tests.factory import SAMPLES, TEST_SAMPLES, make_record
 
 KERNEL = """
-from rnnworker.recurrent import keras as generic
-
-to_canonical, from_canonical = generic.to_canonical, generic.from_canonical
+from rnnworker.recurrent.cells import from_canonical, to_canonical
 
 
 def make(keras, cell, units, options):

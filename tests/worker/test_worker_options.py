@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from rnnworker import options
-from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent
+from rnnworker.options import IMPLEMENTATIONS
+from rnnworker.recurrent import Recurrent
 from tests.conftest import ROOT
 from tests.worker.building import answer, build_python
 

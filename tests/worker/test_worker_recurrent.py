@@ -1,177 +1,140 @@
-"""Four implementations compute the same LSTM, in one process with TensorFlow."""
+"""How layers are made: user-supplied kernels, their contract, and the errors that name a violation;
+implementations by name."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
-from rnnworker.recurrent import IMPLEMENTATIONS, Recurrent, implementation
-from tests.worker.building import answer
+from rnnworker import user_functions
+from rnnworker.options import IMPLEMENTATIONS
+from rnnworker.recurrent import Recurrent, implementation, own_file
+from tests.conftest import ROOT
+from tests.worker.building import ALL_CERTIFICATES, answer, certificate_job
 
-REAL = ("keras", "cell", "unrolled", "block")
-SCRIPT = '''
-import json, os, sys
-os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-import numpy, tensorflow, keras
-from rnnworker import canonical_weights
-from rnnworker.recurrent import Recurrent
+UNITS, COLUMNS = 4, 16
+GOOD = {
+    "kernel": numpy.zeros((3, COLUMNS), "float32"),
+    "recurrent": numpy.ones((UNITS, COLUMNS), "float32"),
+    "bias": numpy.zeros(COLUMNS, "float32"),
+}
+MINE = """
+def make(keras, cell, units, options):
+    layer = keras.layers.Layer()
+    layer.arrays = {}
+    return layer
 
-BATCH, TIME, INPUTS, UNITS = 5, 7, 3, 6
-ARRAYS = ("kernel", "recurrent", "bias")
-stream = numpy.random.RandomState(0)
-x = stream.normal(size=(BATCH, TIME, INPUTS)).astype("float32")
-COLUMNS = 4 * UNITS
-shapes = [("kernel", (INPUTS, COLUMNS)), ("recurrent", (UNITS, COLUMNS)), ("bias", (COLUMNS,))]
-start = canonical_weights.initial([{"kind": "recurrent", "cell": "lstm", "shapes": shapes}], 0)[0]
-# Gates that differ in every value, so that a wrong order of gates changes the results.
-start["bias"] = start["bias"] + stream.normal(size=4 * UNITS).astype("float32")
+def to_canonical(layer, values=None):
+    return dict(layer.arrays if values is None else values)
 
-
-def canonical(gradients):
-    """The gradients of the layer's own variables → those of the canonical arrays."""
-    gradients = [tensorflow.convert_to_tensor(g).numpy() for g in gradients]
-    if len(gradients) == 2:
-        both, bias = gradients
-        gradients = [both[:INPUTS], both[INPUTS:], bias]
-    return dict(zip(ARRAYS, gradients))
+def from_canonical(layer, arrays):
+    layer.arrays = arrays
+"""
+KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=type("Layer", (), {})))
 
 
-def measured(name, sequences):
-    config = {"cell": {"name": "lstm"}, "rnn": {"implementation": name}}
-    recurrent = Recurrent(keras, config)
-    inputs = keras.layers.Input(shape=(TIME, INPUTS))
-    model = keras.models.Model(inputs, recurrent(UNITS, return_sequences=sequences)(inputs))
-    (layer,) = recurrent.layers
-    recurrent.module.from_canonical(layer, start)
-    arrays = recurrent.module.to_canonical(layer)
-    assert set(arrays) == set(ARRAYS)
-    exact = all(arrays[n].tobytes() == start[n].tobytes() for n in ARRAYS)
-    weight = numpy.random.RandomState(1).normal(size=model.output_shape[1:]).astype("float32")
-
-    @tensorflow.function
-    def step(x):
-        with tensorflow.GradientTape() as tape:
-            tape.watch(x)
-            outputs = model(x, training=True)
-            loss = tensorflow.reduce_sum(tensorflow.square(outputs + weight))
-        variables = [v.value for v in layer.trainable_variables]
-        return outputs, tape.gradient(loss, [x, *variables])
-
-    outputs, gradients = step(tensorflow.constant(x))
-    values = canonical(gradients[1:])
-    values["x"] = gradients[0].numpy()
-    values["outputs"] = outputs.numpy()
-    return values, exact, list(model.output_shape)
+def recurrent(tmp_path: Path, text: str, **rnn) -> Recurrent:
+    mine = tmp_path / "mine.py"
+    mine.write_text(text)
+    config = {"cell": {"name": "lstm"}, "build": {"framework": None}}
+    return Recurrent(KERAS, {**config, "rnn": {"implementation": str(mine), "name": "mine", **rnn}})
 
 
-def relative_error(actual, expected):
-    return float(abs(actual - expected).max() / abs(expected).max())
+def test_a_file_is_an_implementation(tmp_path: Path) -> None:
+    layers = recurrent(tmp_path, MINE)
+    layer = layers(UNITS)
+    layers.from_canonical(layer, GOOD)
+    assert layers.to_canonical(layer).keys() == GOOD.keys()
+    doubled = {name: 2 * array for name, array in GOOD.items()}
+    assert (layers.to_canonical(layer, doubled)["recurrent"] == 2).all()
 
 
-def registered():
-    """The gradient of the same loss that TensorFlow registers for BlockLSTMV2."""
-    both = tensorflow.constant(numpy.concatenate([start["kernel"], start["recurrent"]]))
-    bias, zeros = tensorflow.constant(start["bias"]), tensorflow.zeros([BATCH, UNITS])
-    peephole = tensorflow.zeros([UNITS])
-    weight = numpy.random.RandomState(1).normal(size=(UNITS,)).astype("float32")
-    with tensorflow.GradientTape() as tape:
-        tape.watch([both, bias])
-        hidden = tensorflow.raw_ops.BlockLSTMV2(
-            seq_len_max=tensorflow.constant(TIME, tensorflow.int64),
-            x=tensorflow.transpose(tensorflow.constant(x), [1, 0, 2]),
-            cs_prev=zeros, h_prev=zeros, w=both, wci=peephole, wcf=peephole, wco=peephole, b=bias,
-            cell_clip=0.0, use_peephole=False,
-        ).h
-        loss = tensorflow.reduce_sum(tensorflow.square(hidden[-1] + weight))
-    return canonical(tape.gradient(loss, [both, bias]))
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def make", "def other", "mine.py: has no function make"),
+        ("return layer\n", "return None\n", "mine.py: make returns a NoneType"),
+        ("dict(layer", "list(layer", r"to_canonical returns list, not a dict of kernel, recurr"),
+        ("= arrays", "= {'kernel': arrays['kernel']}", r"returns \['kernel'\], not a dict"),
+        (
+            "= arrays",
+            "= dict(arrays, recurrent=arrays['recurrent'].T)",
+            r"to_canonical returns recurrent of shape \(16, 4\): for cell=lstm with 4 units it "
+            r"must be \(4, 16\) \(docs/own_kernel.md\)",
+        ),
+        ("= arrays", "= dict(arrays, bias=arrays['bias'] + 1)", "returns another bias than from_"),
+    ],
+)
+def test_a_violation_of_the_contract_is_a_message_of_one_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        layers = recurrent(tmp_path, MINE.replace(old, new))
+        layers.from_canonical(layers(UNITS), GOOD)
+    assert str(caught.value).startswith(f"{tmp_path}/mine.py: ")
+    assert "\n" not in str(caught.value)
 
 
-def refused():
-    config = {"cell": {"name": "gru"}, "rnn": {"implementation": "block"}}
-    messages, names = [], ("dropout", "recurrent_dropout")
-    for cell, options in [("gru", {}), *(("lstm", {name: 0.5}) for name in names)]:
-        try:
-            Recurrent(keras, dict(config, cell={"name": cell}))(UNITS, **options)
-        except ValueError as error:
-            messages.append(str(error))
-    return messages
+def test_the_bias_of_a_gru_has_two_rows() -> None:
+    arrays = {"kernel": numpy.zeros((3, 12)), "recurrent": numpy.zeros((4, 12))}
+    assert own_file.violation("gru", {4}, dict(arrays, bias=numpy.zeros((2, 12)))) is None
+    message = str(own_file.violation("gru", {4}, dict(arrays, bias=numpy.zeros(12))))
+    assert "must be (2, 12)" in message
+    assert own_file.violation("gru_reset_before", {4}, arrays) is None, "a layer may have no bias"
 
 
-def errors(values, names):
-    return {name: relative_error(values[name], reference[name]) for name in names}
+def test_dropout_that_the_kernel_would_ignore_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"asks for dropout=0.2; .* list it in options of rnn=min"):
+        recurrent(tmp_path, MINE)(UNITS, dropout=0.2)
+    recurrent(tmp_path, MINE, options={"dropout": 0.0})(UNITS, dropout=0.2)
 
 
-results = {"tensorflow": tensorflow.__version__, "refused": refused(), "runs": {}}
-for sequences in (False, True):
-    reference, _, _ = measured("keras", sequences)
-    for name in sys.argv[1:]:
-        values, exact, shape = measured(name, sequences)
-        results["runs"]["{}-{}".format(name, sequences)] = {
-            "exact": exact,
-            "shape": shape,
-            "errors": errors(values, reference),
-        }
-    if not sequences:
-        results["registered"] = errors(registered(), ARRAYS)
-        results["outputs"] = reference["outputs"].tolist()
-        results["x"] = x.tolist()
-        results["start"] = {name: start[name].tolist() for name in ARRAYS}
-print(json.dumps(results))
-'''
+def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        recurrent(tmp_path, MINE.replace("layer = ", "1 / 0; layer = "))(UNITS)
+    assert user_functions.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
+    assert user_functions.one_line(ValueError("a\nb")) == "a"
+    assert user_functions.one_line(ValueError()) == "ValueError()"
 
 
-@pytest.fixture(scope="module")
-def results() -> dict:
-    return answer(sys.executable, SCRIPT, *REAL)
-
-
-@pytest.mark.parametrize("sequences", [False, True])
-@pytest.mark.parametrize("name", REAL)
-def test_outputs_and_gradients_agree(results: dict, name: str, sequences: bool) -> None:
-    run = results["runs"][f"{name}-{sequences}"]
-    assert run["shape"] == ([None, 7, 6] if sequences else [None, 6])
-    errors = dict(run["errors"])
-    assert errors.pop("outputs") <= 1e-5
-    assert set(errors) == {"x", "kernel", "recurrent", "bias"}
-    assert max(errors.values()) <= 1e-4, errors
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_round_trip_of_weights_is_exact(results: dict, name: str) -> None:
-    assert results["runs"][f"{name}-False"]["exact"]
-
-
-def test_the_outputs_are_those_of_the_published_lstm(results: dict) -> None:
-    """Hochreiter & Schmidhuber 1997 with forget gates, in float64, gates i, f, c, o."""
-    kernel, recurrent, bias = (
-        numpy.array(results["start"][name]) for name in ("kernel", "recurrent", "bias")
+def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() -> None:
+    text = (
+        'in user code:\n\n    File "/a.py", line 1, in probe  *\n        outputs = layer(inputs)\n'
+        '    File "/b.py", line 15, in outputs\n        raise RuntimeError("no")\n\n'
+        "    RuntimeError: Exception encountered when calling Scan.call().\n    \n"
+        "    \x1b[1mno such device\x1b[0m\n    \n    Arguments received"
     )
-    x = numpy.array(results["x"])
-    hidden = cell = numpy.zeros((x.shape[0], recurrent.shape[0]))
-    for step in range(x.shape[1]):
-        i, f, c, o = numpy.split(x[:, step] @ kernel + hidden @ recurrent + bias, 4, axis=1)
-        i, f, o = (1 / (1 + numpy.exp(-gate)) for gate in (i, f, o))
-        cell = f * cell + i * numpy.tanh(c)
-        hidden = o * numpy.tanh(cell)
-    assert numpy.abs(hidden - numpy.array(results["outputs"])).max() < 1e-5
+    assert user_functions.one_line(RuntimeError(text)) == "no such device"
+    plain = "Exception encountered when calling Scan.call().\n\n\x1b[1mno such device\x1b[0m\n\nA"
+    assert user_functions.one_line(RuntimeError(plain)) == "no such device"
 
 
-def test_tensorflows_own_gradient_of_the_fused_op_is_still_wrong(results: dict) -> None:
-    """The reason for the custom gradient in `block.py`; see its docstring."""
-    assert max(results["registered"].values()) > 1e-2, (
-        f"TensorFlow {results['tensorflow']} registers a correct gradient for BlockLSTMV2: "
-        "remove the workaround in rnnworker/recurrent/block.py."
-    )
-
-
-def test_the_fused_op_refuses_other_cells_and_dropout(results: dict) -> None:
-    gru, *dropouts = results["refused"]
-    assert "supports lstm, not gru" in gru
-    assert len(dropouts) == 2
-    assert all("no dropout" in message for message in dropouts)
+def test_both_directions_are_certified_and_an_exception_is_reported(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own_kernel.md").read_text()
+    text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
+    (tmp_path / "mine.py").write_text(text)
+    shifted = "            raise RuntimeError('on purpose')\n            projected ="
+    (tmp_path / "raises.py").write_text(text.replace("            projected =", shifted, 1))
+    files = {"keras": "keras", **{n: str(tmp_path / f"{n}.py") for n in ("mine", "raises")}}
+    rnn = {name: {"implementation": file} for name, file in files.items()}
+    stack = {"layers": 2, "bidirectional": True}
+    job = certificate_job("keras3_tensorflow", "lstm", rnn, **stack)
+    variables = {"KERAS_BACKEND": "tensorflow"}
+    arguments = (ALL_CERTIFICATES, json.dumps([job]))
+    (certificate,) = answer(sys.executable, *arguments, timeout=900, **variables)
+    entries = certificate["implementations"]
+    assert (entries["mine"]["status"], entries["mine"]["why"]) == ("certified", None)
+    assert entries["mine"]["kernel"] == ["while"], "found, although the choice names none"
+    assert entries["mine"]["applied"]["cpu_1"]["off"] == 0
+    (pair,) = certificate["pairs"]
+    assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "mine", True)
+    why = f"RuntimeError: {tmp_path}/raises.py, line 15: on purpose"
+    assert (entries["raises"]["status"], entries["raises"]["why"]) == ("failed", why)
 
 
 def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> None:
@@ -179,15 +142,10 @@ def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> No
         implementation("cudnn9")
 
 
-def test_every_implementation_is_a_module_with_three_functions() -> None:
-    for name in IMPLEMENTATIONS:
-        module = implementation(name)
-        for function in ("make", "to_canonical", "from_canonical"):
-            assert callable(getattr(module, function)), (name, function)
-    folder = Path(implementation("keras").__file__).parent
-    shared = {"__init__", "cells", "layer", "both_directions", "stacked", "cudnn_layout"}
-    shared |= {"native_torch", "native_jax", "own_file", "torch_cudnn"}
-    assert {path.stem for path in folder.glob("*.py")} - shared == set(IMPLEMENTATIONS)
+def test_every_implementation_has_a_choice_and_makes_layers() -> None:
+    choices = {path.stem for path in (ROOT / "conf" / "rnn").glob("*.yaml")}
+    assert set(IMPLEMENTATIONS) == choices | {"fake"}
+    assert all(callable(implementation(name).make) for name in IMPLEMENTATIONS)
 
 
 def test_recurrent_lists_its_layers_and_completes_options(monkeypatch) -> None:

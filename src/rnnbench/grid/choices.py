@@ -19,7 +19,7 @@ from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.overrides import ABSENT, lookup
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
-from rnnworker.options import HONOURED, is_user_file
+from rnnworker.options import IMPLEMENTATIONS, is_user_file
 from rnnworker.precision import TOLERANCE
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -134,7 +134,7 @@ class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
         str,
         Meta(
             description="mine.py, a Python file in the same folder (docs/own_kernel.md), or one of "
-            + ", ".join(HONOURED)
+            + ", ".join(IMPLEMENTATIONS)
         ),
     ]
     kernels: Annotated[

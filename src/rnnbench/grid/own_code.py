@@ -18,7 +18,7 @@ import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.overrides import ABSENT, lookup
-from rnnworker.options import HONOURED, is_user_file
+from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
 IMPLEMENTATION = "rnn.implementation"
@@ -93,13 +93,13 @@ def _check_function(key: str, reference: str, where: str) -> None:
 @cache
 def _check_implementation(implementation: str, where: str) -> None:
     if not is_user_file(implementation):
-        if implementation in HONOURED:
+        if implementation in IMPLEMENTATIONS:
             return
         raise ConfigError(
             f"rnn.implementation is {implementation!r}.",
             where=where,
-            remedy=f"{suggestion(implementation, HONOURED)}name a file (mine.py) or one of "
-            f"{', '.join(HONOURED)}.",
+            remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
+            f"{', '.join(IMPLEMENTATIONS)}.",
         )
     bound = top_level(Path(implementation))
     for name, count in OF_IMPLEMENTATION.items():

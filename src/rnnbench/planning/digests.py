@@ -15,7 +15,7 @@ import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.planning import canonical_source
 from rnnworker.cards import replicas_of
-from rnnworker.options import is_user_file
+from rnnworker.options import is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
@@ -50,7 +50,8 @@ def _digest(
     if replicated:
         files.append(_ROOT / "frameworks" / "replicas.py")
     if implementation:
-        builtin = _ROOT / f"recurrent/{implementation}.py"
+        module = "keras" if is_keras(implementation) else implementation
+        builtin = _ROOT / f"kernels/{module}.py"
         files.append(Path(implementation) if is_user_file(implementation) else builtin)
     return _digest_of_files([*_files(_ENTRY), *files, *sorted(map(_file_of, functions))])
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rnnbench.errors import RecordError
-from rnnworker.recurrent.legacy_cudnn import pack, unpack
+from rnnworker.kernels.legacy_cudnn import pack, unpack
 
 CUDNN = {4: "CuDNNLSTM", 3: "CuDNNGRU"}
 RECURRENT, KERNEL, BIAS = "recurrent_kernel", "kernel", "bias"

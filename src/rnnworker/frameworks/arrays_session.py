@@ -125,7 +125,7 @@ class ArraysSession(KerasSession):
         loss = self.tensorflow.reduce_sum(layer.output * upstream)
         tensors = self.tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
         outputs, x_gradient, *gradients = self._run(layer, x, [layer.output] + tensors, 1)
-        return outputs, dict(self.recurrent.gradients_to_canonical(layer, gradients), x=x_gradient)
+        return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
 
     def layer_outputs(self, layer, x):
         return self._run(layer, x, layer.output, 0)

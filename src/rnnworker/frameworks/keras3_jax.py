@@ -82,7 +82,7 @@ class Session(KerasSession):
         outputs, back = self.jax.vjp(call, self.jax.numpy.asarray(x), variables)
         x_gradient, gradients = back(self.jax.numpy.asarray(upstream))
         gradients = [numpy.asarray(gradient) for gradient in gradients]
-        canonical = self.recurrent.gradients_to_canonical(layer, gradients)
+        canonical = self.recurrent.to_canonical(layer, gradients)
         return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
 
     def kernels(self, steps):

@@ -148,7 +148,7 @@ class Session(KerasSession):
     def layer_gradients(self, layer, x, upstream):
         outputs, gradients = self._probe(layer, True, (x, upstream))
         gradients = [self.tensorflow.convert_to_tensor(each).numpy() for each in gradients]
-        canonical = self.recurrent.gradients_to_canonical(layer, gradients[1:])
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
         return outputs.numpy(), dict(canonical, x=gradients[0])
 
     def layer_outputs(self, layer, x):

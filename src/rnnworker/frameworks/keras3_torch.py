@@ -89,7 +89,7 @@ class Session(KerasSession):
         loss = (outputs * torch.tensor(upstream, device=device)).sum()
         computed = torch.autograd.grad(loss, [x] + variables)
         x_gradient, *gradients = (gradient.float().cpu().numpy() for gradient in computed)
-        canonical = self.recurrent.gradients_to_canonical(layer, gradients)
+        canonical = self.recurrent.to_canonical(layer, gradients)
         return outputs.detach().cpu().numpy(), dict(canonical, x=x_gradient)
 
     def layer_outputs(self, layer, x):

@@ -1,7 +1,7 @@
 """The methods of a Keras session that certification and attestation need."""
 
 from rnnworker import attest
-from rnnworker.recurrent import inner_layers
+from rnnworker.recurrent.composed import inner_layers
 
 
 class KerasProbe:

@@ -9,7 +9,8 @@ from rnnworker import data, optimizers, precision, user_functions
 from rnnworker.frameworks.batches import feeds_on_device
 from rnnworker.frameworks.keras_probe import KerasProbe
 from rnnworker.frameworks.keras_training import KerasTraining
-from rnnworker.recurrent import Recurrent, inner_layers
+from rnnworker.recurrent import Recurrent
+from rnnworker.recurrent.composed import inner_layers
 
 
 class KerasSession(KerasTraining, KerasProbe):

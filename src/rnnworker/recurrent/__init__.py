@@ -1,26 +1,27 @@
-"""One module per RNN implementation, each with ``make``, ``to_canonical`` and ``from_canonical``,
-and with ``gradients_to_canonical`` if gradients are arranged differently from weights, and with
-``make_stack`` if it computes several layers or both directions in one op. Kernels in
-user-supplied files fulfil the same contract, which is in ``docs/own_kernel.md``.
+"""The recurrent layers of models, by the implementation that a run's config names: a module of
+``rnnworker.kernels``, or a user-supplied file that fulfils the contract in ``docs/own_kernel.md``.
 """
 
 import importlib
+import itertools
+import types
 
-from rnnworker import canonical_weights
-from rnnworker.options import HONOURED, honoured, is_user_file, not_honoured
-from rnnworker.recurrent import both_directions, own_file, stacked
-
-IMPLEMENTATIONS = tuple(HONOURED)
+from rnnworker.options import IMPLEMENTATIONS, honoured, is_keras, is_user_file, not_honoured
+from rnnworker.recurrent import cells, composed, own_file
 
 
 def implementation(name):
-    """The module, or the object with the same functions, that ``rnn.implementation`` names."""
+    """The module, or an object with its functions, that ``rnn.implementation`` names. It may have
+    its own ``to_canonical`` and ``from_canonical`` in place of those of `cells`."""
     if is_user_file(name):
         return own_file.Implementation(name)
     if name not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
         raise ValueError("rnn.implementation {!r} must be one of {}".format(name, known))
-    return importlib.import_module("rnnworker.recurrent." + name)
+    if is_keras(name):
+        keras = importlib.import_module("rnnworker.kernels.keras")
+        return types.SimpleNamespace(make=keras.MAKE[name])
+    return importlib.import_module("rnnworker.kernels." + name)
 
 
 class Recurrent:
@@ -68,7 +69,7 @@ class Recurrent:
             name = options.pop("name", None)
             settings = [dict(options, return_sequences=True)] * (layers - 1) + [options]
             inner = [self._single(units, bidirectional, each) for each in settings]
-            layer = stacked.make(self._keras, inner, name)
+            layer = composed.stack(self._keras, inner, name)
         self.layers.append(layer)
         return layer
 
@@ -76,33 +77,29 @@ class Recurrent:
     def cell(self):
         return self._cell
 
-    def to_canonical(self, layer):
-        """The canonical arrays of a layer in `layers`."""
-        parts = _parts(layer)
+    def to_canonical(self, layer, values=None):
+        """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
+        gradients of its trainable weights in their order."""
+        parts = composed.parts_of(layer)
         if not parts:
-            return self.module.to_canonical(layer)
-        return _join(layer, [self.to_canonical(part) for part in parts])
-
-    def from_canonical(self, layer, arrays):
-        parts = _parts(layer)
-        if not parts:
-            self.module.from_canonical(layer, arrays)
-            return
-        for part, its_arrays in zip(parts, _split(layer, arrays)):
-            self.from_canonical(part, its_arrays)
-
-    def gradients_to_canonical(self, layer, values):
-        """The gradients of the layer's trainable weights, in their order, as canonical arrays."""
-        parts = _parts(layer)
-        if not parts:
-            convert = getattr(self.module, "gradients_to_canonical", self.module.to_canonical)
+            convert = getattr(self.module, "to_canonical", cells.to_canonical)
+            if values is not None:
+                convert = getattr(self.module, "gradients_to_canonical", convert)
             return convert(layer, values)
-        converted, values = [], list(values)
+        converted, rest = [], iter(values or ())
         for part in parts:
             count = len(part.trainable_weights)
-            converted.append(self.gradients_to_canonical(part, values[:count]))
-            values = values[count:]
-        return _join(layer, converted)
+            its_values = None if values is None else list(itertools.islice(rest, count))
+            converted.append(self.to_canonical(part, its_values))
+        return composed.join_parts(layer, converted)
+
+    def from_canonical(self, layer, arrays):
+        parts = composed.parts_of(layer)
+        if not parts:
+            getattr(self.module, "from_canonical", cells.from_canonical)(layer, arrays)
+            return
+        for part, its_arrays in zip(parts, composed.split_parts(layer, arrays)):
+            self.from_canonical(part, its_arrays)
 
     def _single(self, units, bidirectional, options):
         options = self._options(options)
@@ -113,7 +110,7 @@ class Recurrent:
             self.module.make(self._keras, self._cell, units, dict(options, **direction))
             for direction in ({}, {"go_backwards": True})
         )
-        return both_directions.make(self._keras, forward, backward, name)
+        return composed.both_directions(self._keras, forward, backward, name)
 
     def _options(self, options):
         options = dict(self._rnn.get("options") or {}, **options)
@@ -125,27 +122,3 @@ class Recurrent:
         if self._without_dropout:
             options.update(dropout=0.0, recurrent_dropout=0.0)
         return options
-
-
-def inner_layers(layer):
-    """The single layers that `layer`, one of a model's recurrent layers, consists of."""
-    return [inner for part in _parts(layer) for inner in inner_layers(part)] or [layer]
-
-
-def _parts(layer):
-    """The layers of a stack, or both directions of a layer; none of any other layer."""
-    if hasattr(layer, "stacked_layers"):
-        return list(layer.stacked_layers)
-    if hasattr(layer, "forward_layer"):
-        return [layer.forward_layer, layer.backward_layer]
-    return []
-
-
-def _join(layer, parts):
-    is_stack = hasattr(layer, "stacked_layers")
-    return (canonical_weights.join_layers if is_stack else both_directions.join)(*parts)
-
-
-def _split(layer, arrays):
-    is_stack = hasattr(layer, "stacked_layers")
-    return (canonical_weights.split_layers if is_stack else both_directions.split)(arrays)

@@ -11,12 +11,10 @@ biases of each gate to a single variable, so that these biases learn at half the
 and Keras's. This module adds a second variable to the class; the equations are unchanged.
 """
 
-import numpy
-
-from rnnworker.recurrent.block_cell import ICFO, reorder_gates
-from rnnworker.recurrent.cells import check_supported
+from rnnworker.recurrent.cells import supported
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
+OPTIONS = ("class",)
 CLASSES = {
     "lstm": (
         "LSTMBlockFusedCell",
@@ -30,6 +28,14 @@ CLASSES = {
     "rnn_tanh": ("BasicRNNCell",),
     "rnn_relu": ("BasicRNNCell",),
 }
+# Cell → the layout of its classes' weights, in the order in which they make them.
+LAYOUTS = {
+    "lstm": "lstm_icfo",
+    "gru": "contrib_gru",
+    "gru_reset_before": "gru_reset_before",
+    "rnn_tanh": "rnn",
+    "rnn_relu": "rnn",
+}
 SETTINGS = {
     "LSTMBlockFusedCell": {"forget_bias": 0.0, "cell_clip": None, "use_peephole": False},
     "LSTMBlockCell": {"forget_bias": 0.0, "cell_clip": None, "use_peephole": False},
@@ -39,9 +45,9 @@ SETTINGS = {
 
 
 def make(keras, cell, units, options):
+    supported("tf.contrib", cell, sorted(CLASSES), options)
     import tensorflow
 
-    check_supported("tf.contrib", cell, tuple(sorted(CLASSES)), options)
     name = class_name(cell, options.get("class"))
     return _layer_class(keras, tensorflow, cell, name)(units, **layer_settings(options))
 
@@ -56,59 +62,9 @@ def class_name(cell, requested):
     return requested
 
 
-def to_canonical(layer, values=None):
-    return unpack(layer.cell_name, layer.get_weights() if values is None else values, layer.units)
-
-
-def from_canonical(layer, arrays):
-    layer.set_weights(pack(layer.cell_name, arrays))
-
-
-def pack(cell, arrays):
-    """Canonical arrays → the class's weights in the order in which it makes them."""
-    kernel, recurrent, bias = (arrays[name] for name in ("kernel", "recurrent", "bias"))
-    matrix, edge = numpy.concatenate([kernel, recurrent], axis=0), 2 * recurrent.shape[0]
-    if cell == "lstm":
-        return [reorder_gates(value, ICFO) for value in (matrix, bias)]
-    if cell == "gru_reset_before":
-        gates, gates_bias = (reorder_gates(value[..., :edge], (1, 0)) for value in (matrix, bias))
-        return [gates, gates_bias, matrix[:, edge:], bias[edge:]]
-    if cell == "gru":
-        gates, first, second = (
-            reorder_gates(value[..., :edge], (1, 0)) for value in (matrix, bias[0], bias[1])
-        )
-        candidate = [kernel[:, edge:], recurrent[:, edge:], bias[0, edge:], bias[1, edge:]]
-        return [gates, first] + candidate + [second]
-    return [matrix, bias]
-
-
-def unpack(cell, values, units):
-    """The reverse of `pack`, for weights and for gradients."""
-    if cell == "gru":
-        gates, first, kernel, recurrent, input_bias, hidden_bias, second = values
-        gates, first, second = (reorder_gates(value, (1, 0)) for value in (gates, first, second))
-        inputs = gates.shape[0] - units
-        biases = [(first, input_bias), (second, hidden_bias)]
-        return {
-            "kernel": numpy.concatenate([gates[:inputs], kernel], axis=1),
-            "recurrent": numpy.concatenate([gates[inputs:], recurrent], axis=1),
-            "bias": numpy.stack([numpy.concatenate(parts) for parts in biases]),
-        }
-    if cell == "gru_reset_before":
-        gates, gates_bias, candidate, candidate_bias = values
-        matrix = numpy.concatenate([reorder_gates(gates, (1, 0)), candidate], axis=1)
-        bias = numpy.concatenate([reorder_gates(gates_bias, (1, 0)), candidate_bias])
-    elif cell == "lstm":
-        matrix, bias = (reorder_gates(value, ICFO) for value in values)
-    else:
-        matrix, bias = values
-    inputs = matrix.shape[0] - units
-    return {"kernel": matrix[:inputs], "recurrent": matrix[inputs:], "bias": bias}
-
-
 def _layer_class(keras, tensorflow, cell, name):
     class Contrib(sequence_layer(keras, tensorflow)):
-        cell_name = cell
+        layout = LAYOUTS[cell]
 
         def make_weights(self, inputs):
             # Keras's optimizers can only update resource variables.

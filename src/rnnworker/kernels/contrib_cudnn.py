@@ -12,11 +12,9 @@ first step. Here the second sets are zero and not trained.
 """
 
 from rnnworker.recurrent import cudnn_layout
-from rnnworker.recurrent.cells import check_supported
-from rnnworker.recurrent.cudnn_raw import from_canonical, gradients_to_canonical, to_canonical
-from rnnworker.recurrent.layer import layer_settings, sequence_layer
+from rnnworker.recurrent.cells import supported
+from rnnworker.recurrent.layer import layer_settings
 
-__all__ = ["from_canonical", "gradients_to_canonical", "make", "make_stack", "to_canonical"]
 CLASSES = {
     "lstm": "CudnnLSTM",
     "gru": "CudnnGRU",
@@ -31,29 +29,20 @@ def make(keras, cell, units, options):
 
 def make_stack(keras, cell, units, layers, directions, options):
     """One layer that computes a stack of `layers` in 1 or 2 `directions`."""
+    supported("tf.contrib.cudnn_rnn", cell, sorted(cudnn_layout.ORDERS), options)
     import tensorflow
 
-    check_supported("tf.contrib.cudnn_rnn", cell, tuple(sorted(CLASSES)), options)
-    layer_class = _layer_class(keras, tensorflow, cell, layers, directions)
-    return layer_class(units, **layer_settings(options))
+    base = cudnn_layout.buffer_layer(keras, tensorflow, cell, layers, directions)
 
-
-def _layer_class(keras, tensorflow, cell, layers, both):
-    class ContribCudnn(sequence_layer(keras, tensorflow)):
-        cell_name, depth, directions = cell, layers, both
-
-        def make_weights(self, inputs):
-            size = cudnn_layout.trained_size(cell, inputs, self.units, layers, both)
-            self.trained = self.zeros("opaque_kernel", size)
-
+    class ContribCudnn(base):
         def hidden_states(self, sequence):
             # Not an attribute of the layer: Keras would list its variable twice.
             inner_class = getattr(tensorflow.contrib.cudnn_rnn, CLASSES[cell])
-            inner = inner_class(layers, self.units, direction=cudnn_layout.DIRECTIONS[both])
+            direction = cudnn_layout.DIRECTIONS[directions]
+            inner = inner_class(layers, self.units, direction=direction)
             inner._input_size = self.inputs_size
-            sizes = (self.inputs_size, self.units, layers, both)
-            inner.kernel = cudnn_layout.with_untrained(tensorflow, self.trained, cell, *sizes)
+            inner.kernel = self.whole_buffer()
             inner.built = True
             return inner(sequence, training=True)[0]
 
-    return ContribCudnn
+    return ContribCudnn(units, **layer_settings(options))

@@ -12,15 +12,22 @@ not trained. Both halves of a GRU are trained, as in Keras's own GRU.
 import numpy
 
 from rnnworker.frameworks.tensorflow_facts import keras_version
-from rnnworker.recurrent.cells import WITH_CUDNN, check_supported
+from rnnworker.recurrent.cells import WITH_CUDNN, supported
 
+OPTIONS = (
+    "kernel_regularizer",
+    "recurrent_regularizer",
+    "bias_regularizer",
+    "kernel_constraint",
+    "recurrent_constraint",
+    "bias_constraint",
+)
 LAYERS = {"lstm": "CuDNNLSTM", "gru": "CuDNNGRU"}
 GATES = {"CuDNNLSTM": 4, "CuDNNGRU": 3}
 
 
 def make(keras, cell, units, options):
-    check_supported("a CuDNN layer", cell, WITH_CUDNN, options)
-    options = {n: v for n, v in options.items() if n not in ("dropout", "recurrent_dropout")}
+    options = supported("a CuDNN layer", cell, WITH_CUDNN, options)
     layer_class = _layer_class(keras, LAYERS[cell])
     if cell == "lstm":
         return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)

@@ -1,15 +1,18 @@
-"""The graphs of GPU-only layers, as far as a CPU can build them; masks; both directions."""
+"""Layers on cuDNN, as far as a CPU can tell: their graphs, errors, masks and directions in
+TensorFlow, and in torch an error where Keras would fall back."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from rnnworker.canonical_weights import GATES
 from tests.worker.building import answer, build_python
 
-SCRIPT = """
+CUDNN = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+GRAPHS = """
 import json, os
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import numpy, tensorflow as tf, keras
@@ -78,7 +81,6 @@ print(json.dumps({
     "cudnn_dropout": error(lambda: recurrent("cudnn")(4, recurrent_dropout=0.2)),
     "masked": {name: masked(name) for name in ("block", "block_cell", "cudnn_raw", "keras")},
     "both_settings": {n: settings_of_both(n) for n in ("keras", "auto", "cudnn")},
-    "legacy": error(lambda: recurrent("legacy_cudnn")(4)),
     "none": error(lambda: recurrent("none")(4)),
 }))
 """
@@ -86,13 +88,10 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def results() -> dict:
-    return answer(sys.executable, SCRIPT)
+    return answer(sys.executable, GRAPHS)
 
 
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
-
-@pytest.mark.parametrize("cell", GATES)
+@pytest.mark.parametrize("cell", CUDNN)
 def test_the_raw_op_and_its_gradient_are_in_the_graph(results: dict, cell: str) -> None:
     layer = results["raw"][cell]
     assert layer["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
@@ -147,6 +146,7 @@ def test_cudnn_or_an_error(results: dict) -> None:
     assert "use_cudnn=True was specified" in results["cudnn_on_cpu"]
     assert "for lstm and gru only" in results["cudnn_simple"]
     assert "no recurrent dropout" in results["cudnn_dropout"]
+    assert "rnn=none" in results["none"]
 
 
 def test_bidirectional_keeps_settings_that_keras_omits_from_a_config(results: dict) -> None:
@@ -163,17 +163,11 @@ def test_a_mask_that_would_be_ignored_is_an_error(results: dict) -> None:
     assert all("does not support a mask" in message for message in masked.values()), masked
 
 
-def test_layers_that_this_build_lacks_are_an_error(results: dict) -> None:
-    assert "has no CuDNNLSTM" in results["legacy"]
-    assert "rnn=none" in results["none"]
-
-
 LEGACY = """
-import json, os, sys
+import json, os
 os.environ.update(
     TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_USE_LEGACY_KERAS="1"
 )
-sys.path.insert(0, sys.argv[1])
 import tensorflow as tf
 from rnnworker.recurrent import Recurrent
 
@@ -198,6 +192,133 @@ print(json.dumps({"shapes": [list(variable.shape) for variable in variables], "o
 
 def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
     python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
-    layer = answer(python, LEGACY, ROOT / "src")
+    layer = answer(python, LEGACY)
     assert layer["shapes"] == [[3, 16], [4, 16], [16]]
     assert layer["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
+
+
+GRAPH = """
+import json, os, sys
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+import tensorflow as tf
+from rnnworker.recurrent import Recurrent
+
+graphs = {}
+for name, cell in json.loads(sys.argv[1]):
+    with tf.Graph().as_default() as graph:
+        rnn = {"implementation": name}
+        inputs = tf.keras.layers.Input((7, 3))
+        recurrent = Recurrent(tf.keras, {"cell": {"name": cell}, "rnn": rnn})
+        layer = recurrent.stack(4, layers=int(sys.argv[2]), bidirectional=True)
+        model = tf.keras.models.Model(inputs, layer(inputs))
+        model.compile("adam", "mse")
+        model._make_train_function()
+        ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
+        modes = {op.get_attr("rnn_mode").decode() for op in ops}
+        variables = model.trainable_weights
+        unused = [g is None for g in tf.gradients(model.output, variables)]
+        sizes = [v.shape.num_elements() for v in variables]
+        graphs[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
+        graphs[cell] += [sum(sizes), any(unused), list(map(len, (ops, variables)))]
+        graphs[cell] += [model.output.shape.as_list()]
+print(json.dumps(graphs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "op", "layers", "counts"),
+    [
+        ("contrib_cudnn", ("lstm", "gru", "rnn_tanh", "rnn_relu"), "CudnnRNN", 1, [2, 1]),
+        ("contrib_cudnn", ("lstm", "gru"), "CudnnRNN", 2, [2, 1]),
+        ("legacy_cudnn", ("lstm", "gru"), "CudnnRNNV2", 1, [4, 6]),
+    ],
+)
+def test_cudnn_layers_train_as_many_biases_as_keras(
+    tmp_path_factory, name: str, cells: tuple[str, ...], op: str, layers: int, counts: list[int]
+) -> None:
+    """`counts`: ops (forward and backward), and variables."""
+    python = build_python("tf_1_15", "3.7", tmp_path_factory)
+    pairs = json.dumps([[name, cell] for cell in cells])
+    graphs = answer(python, GRAPH, pairs, layers)
+    assert set(graphs) == set(cells)
+    for cell, (ops, modes, parameters, trained, unused, found, output) in graphs.items():
+        assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell
+        assert modes == [cell]
+        biases = 2 if cell == "gru" else 1
+        above = (layers - 1) * (8 + 4 + biases)
+        assert parameters == trained == 2 * GATES[cell] * 4 * (3 + 4 + biases + above)
+        assert not unused
+        assert (found, output) == (counts, [None, 8])
+
+
+TORCH = """
+import importlib, inspect, json, os
+os.environ["KERAS_BACKEND"] = "torch"
+import keras, torch
+from types import SimpleNamespace
+from rnnworker.recurrent import Recurrent
+
+rnn = importlib.import_module("keras.src.backend.torch.rnn")
+X = torch.ones((2, 5, 3))
+
+
+def build(name, cell, both=False):
+    recurrent = Recurrent(keras, {"cell": {"name": cell}, "rnn": {"implementation": name}})
+    inputs = keras.layers.Input((5, 3))
+    layer = (recurrent.bidirectional if both else recurrent)(4)
+    return keras.models.Model(inputs, layer(inputs))
+
+
+def shape_or_error(model):
+    try:
+        return list(model(X).shape)
+    except Exception as error:
+        return "{}: {}".format(type(error).__name__, error)
+
+
+class OnGpu(torch.Tensor):
+    device = SimpleNamespace(type="cuda")
+
+
+def on_a_gpu(cell):
+    def out_of_memory(*arguments, **settings):
+        raise MemoryError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")
+
+    setattr(rnn, "_cudnn_" + cell, out_of_memory)
+    build("cudnn", cell)
+    # Keras calls this function after cuDNN raised.
+    fallback = getattr(rnn, "_fallback_" + cell)
+    arguments = dict.fromkeys(inspect.signature(fallback).parameters)
+    arguments["inputs"] = torch.ones((2, 5, 3)).as_subclass(OnGpu)
+    try:
+        fallback(**arguments)
+    except Exception as error:
+        return "{}: {}".format(type(error).__name__, error)
+
+
+results = {}
+for cell in ("lstm", "gru"):
+    model = build("cudnn", cell)  # Keras infers its shapes
+    results[cell] = {"cudnn": shape_or_error(model), "keras": shape_or_error(build("keras", cell))}
+    results[cell]["auto"] = shape_or_error(build("auto", cell))
+    results[cell]["gpu"] = on_a_gpu(cell)
+results["both"] = shape_or_error(build("cudnn", "lstm", both=True))
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def on_torch(tmp_path_factory) -> dict:
+    python = build_python("keras3_torch", "3.11", tmp_path_factory)
+    return answer(python, TORCH, CUDA_VISIBLE_DEVICES="")
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_cudnn_or_an_error_in_every_step(on_torch: dict, cell: str) -> None:
+    assert "Keras would run its loop in place of cuDNN" in on_torch[cell]["cudnn"]
+    assert on_torch[cell]["keras"] == on_torch[cell]["auto"] == [2, 4]
+    assert on_torch[cell]["gpu"] == "MemoryError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"
+
+
+def test_cudnn_or_an_error_in_both_directions(on_torch: dict) -> None:
+    assert "Keras would run its loop in place of cuDNN" in on_torch["both"]

@@ -9,34 +9,23 @@ The gradient that TensorFlow registers for this op is wrong: ``rnn_grad.py`` (in
 with this gradient does not learn. This module calls ``BlockLSTMGradV2``, whose order is right.
 """
 
-import numpy
-
-from rnnworker.recurrent.cells import check_supported
+from rnnworker.recurrent.cells import supported
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
 GATES = 4
 
 
 def make(keras, cell, units, options):
+    supported("BlockLSTMV2", cell, ("lstm",), options)
     import tensorflow
 
-    check_supported("BlockLSTMV2", cell, ("lstm",), options)
     return _layer_class(keras, tensorflow)(units, **layer_settings(options))
-
-
-def to_canonical(layer, values=None):
-    weights, bias = layer.get_weights() if values is None else values
-    inputs = weights.shape[0] - layer.units
-    return {"kernel": weights[:inputs], "recurrent": weights[inputs:], "bias": bias}
-
-
-def from_canonical(layer, arrays):
-    weights = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
-    layer.set_weights([weights, arrays["bias"]])
 
 
 def _layer_class(keras, tensorflow):
     class BlockLSTM(sequence_layer(keras, tensorflow)):
+        layout = "lstm_ifco"
+
         def make_weights(self, inputs):
             self.matrix = self.zeros("kernel", inputs + self.units, GATES * self.units)
             self.bias = self.zeros("bias", GATES * self.units)

@@ -1,10 +1,12 @@
-"""A recurrent layer in both directions, and its weights in canonical form.
+"""Recurrent layers that consist of others, both directions of one or a stack of several, and their
+weights in canonical form.
 
 Keras's ``Bidirectional`` recreates its inner layers from their configs, which lack ``use_cudnn``
 (Keras 3), and needs a registered class. This module sets ``use_cudnn`` again in Keras's layers, and
 puts layers that Keras cannot recreate side by side in a layer that does the same.
 """
 
+from rnnworker import canonical_weights
 from rnnworker.recurrent.cells import accepts
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
@@ -14,7 +16,7 @@ RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
 UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
-def make(keras, forward, backward, name=None):
+def both_directions(keras, forward, backward, name=None):
     """A layer of both: outputs side by side on the last axis, forward first.
 
     **Arguments:**
@@ -33,6 +35,64 @@ def make(keras, forward, backward, name=None):
             if hasattr(original, setting):
                 setattr(inner, setting, getattr(original, setting))
     return layer
+
+
+def stack(keras, layers, name=None):
+    """A layer of `layers`, each on all outputs of the one before; all but the last return
+    sequences."""
+
+    class Stack(keras.layers.Layer):
+        """inputs (batch, time, features) → the outputs of the last layer."""
+
+        def __init__(self, layers, **settings):
+            super().__init__(**settings)
+            self.stacked_layers = list(layers)
+
+        def build(self, shape):
+            for layer in self.stacked_layers:
+                layer.build(shape)
+                shape = layer.compute_output_shape(shape)
+            self.built = True
+
+        def compute_output_shape(self, shape):
+            for layer in self.stacked_layers:
+                shape = layer.compute_output_shape(shape)
+            return shape
+
+        def call(self, inputs, mask=None, training=None):
+            if mask is not None:
+                raise ValueError("a stack of recurrent layers does not support a mask")
+            for layer in self.stacked_layers:
+                inputs = layer(inputs)
+            return inputs
+
+    return Stack(layers, **({"name": name} if name else {}))
+
+
+def parts_of(layer):
+    """The layers of a stack, or both directions of a layer; none of any other layer."""
+    if hasattr(layer, "stacked_layers"):
+        return list(layer.stacked_layers)
+    if hasattr(layer, "forward_layer"):
+        return [layer.forward_layer, layer.backward_layer]
+    return []
+
+
+def inner_layers(layer):
+    """The single layers that `layer`, one of a model's recurrent layers, consists of."""
+    return [inner for part in parts_of(layer) for inner in inner_layers(part)] or [layer]
+
+
+def join_parts(layer, parts):
+    """The canonical arrays of `layer` from those of `parts_of` it."""
+    is_stack = hasattr(layer, "stacked_layers")
+    return (canonical_weights.join_layers if is_stack else join)(*parts)
+
+
+def split_parts(layer, arrays):
+    """The reverse of `join_parts`."""
+    is_stack = hasattr(layer, "stacked_layers")
+    return (canonical_weights.split_layers if is_stack else split)(arrays)
 
 
 def join(forward, backward):

@@ -7,41 +7,22 @@ cuDNN's two gate biases to one variable; here both are variables, since the bias
 would otherwise learn at half the speed and the networks would differ after the first step.
 """
 
-import numpy
-
-from rnnworker.recurrent import cells
-from rnnworker.recurrent.block_cell import ICFO, reorder_gates
+from rnnworker.recurrent.cells import supported
 
 
 def make(keras, cell, units, options):
+    options = supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
     import tensorflow
 
-    cells.check_supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
-    options = {n: v for n, v in options.items() if n not in ("dropout", "recurrent_dropout")}
     classes = {"lstm": _lstm_cell, "gru": _gru_cell}
     return keras.layers.RNN(classes[cell](keras, tensorflow)(units), **options)
-
-
-def to_canonical(layer, values=None):
-    values = layer.get_weights() if values is None else values
-    if len(values) == 3:
-        return cells.to_canonical(layer, values)
-    matrix, bias = (reorder_gates(value, ICFO) for value in values)
-    inputs = matrix.shape[0] - bias.shape[0] // 4
-    return {"kernel": matrix[:inputs], "recurrent": matrix[inputs:], "bias": bias}
-
-
-def from_canonical(layer, arrays):
-    if len(layer.get_weights()) == 3:
-        cells.from_canonical(layer, arrays)
-        return
-    matrix = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
-    layer.set_weights([reorder_gates(value, ICFO) for value in (matrix, arrays["bias"])])
 
 
 def _lstm_cell(keras, tensorflow):
     class CudnnCompatibleLSTMCell(keras.layers.Layer):
         """x (batch, inputs), [h, c] → h, [h, c]."""
+
+        layout = "lstm_icfo"
 
         def __init__(self, units, **settings):
             super().__init__(**settings)

@@ -10,54 +10,25 @@ gradient ops but does not register them, so a custom gradient calls them here.
   the state before the product, so this is the cell ``gru_reset_before``, not cuDNN's ``gru``.
 """
 
-import numpy
-
-from rnnworker.recurrent.cells import check_supported
+from rnnworker.recurrent.cells import supported
 from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
 FORGET_BIAS = 0.0
 CELL_CLIP = -1.0
-ICFO = (0, 2, 1, 3)  # between the gate orders i, f, c, o and i, c, f, o; its own inverse
 
 
 def make(keras, cell, units, options):
+    supported("a block cell", cell, ("lstm", "gru_reset_before"), options)
     import tensorflow
 
-    check_supported("a block cell", cell, ("lstm", "gru_reset_before"), options)
     layers = {"lstm": _lstm_layer, "gru_reset_before": _gru_layer}
     return layers[cell](keras, tensorflow)(units, **layer_settings(options))
 
 
-def to_canonical(layer, values=None):
-    values = layer.get_weights() if values is None else values
-    if len(values) == 2:
-        matrix, bias = (reorder_gates(value, ICFO) for value in values)
-    else:
-        gates, candidate, gates_bias, candidate_bias = values
-        matrix = numpy.concatenate([reorder_gates(gates, (1, 0)), candidate], axis=1)
-        bias = numpy.concatenate([reorder_gates(gates_bias, (1, 0)), candidate_bias])
-    inputs = matrix.shape[0] - layer.units
-    return {"kernel": matrix[:inputs], "recurrent": matrix[inputs:], "bias": bias}
-
-
-def from_canonical(layer, arrays):
-    matrix = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
-    bias, edge = arrays["bias"], 2 * layer.units
-    if matrix.shape[1] == 4 * layer.units:
-        layer.set_weights([reorder_gates(value, ICFO) for value in (matrix, bias)])
-        return
-    gates, gates_bias = (reorder_gates(value[..., :edge], (1, 0)) for value in (matrix, bias))
-    layer.set_weights([gates, matrix[:, edge:], gates_bias, bias[edge:]])
-
-
-def reorder_gates(value, order):
-    """`value`, whose gates are side by side on the last axis, with its gates in another order."""
-    parts = numpy.split(value, len(order), axis=-1)
-    return numpy.concatenate([parts[index] for index in order], axis=-1)
-
-
 def _lstm_layer(keras, tensorflow):
     class BlockCellLSTM(sequence_layer(keras, tensorflow)):
+        layout = "lstm_icfo"
+
         def make_weights(self, inputs):
             self.matrix = self.zeros("kernel", inputs + self.units, 4 * self.units)
             self.bias = self.zeros("bias", 4 * self.units)
@@ -77,11 +48,13 @@ def _lstm_layer(keras, tensorflow):
 
 def _gru_layer(keras, tensorflow):
     class BlockCellGRU(sequence_layer(keras, tensorflow)):
+        layout = "gru_reset_before"
+
         def make_weights(self, inputs):
             rows = inputs + self.units
             self.gates = self.zeros("gates_kernel", rows, 2 * self.units)
-            self.candidate = self.zeros("candidate_kernel", rows, self.units)
             self.gates_bias = self.zeros("gates_bias", 2 * self.units)
+            self.candidate = self.zeros("candidate_kernel", rows, self.units)
             self.candidate_bias = self.zeros("candidate_bias", self.units)
 
         def hidden_states(self, sequence):

@@ -1,0 +1,204 @@
+"""Every implementation, cell and framework that runs on a CPU: the certificates of one process per
+build. Each compares outputs and gradients with the float64 reference, for whole and last batches
+and with ``training`` on and off, converts weights in both directions, checks that steps apply their
+gradient and which kernel they run, and compares the training of each pair."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
+from rnnworker import attest, precision
+from rnnworker.kernels import contrib
+from tests.conftest import ROOT
+from tests.worker.building import ALL_CERTIFICATES, answer, build_python, certificate_job
+
+
+class Case(NamedTuple):
+    """`names`: implementations, with their class in tf.contrib; without Keras's they are compared
+    with the reference only."""
+
+    cell: str
+    names: str
+    model: Mapping[str, Any] = MappingProxyType({})
+    precision: str = "float32"
+
+
+STACK = {"layers": 2, "bidirectional": True}
+BOTH = {"bidirectional": True}
+# Build → its cases. jax compiles every step, so it has the fewest pairs.
+CASES = {
+    "current": [
+        Case("lstm", "keras cell unrolled block block_cell cudnn_compatible"),
+        Case("gru", "keras cell unrolled cudnn_compatible"),
+        Case("gru_reset_before", "keras cell block_cell"),
+        Case("rnn_tanh", "keras cell"),
+        Case("rnn_relu", "keras unrolled"),
+        Case("lstm", "keras unrolled block block_cell", STACK),
+        Case("lstm", "keras block", {"units": 7, "batch": 24}),
+    ],
+    "keras3_torch": [
+        *(Case(cell, "keras native") for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+        Case("lstm", "keras native", BOTH),
+        Case("gru", "keras native", STACK),
+        Case("gru", "keras native", {}, "mixed_bfloat16"),
+        Case("rnn_tanh", "keras native", {}, "mixed_float16"),
+    ],
+    "keras3_jax": [
+        Case("lstm", "keras native"),
+        Case("lstm", "native", {}, "mixed_bfloat16"),
+        Case("gru", "native", BOTH),
+        *(Case(cell, "native") for cell in ("gru_reset_before", "rnn_tanh", "rnn_relu")),
+        Case("lstm", "keras native", STACK),
+    ],
+    "tf_2_15": [Case("gru", "keras cell", STACK), Case("lstm", "keras unrolled cell")],
+    "tf_1_15": [
+        Case(
+            "lstm",
+            "keras contrib contrib:LSTMBlockCell contrib:CudnnCompatibleLSTMCell contrib:LSTMCell"
+            " contrib:BasicLSTMCell",
+        ),
+        Case("gru", "keras contrib"),
+        Case("gru_reset_before", "keras contrib contrib:GRUCell"),
+        Case("rnn_tanh", "keras contrib"),
+        Case("rnn_relu", "keras contrib"),
+        Case("lstm", "keras contrib", STACK),
+    ],
+    "tf_1_2": [Case("lstm", "keras unrolled"), Case("gru_reset_before", "keras", BOTH)],
+}
+# As a user's file: torch.nn.LSTM with both biases trained.
+BOTH_BIASES = """
+import torch
+from rnnworker.kernels import native
+from rnnworker.recurrent.cells import from_canonical, to_canonical
+
+
+def make(keras, cell, units, options):
+    layer = native.make(keras, cell, units, options)
+
+    def make_weights(inputs):
+        module = torch.nn.LSTM(inputs, units, batch_first=True)
+        torch.nn.init.zeros_(module.bias_hh_l0)
+        layer.wrapped = module
+
+    layer.make_weights = make_weights
+    return layer
+"""
+
+
+def build_of(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "conf" / "build" / f"{name}.yaml").read_text())
+
+
+@cache
+def choice_of(name: str) -> dict[str, Any]:
+    """The choice of an implementation: what its file in ``conf/rnn`` says, and its class."""
+    implementation, _, its_class = name.partition(":")
+    choice = yaml.safe_load((ROOT / "conf" / "rnn" / f"{implementation}.yaml").read_text())
+    options = {**choice.get("options", {}), **({"class": its_class} if its_class else {})}
+    kernels = choice["kernels"]
+    return {"implementation": implementation, "options": options, "kernels": kernels}
+
+
+def job_of(build: str, case: Case) -> dict[str, Any]:
+    rnn = {name: choice_of(name) for name in case.names.split()}
+    framework = build_of(build)["framework"]
+    return certificate_job(framework, case.cell, rnn, case.precision, **case.model)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory):
+    """A function of the build that returns the certificates of its cases, and of `BOTH_BIASES`."""
+
+    @cache
+    def made(build: str) -> list[dict[str, Any]]:
+        settings, python = build_of(build), Path(sys.executable)
+        if settings.get("lock"):
+            python = build_python(settings["lock"], settings["python"], tmp_path_factory)
+        jobs = [job_of(build, case) for case in CASES[build]]
+        if build == "keras3_torch":
+            file = tmp_path_factory.mktemp("own") / "both.py"
+            file.write_text(BOTH_BIASES)
+            rnn = {"keras": choice_of("keras"), "both": {"implementation": str(file)}}
+            jobs.append(certificate_job("keras3_torch", "lstm", rnn))
+        variables = {name: str(value) for name, value in settings.get("environment", {}).items()}
+        return answer(python, ALL_CERTIFICATES, json.dumps(jobs), timeout=1200, **variables)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("build", "number"),
+    [(build, number) for build, cases in CASES.items() for number in range(len(cases))],
+    ids=lambda value: str(value),
+)
+def test_each_computes_the_reference_and_trains_as_the_others_do(
+    certificates, build: str, number: int
+) -> None:
+    case, certificate = CASES[build][number], certificates(build)[number]
+    assert set(certificate["implementations"]) == set(case.names.split())
+    allowed = precision.TOLERANCE[case.precision]
+    job = job_of(build, case)
+    for name, entry in certificate["implementations"].items():
+        assert (entry["status"], entry["why"], entry["round_trip"]) == ("certified", None, True)
+        assert entry["outputs"] <= allowed["outputs"]
+        assert entry["gradients"] <= allowed["gradients"]
+        # Half precision rounds to 5e-4 or worse: a smaller error means float32.
+        assert (entry["outputs"] > 1e-4) == case.precision.startswith("mixed")
+        assert entry["kernel"] == attest.expected({**job["config"], "rnn": choice_of(name)})
+        applied = entry["applied"]["cpu_1"]
+        assert (applied["off"], applied["why"]) == (0, None), name
+    assert all(pair["equal"] for pair in certificate["pairs"]), certificate["pairs"]
+
+
+def test_two_trained_biases_would_learn_faster(certificates) -> None:
+    """The reason to freeze the second set of biases; see `kernels.native`."""
+    (pair,) = certificates("keras3_torch")[-1]["pairs"]
+    assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "both", False)
+    assert pair["outputs"] > 1e-5, "with the weights that it has trained"
+    assert pair["loss_curve"] > 1e-3
+
+
+def test_a_class_of_tf_contrib_belongs_to_its_cell_and_has_a_kernel() -> None:
+    assert contrib.class_name("lstm", None) == "LSTMBlockFusedCell"
+    assert contrib.class_name("gru_reset_before", "GRUCell") == "GRUCell"
+    with pytest.raises(ValueError, match="'GRUCell' must be one of CudnnCompatibleGRUCell for gru"):
+        contrib.class_name("gru", "GRUCell")
+    kernels = choice_of("contrib")["kernels"]
+    classes = {name for names in contrib.CLASSES.values() for name in names}
+    assert set(kernels) == classes | set(contrib.CLASSES)
+    assert all(kernels[cell] == kernels[names[0]] for cell, names in contrib.CLASSES.items())
+
+
+def test_impossible_grid_points_are_skipped_with_a_reason() -> None:
+    grids = (
+        "cell=lstm,gru_reset_before build=keras3_torch,keras3_jax,tf_2_21 model=digits_rnn",
+        "cell=lstm build=keras3_torch model=imdb_lstm",
+        "cell=lstm,gru build=keras3_torch,keras3_jax model=mnist_rnn precision=mixed_float16",
+    )
+    overrides = tuple((*grid.split(), "rnn=native", "device=cpu_1") for grid in grids)
+    points = expand(Experiment("x", "", "", overrides), [ROOT / "conf"])
+    skips = {
+        (point.choices["model"], point.choices["cell"], point.choices["build"]): point.skip
+        for point in points
+    }
+    digits = "digits_rnn"
+    assert skips.pop((digits, "gru_reset_before", "keras3_torch")) == (
+        "torch.nn.GRU resets after the product"
+    )
+    assert "torch" in skips.pop((digits, "lstm", "tf_2_21"))
+    assert "torch" in skips.pop((digits, "gru_reset_before", "tf_2_21"))
+    assert "dropout" in skips.pop(("imdb_lstm", "lstm", "keras3_torch"))
+    assert "an LSTM in halves" in skips.pop(("mnist_rnn", "lstm", "keras3_torch"))
+    assert set(skips.values()) == {None}
+    assert len(skips) == 6
