@@ -106,6 +106,7 @@ def test_controller_imports_few_modules_of_the_worker() -> None:
         "rnnworker.certificate_jobs",
         "rnnworker.cohorts",
         "rnnworker.forked_workers",
+        "rnnworker.frameworks",
         "rnnworker.kernels",
         "rnnworker.members",
         "rnnworker.memory",

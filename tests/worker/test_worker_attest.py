@@ -8,7 +8,7 @@ import pytest
 
 from rnnworker import attest
 from rnnworker.frameworks.keras3_jax import primitives
-from rnnworker.frameworks.tensorflow_profile import _ops
+from rnnworker.frameworks.tensorflow_facts import _ops
 
 STEPS = 8
 DENSE = [("dense/MatMul", "_MklMatMul", 1), ("gradient_tape/dense/MatMul", "MatMul", 1)]

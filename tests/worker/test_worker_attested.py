@@ -56,7 +56,7 @@ print(json.dumps(kernels))
 """
 LOOP = """
 import json, sys, tensorflow
-from rnnworker.frameworks.tensorflow_profile import executed_ops
+from rnnworker.frameworks.tensorflow_facts import executed_ops
 
 @tensorflow.function
 def loop(x):

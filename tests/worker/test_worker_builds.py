@@ -10,10 +10,9 @@ import pytest
 
 from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
 from rnnworker.frameworks import FRAMEWORKS
-from rnnworker.frameworks.arrays_session import traced_ops
-from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders, traced_ops
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
-from rnnworker.frameworks.shuffle import fixed_shuffle_orders
+from rnnworker.frameworks.keras_training import bounds
 from rnnworker.frameworks.tensorflow_facts import (
     captured_stderr,
     onednn_on,

@@ -43,7 +43,7 @@ import functools, json, os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy
 from rnnworker import data, frameworks, run
-from rnnworker.frameworks import arrays_session
+from rnnworker.frameworks import keras2_tensorflow1
 from rnnworker.readers import imdb
 
 for path in sys.argv[3:]:
@@ -58,7 +58,7 @@ for path in sys.argv[3:]:
         import keras
     # A worker process executes one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    arrays_session._SESSION_CACHE.clear()
+    keras2_tensorflow1._SESSION_CACHE.clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 

@@ -15,6 +15,7 @@ import rnnworker
 from rnnbench.errors import ConfigError
 from rnnbench.planning import canonical_source
 from rnnworker.cards import replicas_of
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
@@ -46,7 +47,7 @@ def _digest(
 ) -> str:
     """Cached, because thousands of runs share few combinations, and no file changes while a plan is
     made."""
-    files = [_ROOT / "frameworks" / f"{framework}.py"]
+    files = [_ROOT / "frameworks" / f"{FRAMEWORKS.get(framework, framework)}.py"]
     if replicated:
         files.append(_ROOT / "frameworks" / "replicas.py")
     if implementation:

@@ -20,7 +20,7 @@ def open_session(config, threads):
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
         raise ValueError("build.framework {!r} must be one of {}".format(name, known))
-    session = importlib.import_module("rnnworker.frameworks." + name).Session
+    session = importlib.import_module("rnnworker.frameworks." + FRAMEWORKS[name]).Session
     if (config["device"].get("replicas") or 1) > 1:
         # Imported by name, so that the module does not count towards the digest of other runs.
         replicas = importlib.import_module("rnnworker.frameworks.replicas")

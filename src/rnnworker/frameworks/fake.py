@@ -33,8 +33,7 @@ DEFAULTS = {
     "fault": None,
     "fault_epoch": 2,
 }
-FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory")
-FAULTS += ("eat", "eat_native", "garbage")
+FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory", "eat", "eat_native", "garbage")
 
 
 class Session:

@@ -12,10 +12,10 @@ Adam's bias correction or a decay reads it; this module reads the count first.
 
 import os
 
-from rnnworker.frameworks.arrays_session import ArraysSession
+from rnnworker.frameworks import keras2_tensorflow1
 
 
-class Session(ArraysSession):
+class Session(keras2_tensorflow1.Session):
     def import_keras(self, tensorflow):
         os.environ["KERAS_BACKEND"] = "tensorflow"
         import keras

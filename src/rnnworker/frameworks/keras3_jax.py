@@ -6,9 +6,8 @@ import os
 import numpy
 
 from rnnworker import attest
-from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
-from rnnworker.frameworks.packages import installed
+from rnnworker.frameworks.keras_training import bounds
 
 
 class Session(KerasSession):
@@ -29,27 +28,13 @@ class Session(KerasSession):
         # One function for all feeds, since XLA compiles it for each size of a batch.
         self._take = take if self.feed == "host" else jax.jit(take)
 
-    def environment(self):
-        return {
-            "jax": self.jax.__version__,
-            "keras": self.keras.__version__,
-            "numpy": numpy.__version__,
-            "packages": installed(),
-        }
+    def build_facts(self):
+        return {"jax": self.jax.__version__}
 
-    def device_facts(self):
-        return {
-            "threads": {
-                "asked": self.threads,
-                "intra_op": None,
-                "inter_op": None,
-                "pinned_to": sorted(os.sched_getaffinity(0)),
-            },
-            "framework_devices": [str(device) for device in self.jax.devices()],
-            "framework_cards": [
-                device.device_kind for device in self.jax.devices() if device.platform == "gpu"
-            ],
-        }
+    def devices(self):
+        devices = self.jax.devices()
+        cards = [device.device_kind for device in devices if device.platform == "gpu"]
+        return {"framework_devices": list(map(str, devices)), "framework_cards": cards}
 
     def compile_settings(self):
         return {"jit_compile": True}
@@ -65,10 +50,10 @@ class Session(KerasSession):
 
         return generate()
 
-    def validation(self, samples=None):
+    def validation(self):
         # On a GPU Keras reads one batch more than it uses, so each call needs a new iterator.
-        self._feeds.clear()
-        return super().validation(samples)
+        self._validation_feed = None
+        return super().validation()
 
     def layer_gradients(self, layer, x, upstream):
         def call(x, variables):

@@ -1,12 +1,13 @@
-"""Keras 3 on TensorFlow 2."""
+"""Keras 3 on TensorFlow 2, and Keras 2: TensorFlow's own up to 2.15, the package ``tf_keras``
+later."""
 
 import os
 
 import numpy
 
-from rnnworker.frameworks import tensorflow_facts, tensorflow_profile
-from rnnworker.frameworks.batches import bounds
+from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.keras_training import bounds
 
 HOST = "/CPU:0"
 # Step of a Keras model → the samples that it takes.
@@ -32,31 +33,34 @@ class Session(KerasSession):
         self._probes = {}
 
     def import_keras(self, tensorflow):
-        import keras
+        if self.config["build"]["framework"] == "keras3_tensorflow":
+            import keras
 
-        return keras
+            return keras
+        # The masks of dropout come from ops whose state cannot be set.
+        self.resets_dropout = False
+        version = tensorflow_facts.keras_version(tensorflow.keras)
+        if not version.startswith("2."):
+            raise ValueError(
+                "tensorflow.keras is Keras {}: set TF_USE_LEGACY_KERAS=1 in build.environment "
+                "and install tf_keras".format(version)
+            )
+        return tensorflow.keras
 
-    def environment(self):
-        return tensorflow_facts.facts(self.tensorflow, self.keras, self._messages)
+    def build_facts(self):
+        return tensorflow_facts.facts(self.tensorflow, self._messages)
 
-    def device_facts(self):
+    def thread_counts(self):
         threading = self.tensorflow.config.threading
+        intra_op = threading.get_intra_op_parallelism_threads()
+        return intra_op, threading.get_inter_op_parallelism_threads()
+
+    def devices(self):
+        devices = self.tensorflow.config.list_logical_devices()
         return {
-            "threads": {
-                "asked": self.threads,
-                "intra_op": threading.get_intra_op_parallelism_threads(),
-                "inter_op": threading.get_inter_op_parallelism_threads(),
-                "pinned_to": sorted(os.sched_getaffinity(0)),
-            },
-            "framework_devices": [
-                device.name for device in self.tensorflow.config.list_logical_devices()
-            ],
+            "framework_devices": [device.name for device in devices],
             "framework_cards": card_names(self.tensorflow),
         }
-
-    def compile_settings(self):
-        # The default "auto" would let other choices turn XLA on or off.
-        return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
 
     def batches(self, x, y, orders, batch):
         """A tf.data pipeline over arrays in memory with its iterator, so that no call of ``fit``,
@@ -143,7 +147,7 @@ class Session(KerasSession):
         }
 
     def executed_ops(self, run):
-        return tensorflow_profile.executed_ops(self.tensorflow, run)
+        return tensorflow_facts.executed_ops(self.tensorflow, run)
 
     def layer_gradients(self, layer, x, upstream):
         outputs, gradients = self._probe(layer, True, (x, upstream))

@@ -7,9 +7,8 @@ import re
 import numpy
 
 from rnnworker import attest
-from rnnworker.frameworks.batches import bounds
 from rnnworker.frameworks.keras_session import KerasSession
-from rnnworker.frameworks.packages import installed
+from rnnworker.frameworks.keras_training import bounds
 
 
 class Session(KerasSession):
@@ -29,37 +28,28 @@ class Session(KerasSession):
 
         self.torch, self.keras = torch, keras
 
-    def environment(self):
+    def build_facts(self):
         torch = self.torch
         return {
             "torch": torch.__version__,
-            "keras": self.keras.__version__,
-            "numpy": numpy.__version__,
             "torch_git": torch.version.git_version,
             "build_info": torch.__config__.show(),
             "onednn": onednn_version(torch.__config__.show()),
             "instructions_used": torch.backends.cpu.get_cpu_capability(),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
-            "packages": installed(),
         }
 
-    def device_facts(self):
+    def thread_counts(self):
+        return self.torch.get_num_threads(), self.torch.get_num_interop_threads()
+
+    def devices(self):
         torch = self.torch
         gpus = range(torch.cuda.device_count())
         return {
-            "threads": {
-                "asked": self.threads,
-                "intra_op": torch.get_num_threads(),
-                "inter_op": torch.get_num_interop_threads(),
-                "pinned_to": sorted(os.sched_getaffinity(0)),
-            },
             "framework_devices": ["cpu"] + ["cuda:{}".format(index) for index in gpus],
             "framework_cards": [torch.cuda.get_device_name(index) for index in gpus],
         }
-
-    def compile_settings(self):
-        return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
 
     def batches(self, x, y, orders, batch):
         torch = self.torch

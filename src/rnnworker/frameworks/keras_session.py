@@ -1,21 +1,28 @@
-"""The common part of all Keras sessions: building the model, canonical weights.
+"""The common part of all Keras sessions: building the model, canonical weights, and what
+certification and attestation need. `keras_training` has the rest.
 
 Subclasses import a framework and provide its batches; see ``keras3_tensorflow``.
 """
 
+import contextlib
+import functools
+import os
+import sys
+from unittest import mock
+
 import numpy
 
-from rnnworker import data, optimizers, precision, user_functions
-from rnnworker.frameworks.batches import feeds_on_device
-from rnnworker.frameworks.keras_probe import KerasProbe
+from rnnworker import attest, data, optimizers, precision, user_functions
 from rnnworker.frameworks.keras_training import KerasTraining
+from rnnworker.frameworks.tensorflow_facts import keras_version
 from rnnworker.recurrent import Recurrent
 from rnnworker.recurrent.composed import inner_layers
 
 
-class KerasSession(KerasTraining, KerasProbe):
-    """The model of one run. Subclasses set ``self.keras`` and provide ``batches``,
-    ``environment``, ``device_facts`` and ``finish_device``."""
+class KerasSession(KerasTraining):
+    """The model of one run. Subclasses set ``self.keras`` and provide ``batches``, ``build_facts``,
+    ``devices``, ``layer_gradients(layer, x, upstream)``, and ``executed_ops(run)`` or
+    ``kernels(steps)``."""
 
     keras = None
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
@@ -33,7 +40,7 @@ class KerasSession(KerasTraining, KerasProbe):
         on_device = self.can_feed_on_device and feeds_on_device(config)
         self.feed = "device" if on_device else "host"
         self._initial = None
-        self._feeds = {}
+        self._validation_feed = None
         self._on_start = None
 
     # -- provided by the framework ------------------------------------------------------
@@ -43,6 +50,18 @@ class KerasSession(KerasTraining, KerasProbe):
         batches of `batch` samples; no batch spans two orders. It never ends: the last order is
         followed by the first."""
         raise NotImplementedError
+
+    def build_facts(self):
+        """Facts about the framework for the record's ``environment``."""
+        raise NotImplementedError
+
+    def devices(self):
+        """``framework_devices`` and, where they are known, ``framework_cards``: lists of names."""
+        raise NotImplementedError
+
+    def thread_counts(self):
+        """(within an op, between ops); None if the framework has no such setting."""
+        return None, None
 
     def finish_device(self):
         """Waits until the device has finished all submitted work."""
@@ -61,7 +80,30 @@ class KerasSession(KerasTraining, KerasProbe):
     def tf32(self):
         """Whether TF32 is allowed, read back; None if the framework does not report it."""
 
+    def layer_gradients(self, layer, x, upstream):
+        """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
+        arrays), with ``training=True``."""
+        raise NotImplementedError
+
+    def executed_ops(self, run):
+        """[(path, op type, count)] of the ops that `run` executes."""
+        raise NotImplementedError
+
+    def cudnn_facts(self):
+        """``gpus`` and ``cuda_build`` as the framework reports them."""
+        return {}
+
     # -- the run's steps ----------------------------------------------------------------
+
+    def environment(self):
+        versions = {"keras": keras_version(self.keras), "numpy": numpy.__version__}
+        return dict(self.build_facts(), packages=installed(), **versions)
+
+    def device_facts(self):
+        intra_op, inter_op = self.thread_counts()
+        threads = {"asked": self.threads, "intra_op": intra_op, "inter_op": inter_op}
+        threads["pinned_to"] = sorted(os.sched_getaffinity(0))
+        return dict(self.devices(), threads=threads)
 
     def load_data(self, path, pinned_md5=None):
         self.arrays = data.arrays(self.config, path, pinned_md5)
@@ -77,7 +119,7 @@ class KerasSession(KerasTraining, KerasProbe):
     def build(self):
         settings = self.config["model"]
         self.set_tf32(precision.requested_precision(self.config) == "tf32")
-        self._set_policy(precision.policy(self.config))
+        self._policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self.model = self.make_model(user_functions.function(settings["function"]))
@@ -93,12 +135,10 @@ class KerasSession(KerasTraining, KerasProbe):
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
         implementations draw different masks."""
-        model = function(self.keras, self.recurrent, self.config)
-        if self.config.get("certifying"):
-            for layer in model.layers:
-                if "Dropout" in type(layer).__name__:
-                    layer.rate = 0.0
-        return model
+        with contextlib.ExitStack() as stack:
+            if self.config.get("certifying"):
+                without_dropout(self.keras.layers, stack)
+            return function(self.keras, self.recurrent, self.config)
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)
@@ -107,7 +147,8 @@ class KerasSession(KerasTraining, KerasProbe):
         return optimizers.for_keras_3(self.keras, stated)
 
     def compile_settings(self):
-        return {}
+        # The default "auto" would let other choices turn XLA on or off.
+        return {"jit_compile": bool(self.config["build"].get("jit_compile", False))}
 
     def prepare_training(self):
         """Makes the optimizer's variables, which `reset` restores too."""
@@ -147,14 +188,12 @@ class KerasSession(KerasTraining, KerasProbe):
 
     def dump_weights(self):
         """The model's weights in canonical form."""
-        dumped = []
-        for layer in self._weighted():
-            if layer in self.recurrent.layers:
-                dumped.append(self.recurrent.to_canonical(layer))
-            else:
-                names = [name for name, _ in _shapes(layer)]
-                dumped.append(dict(zip(names, layer.get_weights())))
-        return dumped
+        return [
+            self.recurrent.to_canonical(layer)
+            if layer in self.recurrent.layers
+            else dict(zip([name for name, _ in _shapes(layer)], layer.get_weights()))
+            for layer in self._weighted()
+        ]
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
@@ -168,21 +207,60 @@ class KerasSession(KerasTraining, KerasProbe):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
 
+    # -- certification and attestation --------------------------------------------------
+
+    def train_batch(self, x, y):
+        """Takes one training step; returns the loss before it."""
+        if hasattr(self.model, "reset_metrics"):
+            self.model.reset_metrics()
+        loss = self.model.train_on_batch(x, y)
+        return float(loss[0] if isinstance(loss, (list, tuple)) else loss)
+
+    def outputs(self, samples):
+        """The model's outputs for the first `samples` of the validation set."""
+        x = self.arrays["x_val"][:samples]
+        return self.model.predict(x, batch_size=self.config["model"]["batch"], verbose=0)
+
+    def layer_shapes(self, layer):
+        """The shapes of one sample of the layer's inputs and of its outputs."""
+        return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
+
+    def layer_outputs(self, layer, x):
+        """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
+        ops = self.keras.ops
+        outputs = layer(ops.convert_to_tensor(x), training=False)
+        return ops.convert_to_numpy(ops.cast(outputs, "float32"))
+
+    def attest(self):
+        """``measured.kernel`` of a record, from one training step; None without a recurrent
+        layer."""
+        if not self.recurrent.layers:
+            return None
+        time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
+        kernels = self.kernels(min(time_steps))
+        cudnn = any(name.endswith("cudnn") for name in kernels)
+        return {
+            "found": kernels,
+            "expected": attest.expected(self.config),
+            "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
+        }
+
+    def kernels(self, steps):
+        """The kernels that one training step ran on sequences of at least `steps` time steps."""
+        return attest.kernels_in_tensorflow(self.executed_ops(lambda: self.train_steps(1)), steps)
+
     # -- private ------------------------------------------------------------------------
 
-    def _set_policy(self, name):
+    def _policy(self, new=None):
+        """The name of Keras's dtype policy, after it was set to `new` if given."""
         mixed = getattr(self.keras, "mixed_precision", None)
-        if hasattr(mixed, "set_global_policy"):
-            mixed.set_global_policy(name)
-        elif name != precision.DEFAULT:
-            raise ValueError("precision: this Keras has no dtype policy {}".format(name))
-
-    def _policy(self):
-        mixed = getattr(self.keras, "mixed_precision", None)
-        if hasattr(mixed, "set_global_policy"):
-            read = getattr(mixed, "global_policy", None) or mixed.dtype_policy
-            return read().name
-        return precision.DEFAULT
+        if not hasattr(mixed, "set_global_policy"):
+            if new not in (None, precision.DEFAULT):
+                raise ValueError("precision: this Keras has no dtype policy {}".format(new))
+            return precision.DEFAULT
+        if new:
+            mixed.set_global_policy(new)
+        return (getattr(mixed, "global_policy", None) or mixed.dtype_policy)().name
 
     def _weighted(self):
         return [layer for layer in self.model.layers if layer.get_weights()]
@@ -194,14 +272,22 @@ class KerasSession(KerasTraining, KerasProbe):
         if layer in self.recurrent.layers:
             arrays = self.recurrent.to_canonical(layer)
             shapes = [(name, list(arrays[name].shape)) for name in sorted(arrays)]
-            return {
-                "name": layer.name,
-                "kind": "recurrent",
-                "cell": self.recurrent.cell,
-                "shapes": shapes,
-            }
+            facts = {"kind": "recurrent", "cell": self.recurrent.cell, "shapes": shapes}
+            return dict(facts, name=layer.name)
         kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
         return {"name": layer.name, "kind": kind, "shapes": _shapes(layer)}
+
+    def _why_not_cudnn(self):
+        reasons = []
+        for layer in self.recurrent.layers:
+            facts = dict(
+                attest.layer_facts(inner_layers(layer)[0]),  # they have the same settings
+                cell=self.recurrent.cell,
+                device=self.config["device"]["kind"],
+                mask=_is_masked(layer),
+            )
+            reasons += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
+        return sorted(set(reasons), key=reasons.index)
 
 
 def _shapes(layer):
@@ -209,3 +295,57 @@ def _shapes(layer):
         (variable.name.split("/")[-1].split(":")[0], [int(size) for size in variable.shape])
         for variable in layer.weights
     ]
+
+
+def _inputs(layer):
+    """The layer's inputs: its sequence, and in Keras 3 a mask if there is one."""
+    inputs = layer.input
+    return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+
+
+def _is_masked(layer):
+    inputs = _inputs(layer)
+    masks = [getattr(inputs[0], "_keras_mask", None), getattr(layer, "input_mask", None)]
+    return len(inputs) > 1 or any(mask is not None for mask in masks)
+
+
+def feeds_on_device(config):
+    """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
+    images are made in the host's memory, a certificate feeds single batches, and a probe none."""
+    if config["device"].get("feed") != "device" or config.get("certifying"):
+        return False
+    return "model" in config and not config["model"]["data"].get("augment")
+
+
+def without_dropout(layers, stack):
+    """Gives the dropout layers that are made in `stack` the rate 0. A later change would have no
+    effect in TensorFlow 1: the graph contains the rate with which a layer was called."""
+
+    def with_rate_0(original):
+        @functools.wraps(original)
+        def init(self, *arguments, **settings):
+            original(self, *arguments, **settings)
+            self.rate = 0.0
+
+        return init
+
+    for name in dir(layers):
+        if "Dropout" in name:
+            layer = getattr(layers, name)
+            replacement = with_rate_0(layer.__init__)
+            stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+
+
+def installed():
+    """``name==version`` of every installed distribution, sorted."""
+    if sys.version_info >= (3, 8):
+        from importlib.metadata import distributions
+
+        # Of two distributions with the same name, Python imports the first.
+        found = [(d.metadata["Name"] or "", d.version) for d in distributions()]
+        versions = {name.lower(): version for name, version in reversed(found)}
+    else:
+        import pkg_resources
+
+        versions = {d.project_name.lower(): d.version for d in pkg_resources.working_set}
+    return sorted("{}=={}".format(name, version) for name, version in versions.items() if name)

@@ -3,14 +3,16 @@
 ``keras_session`` builds the model.
 """
 
+import contextlib
 import time
 
 import numpy
 
 from rnnworker import data
-from rnnworker.frameworks.epoch_clock import clocked_steps, epoch_clock, short_name
 from rnnworker.garbage import collect_and_freeze
 from rnnworker.step_clock import StepClock
+
+ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
 
 
 class KerasTraining:
@@ -121,18 +123,17 @@ class KerasTraining:
         collect_and_freeze()
         self.evaluate()
 
-    def validation(self, samples=None):
+    def validation(self):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
         validation set)."""
-        x, y = self.arrays["x_val"][:samples], self.arrays["y_val"][:samples]
-        batch = self.config["model"]["batch"]
-        if samples not in self._feeds:
-            self._feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
-        return self._feeds[samples], -(-len(x) // batch)
+        x, y, batch = self.arrays["x_val"], self.arrays["y_val"], self.config["model"]["batch"]
+        if self._validation_feed is None:
+            self._validation_feed = self.batches(x, y, [numpy.arange(len(x))], batch)
+        return self._validation_feed, -(-len(x) // batch)
 
-    def evaluate(self, samples=None):
-        """Loss and accuracy on the validation set (its first `samples`), as {name: value}."""
-        feed, steps = self.validation(samples)
+    def evaluate(self):
+        """Loss and accuracy on the validation set, as {name: value}."""
+        feed, steps = self.validation()
         result = self.model.evaluate(feed, steps=steps, verbose=0, return_dict=True)
         self.finish_device()
         return {short_name(name): value for name, value in result.items()}
@@ -141,3 +142,97 @@ class KerasTraining:
         feed, steps = self.validation()
         self.model.predict(feed, steps=steps, verbose=0)
         self.finish_device()
+
+
+def bounds(orders, batch):
+    """(starts, stops) of all batches in the concatenated `orders`; no batch spans two epochs."""
+    offsets = numpy.cumsum([0] + [len(order) for order in orders])
+    starts = numpy.concatenate(
+        [offset + numpy.arange(0, len(order), batch) for offset, order in zip(offsets, orders)]
+    )
+    return starts, numpy.append(starts[1:], offsets[-1])
+
+
+def short_name(name):
+    """The record's name of a metric, ``loss`` or ``acc``: Keras's names differ between versions."""
+    return "acc" if name in ACCURACIES else name
+
+
+def epoch_clock(keras):
+    class EpochClock(keras.callbacks.Callback):
+        """Reports the epochs of ``fit`` to `clock`, validates between epochs, timed separately,
+        and stops a training whose loss is not finite.
+
+        The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
+        iterator, fills its prefetch buffers and starts its threads. After the last of them
+        ``session.prepare_epochs`` undoes their effect, and the training begins."""
+
+        def __init__(self, session, on_epoch, samples, steps, clock, lead_in):
+            super().__init__()
+            self.session, self.on_epoch, self.clock = session, on_epoch, clock
+            self.samples, self.steps, self.lead_in = samples, steps, lead_in
+            self.first = self.last = self.began = None
+            self.stopped = None
+            self.trains = False  # whether the current epoch belongs to the training
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.trains = epoch >= self.lead_in
+            if not self.trains:
+                self.model.stop_training = True  # read after each step: this epoch has one step
+                return
+            self.session.finish_device()
+            self.clock.epoch_begins(self.began)
+            self.first = self.first if self.first is not None else self.clock.start
+
+        def on_epoch_end(self, epoch, logs=None):
+            if not self.trains:
+                self.model.stop_training = False
+                if epoch + 1 == self.lead_in:
+                    self.session.prepare_epochs()
+                return
+            self.session.finish_device()
+            times = self.clock.epoch_ends()
+            end = time.monotonic()
+            number = epoch + 1 - self.lead_in
+            logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
+            validated = self.session.evaluate()
+            self.on_epoch(
+                dict(
+                    times,
+                    epoch=number,
+                    samples=self.samples,
+                    steps=self.steps,
+                    loss=logs.get("loss"),
+                    acc=logs.get("acc"),
+                    val_loss=validated.get("loss"),
+                    val_acc=validated.get("acc"),
+                    val_seconds=time.monotonic() - end,
+                )
+            )
+            if not numpy.isfinite(logs.get("loss", numpy.nan)):
+                self.stopped = "loss not finite in epoch {}".format(number)
+                self.model.stop_training = True
+            self.last = time.monotonic()
+
+    return EpochClock
+
+
+@contextlib.contextmanager
+def clocked_steps(model, clock, callback):
+    """Reports to `clock` each step that ``model.fit`` takes in the block in an epoch of the
+    training. Keras's batch callbacks would compute logs in each step; this costs one call."""
+    step = model.train_function
+
+    def clocked(*values):
+        if not callback.trains:
+            return step(*values)
+        clock.before(values)
+        result = step(*values)
+        clock.after(result)
+        return result
+
+    model.train_function = clocked
+    try:
+        yield
+    finally:
+        model.train_function = step
