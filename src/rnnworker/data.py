@@ -12,7 +12,7 @@ import zlib
 import numpy
 
 from rnnworker import user_functions
-from rnnworker.readers import cifar10
+from rnnworker.readers import images
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 
@@ -56,7 +56,7 @@ def source(path, pinned_md5=None):
         if not trusted:
             raise ValueError("{} holds pickles and is not pinned in data.dvc".format(path))
         with _names_of_numpy_2():
-            return cifar10.unpickle(path)
+            return images.unpickle_cifar10(path)
     return os.path.abspath(path)
 
 

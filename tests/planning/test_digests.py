@@ -171,9 +171,9 @@ def test_a_run_without_keras_does_not_use_its_code(worker: Path) -> None:
 
 def test_imports_of_a_user_supplied_model_count(worker: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
-    mine.write_text("def build():\n    import rnnworker.readers.mnist\n")
+    mine.write_text("def build():\n    import rnnworker.readers.imdb\n")
     before = digest(function=f"{mine}:build")
-    edit(worker / "readers/mnist.py", "255", "256")
+    edit(worker / "readers/imdb.py", "113", "114")
     assert digest(function=f"{mine}:build") != before
 
 

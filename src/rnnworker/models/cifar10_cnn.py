@@ -3,17 +3,14 @@ Source: Keras's example ``cifar10_cnn.py`` (2.0.6, 2017)."""
 
 import numpy
 
-SIDE = 32
+from rnnworker.readers import images as reader
+
+SHAPE = (reader.CIFAR10_SIDE, reader.CIFAR10_SIDE, 3)
 
 
 def prepare(source, config):
     """x (samples, 32, 32, 3) float32 in 0–1, y (samples,) int64."""
-    return {
-        "x_train": source["x_train"].astype("float32") / 255.0,
-        "y_train": source["y_train"].reshape(-1).astype("int64"),
-        "x_val": source["x_test"].astype("float32") / 255.0,
-        "y_val": source["y_test"].reshape(-1).astype("int64"),
-    }
+    return reader.labelled(source, SHAPE)
 
 
 def augment(images, stream, config):
@@ -45,7 +42,7 @@ def build(keras, recurrent, config):
     softmax. The first convolution of a block keeps the size of the images, the second does not."""
     layers, model = keras.layers, config["model"]
     rates = model["dropout"]
-    inputs = hidden = layers.Input(shape=(SIDE, SIDE, 3))
+    inputs = hidden = layers.Input(shape=SHAPE)
     for filters, rate in ((32, rates[0]), (64, rates[1])):
         hidden = layers.Conv2D(filters, (3, 3), padding="same", activation="relu")(hidden)
         hidden = layers.Conv2D(filters, (3, 3), activation="relu")(hidden)

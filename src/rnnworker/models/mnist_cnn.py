@@ -1,21 +1,20 @@
 """A small convolutional network on MNIST. Source: Keras's example ``mnist_cnn.py``."""
 
-from rnnworker.readers import mnist
+from rnnworker.readers import images
+
+SHAPE = (images.MNIST_SIDE, images.MNIST_SIDE, 1)
 
 
 def prepare(source, config):
     """x (samples, 28, 28, 1) float32 in 0–1, y (samples,) int64."""
-    arrays = mnist.images(source)
-    for name in ("x_train", "x_val"):
-        arrays[name] = arrays[name][..., None]
-    return arrays
+    return images.labelled(source, SHAPE)
 
 
 def build(keras, recurrent, config):
     """Two 3 × 3 convolutions of 32 and 64 filters, pooling, one dense layer, softmax."""
     layers, model = keras.layers, config["model"]
     first, second = model["dropout"]
-    inputs = layers.Input(shape=(mnist.SIDE, mnist.SIDE, 1))
+    inputs = layers.Input(shape=SHAPE)
     hidden = layers.Conv2D(32, (3, 3), activation="relu")(inputs)
     hidden = layers.Conv2D(64, (3, 3), activation="relu")(hidden)
     hidden = layers.MaxPooling2D((2, 2))(hidden)

@@ -1,16 +1,13 @@
 """Two recurrent layers over the rows of MNIST's images.
 Source: github.com/ASH1998/mnist-CuDNNLSTM, the comparison of K80 and P100."""
 
-from rnnworker.readers import mnist
+from rnnworker.readers import images
 
 
 def prepare(source, config):
     """Images as ``model.sequence`` time steps: x (samples, sequence, 784 / sequence) float32 in
     0–1, y (samples,) int64. With 28 steps, each row of an image is one step."""
-    arrays = mnist.images(source)
-    for name in ("x_train", "x_val"):
-        arrays[name] = arrays[name].reshape((len(arrays[name]),) + _shape(config))
-    return arrays
+    return images.labelled(source, _shape(config))
 
 
 def build(keras, recurrent, config):
@@ -30,7 +27,7 @@ def build(keras, recurrent, config):
 
 
 def _shape(config):
-    steps = config["model"]["sequence"]
-    if mnist.SIDE * mnist.SIDE % steps:
+    steps, pixels = config["model"]["sequence"], images.MNIST_SIDE**2
+    if pixels % steps:
         raise ValueError("model.sequence={} does not divide the 784 pixels".format(steps))
-    return (steps, mnist.SIDE * mnist.SIDE // steps)
+    return (steps, pixels // steps)
