@@ -107,46 +107,42 @@ def test_primitives_are_found_inside_loops_and_calls() -> None:
     ]
 
 
-def config(kernels, kind: str = "cpu", **build) -> dict:
-    return {"rnn": {"kernels": kernels}, "device": {"kind": kind}, "build": build}
+TORCH, JAX = {"framework": "keras3_torch"}, {"framework": "keras3_jax"}
+COMPILED = {"jit_compile": True}
+NESTED = {"f": {"cpu": {"gru": ["b"]}}}
+CLASSES = {"lstm": ["block"], "A": ["while"]}
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("kernels", "kind", "build", "more", "expected"),
     [
-        (config(["while"]), ["while"]),
-        (config(None), None),
-        ({**config(None), "rnn": {}}, None),
-        (config({"cpu": ["while"], "gpu": ["cudnn"]}, "gpu"), ["cudnn"]),
-        (config({"gpu": ["cudnn"]}), None),
-        (config(["while"], jit_compile=True), ["xla"]),
-        (config(None, jit_compile=True), None),
-        (config(["while"], framework="keras3_torch"), ["torch:loop"]),
-        (config(["unrolled"], framework="keras3_torch"), ["torch:loop"]),
-        (config(["cudnn"], "gpu", framework="keras3_torch"), ["torch:cudnn"]),
-        (config(["while"], framework="keras3_torch", jit_compile=True), None),
-        (config(["while"], framework="keras3_jax", jit_compile=True), ["jax:scan"]),
-        (config(["unrolled"], framework="keras3_jax", jit_compile=True), ["unrolled"]),
-        (config(["cudnn"], "gpu", framework="keras3_jax"), ["jax:cudnn"]),
-        (
-            config({"keras3_jax": ["a"], "f": {"cpu": {"gru": ["b"]}}}, framework="keras3_jax"),
-            ["a"],
-        ),
-        ({**config({"f": {"cpu": {"gru": ["b"]}}}, framework="f"), "cell": {"name": "gru"}}, ["b"]),
-        ({**config({"f": {"cpu": {"gru": ["b"]}}}, framework="f"), "cell": {"name": "lstm"}}, None),
-        ({**config({"lstm": ["block"]}), "cell": {"name": "lstm"}}, ["block"]),
-        (
-            {
-                **config(None),
-                "cell": {"name": "lstm"},
-                "rnn": {"kernels": {"lstm": ["block"], "A": ["while"]}, "options": {"class": "A"}},
-            },
-            ["while"],
-        ),
+        (["while"], "cpu", {}, {}, ["while"]),
+        (None, "cpu", {}, {}, None),
+        ({"cpu": ["while"], "gpu": ["cudnn"]}, "gpu", {}, {}, ["cudnn"]),
+        ({"gpu": ["cudnn"]}, "cpu", {}, {}, None),
+        (["while"], "cpu", COMPILED, {}, ["xla"]),
+        (None, "cpu", COMPILED, {}, None),
+        (["while"], "cpu", TORCH, {}, ["torch:loop"]),
+        (["unrolled"], "cpu", TORCH, {}, ["torch:loop"]),
+        (["cudnn"], "gpu", TORCH, {}, ["torch:cudnn"]),
+        (["while"], "cpu", {**TORCH, **COMPILED}, {}, None),
+        (["while"], "cpu", {**JAX, **COMPILED}, {}, ["jax:scan"]),
+        (["unrolled"], "cpu", {**JAX, **COMPILED}, {}, ["unrolled"]),
+        (["cudnn"], "gpu", JAX, {}, ["jax:cudnn"]),
+        ({"keras3_jax": ["a"], **NESTED}, "cpu", JAX, {}, ["a"]),
+        (NESTED, "cpu", {"framework": "f"}, {"cell": {"name": "gru"}}, ["b"]),
+        (NESTED, "cpu", {"framework": "f"}, {"cell": {"name": "lstm"}}, None),
+        ({"lstm": ["block"]}, "cpu", {}, {"cell": {"name": "lstm"}}, ["block"]),
+        (CLASSES, "cpu", {}, {"cell": {"name": "lstm"}, "options": {"class": "A"}}, ["while"]),
     ],
 )
-def test_expected_kernels(given: dict, expected: list[str] | None) -> None:
-    assert attest.expected(given) == expected
+def test_expected_kernels(kernels, kind: str, build: dict, more: dict, expected) -> None:
+    rnn = {"kernels": kernels, "options": more.get("options")}
+    config = {"rnn": rnn, "device": {"kind": kind}, "build": build, "cell": more.get("cell", {})}
+    assert attest.expected(config) == expected
+    if kernels is None:
+        del rnn["kernels"], rnn["options"], config["cell"]
+        assert attest.expected(config) is None
 
 
 def test_contradiction_needs_found_and_expected_kernels() -> None:
@@ -157,19 +153,10 @@ def test_contradiction_needs_found_and_expected_kernels() -> None:
 
 
 GOOD = {
-    "cell": "lstm",
-    "device": "gpu",
-    "gpus": 1,
-    "cuda_build": True,
-    "use_cudnn": "auto",
-    "activation": "tanh",
-    "recurrent_activation": "sigmoid",
-    "recurrent_dropout": 0.0,
-    "unroll": False,
-    "use_bias": True,
-    "reset_after": None,
-    "mask": False,
-}
+    "cell": "lstm", "device": "gpu", "gpus": 1, "cuda_build": True, "use_cudnn": "auto",
+    "activation": "tanh", "recurrent_activation": "sigmoid", "recurrent_dropout": 0.0,
+    "unroll": False, "use_bias": True, "reset_after": None, "mask": False,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -21,18 +21,18 @@ def keras3() -> SimpleNamespace:
     return SimpleNamespace(optimizers=SimpleNamespace(schedules=schedules, **classes))
 
 
-def test_keras_3_gets_a_schedule_for_decay() -> None:
-    assert optimizers.for_keras_3(keras3(), STATED) == (
-        "Adam",
-        {"learning_rate": ("inverse time", 0.001, 1, 1e-5), "epsilon": 1e-8},
-    )
-
-
-def test_without_decay_the_rate_is_a_number() -> None:
-    for stated in ({"name": "sgd", "learning_rate": 0.1}, {"name": "sgd", "decay": 0.0}):
-        name, settings = optimizers.for_keras_3(keras3(), stated)
-        assert name == "SGD"
-        assert settings == {key: 0.1 for key in stated if key == "learning_rate"}
+@pytest.mark.parametrize(
+    ("stated", "made"),
+    [
+        (STATED, ("Adam", {"learning_rate": ("inverse time", 0.001, 1, 1e-5), "epsilon": 1e-8})),
+        ({"name": "sgd", "learning_rate": 0.1}, ("SGD", {"learning_rate": 0.1})),
+        ({"name": "sgd", "decay": 0.0}, ("SGD", {})),
+    ],
+)
+def test_keras_3_gets_a_schedule_for_decay(stated: dict, made: tuple) -> None:
+    before = dict(stated)
+    assert optimizers.for_keras_3(keras3(), stated) == made
+    assert stated == before
 
 
 def test_an_unknown_optimizer_is_an_error() -> None:
@@ -40,17 +40,15 @@ def test_an_unknown_optimizer_is_an_error() -> None:
         optimizers.for_keras_3(keras3(), {"name": "adma"})
 
 
-def test_keras_2_has_lr_and_decay() -> None:
-    assert optimizers.for_keras_2(STATED) == (
-        "adam",
-        {"lr": 0.001, "decay": 1e-5, "epsilon": 1e-8},
-    )
-    assert optimizers.for_keras_2({"name": "adam"}) == ("adam", {"epsilon": 1e-7})
-    assert optimizers.for_keras_2({"name": "sgd"}) == ("sgd", {})
-
-
-def test_the_stated_settings_are_not_modified() -> None:
-    before = dict(STATED)
-    optimizers.for_keras_3(keras3(), STATED)
-    optimizers.for_keras_2(STATED)
-    assert before == STATED
+@pytest.mark.parametrize(
+    ("stated", "made"),
+    [
+        (STATED, ("adam", {"lr": 0.001, "decay": 1e-5, "epsilon": 1e-8})),
+        ({"name": "adam"}, ("adam", {"epsilon": 1e-7})),
+        ({"name": "sgd"}, ("sgd", {})),
+    ],
+)
+def test_keras_2_has_lr_and_decay(stated: dict, made: tuple) -> None:
+    before = dict(stated)
+    assert optimizers.for_keras_2(stated) == made
+    assert stated == before

@@ -7,7 +7,7 @@ import pytest
 
 from rnnworker import canonical_weights, reference
 
-GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = canonical_weights.GATES
 BATCH, TIME, INPUTS, UNITS = 2, 4, 3, 2
 STEP = 1e-6
 
@@ -23,6 +23,28 @@ def arrays_of(
     }
 
 
+def check_gradients(cell: str, x, arrays: dict, upstream, function=None, corners=False) -> None:
+    """The gradients of all arrays are those of finite differences, at each index or only at the
+    first and the last one."""
+    outputs, gradients = reference.run(cell, x, arrays, upstream, function)
+    assert outputs.shape == upstream.shape
+    assert set(gradients) == {"x", *arrays}
+
+    def loss() -> float:
+        return float((reference.run(cell, x, arrays, upstream, function)[0] * upstream).sum())
+
+    for name, values in {**arrays, "x": x}.items():
+        indices = list(numpy.ndindex(*values.shape))
+        for index in (indices[0], indices[-1]) if corners else indices:
+            value, losses = values[index], []
+            for step in (STEP, -STEP):
+                values[index] = value + step
+                losses.append(loss())
+            values[index] = value
+            slope = (losses[0] - losses[1]) / (2 * STEP)
+            assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
+
+
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both"])
 @pytest.mark.parametrize("sequences", [False, True], ids=["last", "sequences"])
 @pytest.mark.parametrize("cell", sorted(GATES))
@@ -32,24 +54,7 @@ def test_gradients_match_finite_differences(cell: str, sequences: bool, both: bo
     arrays = {name: a for prefix in prefixes for name, a in arrays_of(cell, stream, prefix).items()}
     x = stream.normal(size=(BATCH, TIME, INPUTS))
     shape = (BATCH, TIME) if sequences else (BATCH,)
-    upstream = stream.normal(size=(*shape, UNITS * len(prefixes)))
-    outputs, gradients = reference.run(cell, x, arrays, upstream)
-    assert outputs.shape == upstream.shape
-    assert set(gradients) == {"x", *arrays}
-
-    def loss() -> float:
-        return float((reference.run(cell, x, arrays, upstream)[0] * upstream).sum())
-
-    for name, values in {**arrays, "x": x}.items():
-        for index in numpy.ndindex(*values.shape):
-            value = values[index]
-            values[index] = value + STEP
-            above = loss()
-            values[index] = value - STEP
-            below = loss()
-            values[index] = value
-            slope = (above - below) / (2 * STEP)
-            assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
+    check_gradients(cell, x, arrays, stream.normal(size=(*shape, UNITS * len(prefixes))))
 
 
 @pytest.mark.parametrize("sequences", [False, True], ids=["last", "sequences"])
@@ -66,25 +71,12 @@ def test_gradients_of_a_stack_match_finite_differences(
     arrays = {n: a.copy() for n, a in canonical_weights.join_layers(*layers).items()}
     x = stream.normal(size=(BATCH, TIME, INPUTS))
     upstream = stream.normal(size=(BATCH, TIME, width) if sequences else (BATCH, width))
-    outputs, gradients = reference.run("gru", x, arrays, upstream)
-    assert set(gradients) == {"x", *arrays}
     below = x
     for layer in layers[:-1]:
         below, _ = reference.run("gru", below, layer, numpy.zeros((BATCH, TIME, width)))
+    outputs = reference.run("gru", x, arrays, upstream)[0]
     assert numpy.array_equal(outputs, reference.run("gru", below, layers[-1], upstream)[0])
-
-    def loss() -> float:
-        return float((reference.run("gru", x, arrays, upstream)[0] * upstream).sum())
-
-    for name, values in {**arrays, "x": x}.items():
-        for index in [tuple(0 for _ in values.shape), tuple(size - 1 for size in values.shape)]:
-            value = values[index]
-            values[index] = value + STEP
-            above = loss()
-            values[index] = value - STEP
-            slope = (above - loss()) / (2 * STEP)
-            values[index] = value
-            assert slope == pytest.approx(gradients[name][index], abs=1e-7), (name, index)
+    check_gradients("gru", x, arrays, upstream, corners=True)
 
 
 @pytest.mark.parametrize("keras_3", [False, True])
@@ -95,19 +87,7 @@ def test_gradients_with_options_match_finite_differences(cell: str, keras_3: boo
     stream = numpy.random.RandomState(2)
     arrays = {name: a for name, a in arrays_of(cell, stream).items() if name != "bias"}
     x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), stream.normal(size=(BATCH, UNITS))
-    _, gradients = reference.run(cell, x, arrays, upstream, function)
-    assert set(gradients) == {"x", "kernel", "recurrent"}
-    for name, values in {**arrays, "x": x}.items():
-        for index in numpy.ndindex(*values.shape):
-            value, losses = values[index], []
-            for step in (STEP, -STEP):
-                values[index] = value + step
-                losses.append(
-                    (reference.run(cell, x, arrays, upstream, function)[0] * upstream).sum()
-                )
-            values[index] = value
-            slope = (losses[0] - losses[1]) / (2 * STEP)
-            assert slope == pytest.approx(gradients[name][index], abs=1e-6), (name, index)
+    check_gradients(cell, x, arrays, upstream, function)
 
 
 def test_hard_sigmoid_differs_between_keras_2_and_3() -> None:
