@@ -49,7 +49,7 @@ from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.records.store import Place, timing_lock  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
-from rnnworker import affinity  # noqa: E402
+from rnnworker import processors  # noqa: E402
 from rnnworker.workers import environment_of  # noqa: E402
 
 SCRIPTS: dict[str, tuple[str, str]] = {
@@ -231,7 +231,7 @@ def start_script(row: str, config: Mapping[str, Any], turns: str) -> subprocess.
     script, feed = SCRIPTS[row]
     model = config["model"]
     threads = config["device"]["threads"]
-    cores = affinity.choose(affinity.read_topology(), threads)
+    cores = processors.choose(processors.read_topology(), threads)
     numbers = [model[name] for name in ("train_samples", "units", "batch", "epochs")]
     return subprocess.Popen(
         [

@@ -32,7 +32,7 @@ from rnnbench.running.assemble import turns  # noqa: E402
 from rnnbench.running.worker import Outcome, supervise  # noqa: E402
 from rnnbench.tables.effects import effects  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
-from rnnworker import rounds  # noqa: E402
+from rnnworker import forked_workers  # noqa: E402
 
 KINDS = {"forked_0": True, "forked_1": True, "started_0": False, "started_1": False}
 
@@ -87,8 +87,8 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
     if options.unlisted:
-        rounds.FORKABLE = (*rounds.FORKABLE, run.config["build"]["framework"])
-    if not rounds.may_fork(run.config):
+        forked_workers.FORKABLE = (*forked_workers.FORKABLE, run.config["build"]["framework"])
+    if not forked_workers.may_fork(run.config):
         sys.exit(f"build={options.build}: the runs of its framework are not forked; see --unlisted")
     provide(run.config["dataset"], ROOT)
     prepare(run.config["build"], ROOT, print)
@@ -105,8 +105,7 @@ def measure_round(run: Run, folder: Path, seed: int) -> dict[str, Outcome]:
             member = worker.member(
                 name, job, ROOT, folder / name, timing=lock.fileno(), limits=limits
             )
-            member.forks = forks
-            members.append(member)
+            members.append(member._replace(forks=forks))
         return supervise(members, seed)
 
 

@@ -26,7 +26,7 @@ from rnnbench.records.record import (  # noqa: E402
     Verdict,
     disturbed_cycles,
 )
-from rnnworker.random_reads import KNOWN  # noqa: E402
+from rnnworker.processors import KNOWN  # noqa: E402
 from tests.factory import BEGINNING, STEPS, VOID, make_record, replace  # noqa: E402
 
 TURN = 0.035  # seconds that the fastest member trains in a turn

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "--import":
         from rnnworker.importer import main
 
-        sys.exit(main(sys.argv[2:]))
+        sys.exit(main(*sys.argv[2:]))
     from rnnworker.run import main
 
     sys.exit(main(sys.argv[1:]))

@@ -1,14 +1,20 @@
-"""NVIDIA GPUs: queries them with nvidia-smi, selects the one that a run uses, and matches models.
+"""NVIDIA GPUs: queries them with nvidia-smi, selects the one that a run uses, matches models, and
+reads the state of a GPU right before and right after a turn, never during it.
 
-Standard library only, Python 3.6 syntax: the controller and bundles use it. No side effects except
-in `query_cards` and `query_contexts`.
-Sources: ``nvidia-smi --help-query-gpu``; the CUDA C++ Programming Guide, "CUDA Environment
-Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). Slices of a card (MIG) are not supported.
+No side effects except in `query_cards`, `query_contexts` and `card_reader`, which queries the
+driver through nvidia-ml-py, a single file, pynvml.py, whose path is in the job (``nvml``).
+Sources: ``nvidia-smi --help-query-gpu``; NVIDIA's NVML API Reference Guide; the CUDA C++
+Programming Guide, "CUDA Environment Variables" (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). Slices of
+a card (MIG) are not supported.
 """
 
 import collections
 import re
 import subprocess
+import sys
+import time
+
+from rnnworker import user_functions
 
 # Every driver has the first three; every driver that supports CUDA 8 has the others.
 QUERY = "name,driver_version,memory.total,power.limit,clocks.max.sm,uuid,pci.bus_id"
@@ -17,27 +23,30 @@ MAKERS = ("nvidia", "tesla", "geforce", "quadro")
 MEMORY = re.compile(r"\d+gb|hbm\d+e?|gddr\d+x?")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SECONDS = 30
-TRIES = 2
+TRIES = 2  # a driver that wakes up fails once
+# Why the clocks of a card are reduced.
+REASONS = (
+    *("SwPowerCap", "HwSlowdown", "SyncBoost", "SwThermalSlowdown", "HwThermalSlowdown"),
+    *("HwPowerBrakeSlowdown", "ApplicationsClocksSetting"),
+)
 
 
 def query_cards():
-    """Returns the GPUs that nvidia-smi reports, [{field: text}]; None if it fails. A failed query
-    is repeated, because drivers that wake up fail once."""
-    cards = _nvidia_smi("--query-gpu=" + QUERY, "--format=csv,noheader,nounits")
+    """Returns the GPUs that nvidia-smi reports, [{field: text}]; None if it fails."""
+    cards = _nvidia_smi(QUERY)
     return None if cards is None else parse_cards(cards)
 
 
-def _nvidia_smi(*arguments):
+def _nvidia_smi(query, *arguments):
+    command = ("nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits") + arguments
     for _ in range(TRIES):
         try:
-            output = subprocess.check_output(
-                ("nvidia-smi",) + arguments, stderr=subprocess.DEVNULL, timeout=SECONDS
-            )
+            output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=SECONDS)
             return output.decode("utf-8", "replace")
         except subprocess.CalledProcessError:
             continue
         except (OSError, subprocess.SubprocessError):
-            return None
+            break
     return None
 
 
@@ -47,10 +56,7 @@ def query_contexts(card):
     further cards."""
     if not card or not card["uuid"] or card.get("further"):
         return None
-    query = "--query-gpu=compute_mode,memory.free"
-    return parse_contexts(
-        _nvidia_smi(query, "--format=csv,noheader,nounits", "-i", card["uuid"]) or ""
-    )
+    return parse_contexts(_nvidia_smi("compute_mode,memory.free", "-i", card["uuid"]) or "")
 
 
 def parse_contexts(text):
@@ -76,34 +82,24 @@ def _unknown(value):
     return not value or value.strip("[]").lower() in ("n/a", "not supported", "unknown error")
 
 
-def devices(cards):
-    """Returns `cards` as {name, uuid, bus}; `uuid` and `bus` are None if unknown."""
-    return [{name: card.get(name) for name in ("name", "uuid", "bus")} for card in cards]
-
-
 def visible(cards, variable):
-    """Returns the `devices` that a process with CUDA_VISIBLE_DEVICES=`variable` (None: not set)
-    can use, in the order of the variable. Indices count cards by PCI address, as in nvidia-smi.
-    The list ends at the first invalid entry."""
+    """Returns those of `cards` that a process with CUDA_VISIBLE_DEVICES=`variable` (None: not set)
+    can use, in the order of the variable, as {name, uuid, bus}; `uuid` and `bus` are None if
+    unknown. Indices count cards by PCI address, as in nvidia-smi. The list ends at the first
+    invalid entry."""
+    devices = [{name: card.get(name) for name in ("name", "uuid", "bus")} for card in cards]
     if variable is None:
-        return devices(cards)
+        return devices
     result = []
-    for wanted in variable.split(","):
-        device = _device(cards, wanted.strip())
-        if device is None:
+    for wanted in map(str.strip, variable.split(",")):
+        if wanted.isdigit():
+            found = devices[int(wanted) :][:1]
+        else:
+            found = [each for each in devices if (each["uuid"] or "").startswith(wanted)]
+        if len(found) != 1 or not (wanted.isdigit() or wanted.startswith("GPU-")):
             break
-        result.append(device)
+        result += found
     return result
-
-
-def _device(cards, wanted):
-    if wanted.isdigit():
-        number = int(wanted)
-        return devices(cards)[number] if number < len(cards) else None
-    if not wanted.startswith("GPU-"):
-        return None
-    matches = [card for card in devices(cards) if (card["uuid"] or "").startswith(wanted)]
-    return matches[0] if len(matches) == 1 else None
 
 
 def replicas_of(device):
@@ -138,20 +134,26 @@ def all_cards(card):
     return [card] + list(card.get("further") or ()) if card else []
 
 
-def too_few(device, names):
-    """Returns why cards with the driver's `names` are too few for the replicas of `device`; None if
-    there are enough or it needs a single one."""
-    count = replicas_of(device)
-    if device.get("kind") != "gpu" or count == 1:
-        return None
-    wanted = device.get("gpu")
-    found = collections.Counter(name for name in names if not wanted or is_model(wanted, name))
-    if max(found.values(), default=0) >= count:
-        return None
-    has = ", ".join("{} {}".format(found[name], name) for name in sorted(found)) or "none"
-    return "needs {} visible GPUs of one model{}, found {}; choose device=gpu for one card".format(
-        count, " ({})".format(wanted) if wanted else "", has
-    )
+def unmet_device(device, cores, names):
+    """Returns why a machine with `cores` cores and GPUs with the driver's `names` cannot provide
+    `device`; None if it can. A device without a thread count uses all available cores."""
+    if device.get("kind") == "gpu":
+        wanted, count = device.get("gpu"), replicas_of(device)
+        found = collections.Counter(name for name in names if not wanted or is_model(wanted, name))
+        if not names:
+            return "no NVIDIA GPU on this machine"
+        if not found:
+            return "no {} on this machine, which has {}".format(wanted, ", ".join(names))
+        if max(found.values()) < count:
+            of_model = " ({})".format(wanted) if wanted else ""
+            has = ", ".join("{} {}".format(found[name], name) for name in sorted(found))
+            return (
+                "needs {} visible GPUs of one model{}, found {}; "
+                "choose device=gpu for one card".format(count, of_model, has)
+            )
+    if (device.get("threads") or 0) > cores:
+        return "this machine offers {} core{}".format(cores, "" if cores == 1 else "s")
+    return None
 
 
 def variables(card):
@@ -175,3 +177,86 @@ def is_model(wanted, name):
 
 def _words(name):
     return set(re.findall(r"[a-z0-9]+", name.lower())) - set(MAKERS)
+
+
+def card_reader(job):
+    """Returns a function that reads the state of the job's GPU (`CardState.read`); those of its
+    further GPUs are in ``further``. Without a GPU, or if one cannot be read (the log says why),
+    that function returns None."""
+    card, file = job.get("card") or {}, job.get("nvml")
+    if not card.get("uuid") or not file:
+        return no_card
+    try:
+        library = user_functions.from_file(file, "")
+        first, *further = [CardState(library, each["uuid"]) for each in all_cards(card)]
+    except Exception as error:  # a run does not fail because of a missing or old driver
+        print("The state of the GPU is not read: {}".format(error), file=sys.stderr, flush=True)
+        return no_card
+    if not further:
+        return first.read
+    return lambda: dict(first.read(), further=[each.read() for each in further])
+
+
+def no_card():
+    return None
+
+
+class CardState:
+    """The state of one GPU, read through NVIDIA's `library`."""
+
+    def __init__(self, library, uuid):
+        self.library = library
+        for left in reversed(range(TRIES)):
+            try:
+                library.nvmlInit()
+                self.handle = library.nvmlDeviceGetHandleByUUID(uuid)
+                break
+            except library.NVMLError:
+                if not left:
+                    raise
+
+    def read(self):
+        """Returns a dict; None for each value that the driver does not provide.
+
+        - `t`: monotonic seconds; `joules`: since the driver was loaded; `watts`; `celsius`.
+        - `sm_mhz`, `memory_mhz`; `slowed`: the reasons why the clocks are reduced.
+        - `thermal_s`, `power_s`: seconds so far with clocks reduced by heat or the power limit.
+        - `ecc`: uncorrected errors since boot; `memory_bytes` in use; `others`: number of other
+          processes that compute on the GPU.
+        """
+        nvml, query = self.library, self._query
+        return {
+            "t": time.monotonic(),
+            "joules": query("TotalEnergyConsumption", read=_thousandth),
+            "watts": query("PowerUsage", read=_thousandth),
+            "sm_mhz": query("ClockInfo", nvml.NVML_CLOCK_SM),
+            "memory_mhz": query("ClockInfo", nvml.NVML_CLOCK_MEM),
+            "celsius": query("Temperature", nvml.NVML_TEMPERATURE_GPU),
+            "slowed": query("CurrentClocksThrottleReasons", read=self._reasons),
+            "thermal_s": query("ViolationStatus", nvml.NVML_PERF_POLICY_THERMAL, read=_violated),
+            "power_s": query("ViolationStatus", nvml.NVML_PERF_POLICY_POWER, read=_violated),
+            "ecc": query(
+                "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            ),
+            "memory_bytes": query("MemoryInfo", read=lambda memory: int(memory.used)),
+            # This process is listed too; in a container, under another process number.
+            "others": query("ComputeRunningProcesses", read=lambda them: max(0, len(them) - 1)),
+        }
+
+    def _query(self, name, *arguments, read=int):
+        try:
+            return read(getattr(self.library, "nvmlDeviceGet" + name)(self.handle, *arguments))
+        except self.library.NVMLError:
+            return None
+
+    def _reasons(self, mask):
+        bits = [getattr(self.library, "nvmlClocksThrottleReason" + name) for name in REASONS]
+        return [name for name, bit in zip(REASONS, bits) if mask & bit]
+
+
+def _thousandth(value):
+    return value / 1e3
+
+
+def _violated(status):
+    return status.violationTime / 1e9

@@ -2,10 +2,15 @@
 
 In one process per device, and with dropout off, it compares each implementation's layers with
 `reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
-with the gradients that it computes (`applied_steps`). On the first device it also compares the
-implementations with each other: their layers, their training, and their outputs with the weights
-that the other has trained. A model without a recurrent layer has a single implementation, ``none``,
-which is judged by its steps and its loss.
+with the gradients that it computes. On the first device it also compares the implementations with
+each other: their layers, their training, and their outputs with the weights that the other has
+trained. A model without a recurrent layer has a single implementation, ``none``, which is judged by
+its steps and its loss.
+
+With plain SGD, a step subtracts learning rate × gradient from the weights. Each step starts from
+the same weights with a new batch; before the step, the gradient of the loss is computed at these
+weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.2 fails it
+(``frameworks.keras206_tensorflow1``).
 """
 
 import traceback
@@ -13,22 +18,32 @@ import traceback
 import numpy
 
 from rnnworker import (
-    applied_steps,
     attest,
     canonical_weights,
     cards,
-    certificate_jobs,
     data,
     frameworks,
     precision,
     reference,
+    user_functions,
 )
 
 INCOMPARABLE = 1e9  # JSON has no infinity, and a missing error reads as not measured
 STEPS = 20
 TRAINED_STEPS = 60
+APPLIED_STEPS = 30
 SERVED_SAMPLES = 512
 COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
+# Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
+# in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
+# by entry, the updates of a frequent row would be lost in rounding.
+OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
+# before − after is exact to half a unit in the last place of the larger value.
+ROUNDING = float(numpy.finfo("float32").eps)
+SKIPPED = 20
+UNMEASURED = dict.fromkeys(
+    ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+)
 
 
 def certify(job, events, phases):
@@ -46,36 +61,38 @@ def certify(job, events, phases):
         arrays, sizes = samples_of(job)
     trials, results = {}, {}
     for entry in job["implementations"]:
-        name, rnn, trial = entry["name"], entry["rnn"], None
+        name, trial = entry["name"], None
         with phases.phase("certify_" + name):
             try:
-                trial = Trial(job, rnn, arrays, with_sgd=further)
-                probed = trial.probe(sizes, tolerance, device)
-                results[name] = {} if further else judge(trial.measure())
-                results[name].update(
-                    certificate_jobs.worst(probed["batches"]), function=trial.function
-                )
-                results[name]["probed"] = {device: probed}
+                trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
+                batches = trial.probe(sizes)
+                result = {} if further else trial.measure()
+                result.update(precision.worst(batches), function=trial.function)
+                result["probed"] = {device: {"batches": batches, "why": None}}
                 if not further:
                     trials[name] = trial
             except reference.UnknownFunction as error:
-                results[name] = unmeasured("not_run", str(error))
+                result = dict(UNMEASURED, status="not_run", why=str(error))
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
-                results[name] = unmeasured("failed", applied_steps.error_text(error))
+                result = dict(UNMEASURED, status="failed", why=_text(error))
                 trial = None
             # An implementation that cannot be built cannot take a step either.
             if trial is not None:
-                steps = applied(trial if further else None, job, rnn, arrays, tolerance)
-                results[name]["applied"] = {device: steps}
+                steps = applied(trial if further else None, job, entry["rnn"], arrays, tolerance)
+                result["applied"] = {device: steps}
+            results[name] = result
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
         events.emit("facts", certificate=part)
-    if further:
-        return
-    with phases.phase("pairs"):
-        pairs = compare_pairs(trials, results, tolerance)
-    events.emit("facts", certificate={"pairs": pairs})
+    if not further:
+        with phases.phase("pairs"):
+            pairs = compare_pairs(trials)
+        events.emit("facts", certificate={"pairs": pairs})
+
+
+def _text(error):
+    return "{}: {}".format(type(error).__name__, user_functions.one_line(error))
 
 
 def relative_error(values, expected):
@@ -93,43 +110,11 @@ def relative_error(values, expected):
     return float(min(difference / scale, INCOMPARABLE))
 
 
-def judge(measured):
-    """Returns an implementation's result, ``certified`` or ``failed`` with reasons, from what
-    `Trial.measure` returned: all but its layers and steps, which each device judges separately."""
-    why = []
-    if measured["round_trip"] is False:
-        why.append("its weights do not survive a round trip bit by bit")
-    if not measured["started_canonical"]:
-        why.append("it did not start from the canonical weights")
-    if not numpy.all(numpy.isfinite(measured["loss_curve"])):
-        why.append("its loss is not finite within {} steps".format(STEPS))
-    facts = measured["precision"]
-    if not facts["as_asked"]:
-        why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
-    kernel = measured["attested"]
-    if kernel is not None and attest.contradicts(kernel):
-        ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
-        why.append("it ran {} instead of {}".format(ran, expected))
-    return {
-        "status": "failed" if why else "certified",
-        "why": "; ".join(why) or None,
-        "kernel": kernel["found"] if kernel else None,
-        "loss_curve": measured["loss_curve"],
-        "round_trip": measured["round_trip"],
-    }
-
-
-def unmeasured(status, why):
-    """Returns the result of an implementation that was not measured."""
-    empty = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
-    return dict(dict.fromkeys(empty), status=status, why=why)
-
-
-def compare_pairs(trials, results, tolerance):
-    """Returns the differences of each pair of implementations that ran, and whether it is equal.
-    Implementations of one function also exchange their trained weights; in another function the
-    same arrays mean something else or do not exist."""
-    comparisons, names = [], [name for name in results if name in trials]
+def compare_pairs(trials):
+    """Returns the differences of each pair of implementations that ran. Implementations of one
+    function also exchange their trained weights; in another function the same arrays mean something
+    else or do not exist."""
+    comparisons, names = [], list(trials)
     for index, a in enumerate(names):
         for b in names[index + 1 :]:
             first, second = trials[a].saved, trials[b].saved
@@ -141,13 +126,12 @@ def compare_pairs(trials, results, tolerance):
                 "gradients": _largest_error(first["gradients"], second["gradients"]),
                 "loss_curve": relative_error(first["loss_curve"], second["loss_curve"]),
             }
-            certified = results[a]["status"] == results[b]["status"] == "certified"
-            equal = certified and results[a]["function"] == results[b]["function"]
-            equal = equal and all(
-                errors[part] is None or errors[part] <= tolerance[part] for part in errors
-            )
-            comparisons.append(dict(errors, a=a, b=b, equal=equal))
+            comparisons.append(dict(errors, a=a, b=b))
     return comparisons
+
+
+def _largest_error(values, expected):
+    return max((relative_error(a, b) for a, b in zip(values, expected)), default=None)
 
 
 def probe_weights(cell, arrays, seed):
@@ -182,24 +166,17 @@ def samples_of(job):
         batch = other.pop("batch", model["batch"])
         found = load(**other) if other else arrays
         for part, training in (("x_train", True), ("x_val", False)):
-            rows = certificate_jobs.batch_sizes(len(found[part]), batch)
+            rows = precision.batch_sizes(len(found[part]), batch)
             sizes.update((size, training) for size in rows)
     return arrays, sorted(sizes, key=lambda size: (size[1], size[0]), reverse=True)
 
 
-def applied(trial, job, rnn, arrays, tolerance):
-    """Returns the result of `applied_steps.measure` with ``why``: None, or why nothing was
-    measured. `trial`: None, or one with plain SGD."""
-    try:
-        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
-        trial.session.load_weights(trial.weights)
-        batches = applied_steps.first_batches(arrays, trial.config, applied_steps.STEPS)
-        steps = applied_steps.measure(trial.session, batches, tolerance["gradients"])
-        return dict(steps, why=None)
-    except Exception as error:  # the other implementations are still to be checked
-        traceback.print_exc()
-        empty = {"steps": 0, "off": None, "worst": None}
-        return dict(empty, threads=job["threads"], why=applied_steps.error_text(error))
+def first_batches(arrays, config, steps):
+    """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
+    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
+    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
+    for chosen in numpy.split(order, steps):
+        yield x[chosen], y[chosen]
 
 
 class Trial:
@@ -207,8 +184,8 @@ class Trial:
     compared with it. All trials share the data's `arrays`."""
 
     def __init__(self, job, rnn, arrays, with_sgd=False):
-        config = dict(job["config"], rnn=rnn, certifying=True)
-        self.config = applied_steps.with_sgd(config) if with_sgd else config
+        model = dict(job["config"]["model"], **({"optimizer": OPTIMIZER} if with_sgd else {}))
+        self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
         self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
@@ -216,16 +193,26 @@ class Trial:
         self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
 
     def measure(self):
-        """Measures this implementation on its own. Values for comparison with others are stored
-        in `saved`: loss curve, and the weights after a short training."""
-        session = self.session
+        """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
+        reasons: all but its layers and steps, which each device judges separately. What is compared
+        with others is stored in `saved`: loss curve, and the weights after a short training."""
+        session, why = self.session, []
+        if self.round_trip is False:
+            why.append("its weights do not survive a round trip bit by bit")
         session.load_weights(self.weights)
-        started = canonical_weights.digest(session.dump_weights()) == canonical_weights.digest(
-            self.weights
-        )
-        batches = applied_steps.first_batches(session.arrays, self.config, STEPS)
+        if not self._has_loaded(self.weights):
+            why.append("it did not start from the canonical weights")
+        batches = first_batches(session.arrays, self.config, STEPS)
         curve = [session.train_batch(*batch) for batch in batches]
+        if not numpy.all(numpy.isfinite(curve)):
+            why.append("its loss is not finite within {} steps".format(STEPS))
+        facts = session.precision_facts()
+        if not facts["as_asked"]:
+            why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
         kernel = session.attest() if hasattr(session, "attest") else None
+        if kernel is not None and attest.contradicts(kernel):
+            ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
+            why.append("it ran {} instead of {}".format(ran, expected))
         session.reset()
         batches = -(-len(session.arrays["x_train"]) // self.config["model"]["batch"])
         session.train_steps(min(TRAINED_STEPS, batches))
@@ -235,11 +222,11 @@ class Trial:
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
         return {
-            "round_trip": self.round_trip,
-            "started_canonical": started,
+            "status": "failed" if why else "certified",
+            "why": "; ".join(why) or None,
+            "kernel": kernel["found"] if kernel else None,
             "loss_curve": curve,
-            "attested": kernel,
-            "precision": session.precision_facts(),
+            "round_trip": self.round_trip,
         }
 
     def error_of(self, trainer):
@@ -249,72 +236,198 @@ class Trial:
         outputs = self.session.outputs(SERVED_SAMPLES)
         return relative_error(outputs, trainer.saved["trained_outputs"])
 
-    def probe(self, sizes, tolerance, device):
-        """Returns ``{"batches": [{"rows", "training", "outputs", "gradients"}], "wrong", "why"}``:
-        the largest errors of all layers for each size of a batch, and how they exceed `tolerance`.
-        Raises `reference.UnknownFunction`."""
+    def _has_loaded(self, weights):
+        """Returns whether the session's weights are `weights`, bit by bit."""
+        dumped = self.session.dump_weights()
+        return canonical_weights.digest(dumped) == canonical_weights.digest(weights)
+
+    def probe(self, sizes):
+        """Returns the largest errors of all layers for each size of a batch: a list of ``{"rows",
+        "training", "outputs", "gradients"}``. Raises `reference.UnknownFunction`."""
         session, cell = self.session, self.config["cell"]["name"]
-        errors = [{"outputs": [], "gradients": []} for _ in sizes]
+        batches = [
+            {"rows": rows, "training": training, "outputs": [], "gradients": []}
+            for rows, training in sizes
+        ]
         if session.recurrent.layers:
-            options, keras_3 = (
-                self.config["rnn"].get("options") or {},
-                hasattr(session.keras, "ops"),
-            )
-            self.function = reference.function_of(cell, options, keras_3)
+            options = self.config["rnn"].get("options") or {}
+            self.function = reference.function_of(cell, options, hasattr(session.keras, "ops"))
             kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
             probes = [
                 probe_weights(cell, arrays, index) if recurrent else arrays
                 for index, (recurrent, arrays) in enumerate(zip(kinds, self.weights))
             ]
             session.load_weights(probes)
-            dumped = canonical_weights.digest(session.dump_weights())
-            self.round_trip = dumped == canonical_weights.digest(probes)
+            self.round_trip = self._has_loaded(probes)
             probes = [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
             for index, arrays in enumerate(probes):
-                self._probe_layer(index, arrays, sizes, errors)
-        batches = [
-            dict(
-                {part: max(found[part], default=None) for part in found},
-                rows=rows,
-                training=training,
-            )
-            for (rows, training), found in zip(sizes, errors)
+                self._probe_layer(index, arrays, batches)
+        return [
+            dict(batch, **{part: max(batch[part], default=None) for part in precision.PROBED})
+            for batch in batches
         ]
-        why = certificate_jobs.wrong(batches, tolerance, device)
-        return {"batches": batches, "wrong": why, "why": None}
 
-    def _probe_layer(self, index, arrays, sizes, errors):
-        """Appends the errors of a layer to those of each size."""
+    def _probe_layer(self, index, arrays, batches):
+        """Appends the errors of a layer to those of each of the `batches`."""
         session, cell = self.session, self.config["cell"]["name"]
         layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
         shape, output_shape = map(tuple, session.layer_shapes(layer))
         replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
-        most = max(rows for rows, _ in sizes) // replicas
+        most = max(batch["rows"] for batch in batches) // replicas
         x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
         upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
         expected = {}
-        for (size, training), found in zip(sizes, errors):
-            rows = size // replicas
+        for batch in batches:
+            rows = batch["rows"] // replicas
             # Rows do not depend on each other, so that outputs of the largest batch serve all.
-            for needed in {most, rows} if training else {most}:
+            for needed in {most, rows} if batch["training"] else {most}:
                 if needed not in expected:
                     expected[needed] = reference.run(
                         cell, x[:needed], arrays, upstream[:needed], self.function
                     )
-            if training:
+            if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
-                found["gradients"] += [
+                batch["gradients"] += [
                     relative_error(gradients.get(name, 0.0), values)
                     for name, values in expected[rows][1].items()
                 ]
             else:
                 outputs = session.layer_outputs(layer, x[:rows])
-            found["outputs"].append(relative_error(outputs, expected[most][0][:rows]))
-            if (size, training) == sizes[0]:
+            batch["outputs"].append(relative_error(outputs, expected[most][0][:rows]))
+            if batch is batches[0]:
                 gradients["x"] = gradients["x"][:COMPARED_ROWS]
                 self.saved["outputs"].append(outputs[:COMPARED_ROWS])
                 self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
 
 
-def _largest_error(values, expected):
-    return max((relative_error(a, b) for a, b in zip(values, expected)), default=None)
+def applied(trial, job, rnn, arrays, tolerance):
+    """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
+    applied something other than the gradient, `worst` the largest `difference`, None if it is not
+    finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
+    try:
+        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        trial.session.load_weights(trial.weights)
+        batches = first_batches(arrays, trial.config, APPLIED_STEPS)
+        found = differences_of(trial.session, batches)
+        worst = max(found)
+        return {
+            "threads": trial.session.threads,
+            "steps": len(found),
+            "off": sum(not value <= tolerance["gradients"] for value in found),
+            "worst": worst if numpy.isfinite(worst) else None,
+            "why": None,
+        }
+    except Exception as error:  # the other implementations are still to be checked
+        traceback.print_exc()
+        empty = {"steps": 0, "off": None, "worst": None}
+        return dict(empty, threads=job["threads"], why=_text(error))
+
+
+def differences_of(session, batches):
+    """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
+    with `OPTIMIZER`, and its weights are loaded."""
+    gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
+    differences = []
+    for x, y in batches:
+        session.reset()
+        before, gradients = values(session), gradients_of(x, y)
+        for _ in range(1 + SKIPPED):
+            session.train_batch(x, y)
+            after = values(session)
+            # With float16 the loss is scaled up, and the framework skips a step that overflows.
+            half = session.precision_facts()["policy"] == "mixed_float16"
+            if not half or any((old != new).any() for old, new in zip(before, after)):
+                break
+        differences.append(difference(before, after, gradients))
+    return differences
+
+
+def difference(before, after, gradients):
+    """Returns the largest max |applied − computed| / max |computed| over all arrays, less what
+    rounding can explain; infinity if a value is not finite.
+
+    **Arguments:** lists of arrays, one per trained variable.
+    """
+    scales = [_largest(gradient) for gradient in gradients]
+    largest = 0.0
+    for old, new, gradient, scale in zip(before, after, gradients, scales):
+        off = _largest(old - new - gradient) - ROUNDING * max(_largest(old), _largest(new))
+        if not numpy.isfinite(off):
+            return float("inf")
+        # An array whose gradient is zero is measured on the scale of the others.
+        largest = max(largest, off / (scale or max(scales) or 1.0))
+    return largest
+
+
+def _largest(array):
+    return float(numpy.abs(array).max())
+
+
+def values(session):
+    """Returns the values of the trained variables, in the framework's layout."""
+    model = session.model
+    if hasattr(session, "session"):  # TensorFlow 1
+        return session.keras.backend.batch_get_value(model.trainable_weights)
+    return [numpy.array(variable.numpy()) for variable in model.trainable_variables]
+
+
+def _tensorflow1(session):
+    tensorflow, model = session.tensorflow, session.model
+    gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
+    gradients = [tensorflow.convert_to_tensor(gradient) for gradient in gradients]
+    return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
+
+
+def _tensorflow2(session):
+    tensorflow, model = session.tensorflow, session.model
+    # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
+    variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
+    # With replicas, `compute_loss` would update metrics that only replicas may update.
+    compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
+
+    @tensorflow.function
+    def gradients(x, y):
+        with tensorflow.GradientTape() as tape:
+            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
+
+    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
+
+
+def _torch(session):
+    torch, model = session.torch, session.model
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def gradients(x, y):
+        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
+        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
+
+    return gradients
+
+
+def _jax(session):
+    jax, model, variables = session.jax, session.model, session.model.trainable_variables
+
+    def loss(values, x, y):
+        with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
+            return model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def gradients(x, y):
+        values = [variable.value for variable in variables]
+        return [numpy.asarray(value) for value in gradient(values, x, y)]
+
+    return gradients
+
+
+# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
+GRADIENTS = {
+    "keras3_tensorflow": _tensorflow2,
+    "keras2_tensorflow2": _tensorflow2,
+    "keras2_tensorflow1": _tensorflow1,
+    "keras206_tensorflow1": _tensorflow1,
+    "keras3_torch": _torch,
+    "keras3_jax": _jax,
+}

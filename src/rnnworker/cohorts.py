@@ -1,12 +1,9 @@
-"""Which runs of a round are alive at the same time, and in which order they start.
-
-Standard library only, Python 3.6 syntax: the controller and bundles use it. Runs are lines of the
-plan.
-"""
+"""Which runs of a round (lines of the plan) are alive at the same time, in which starting order."""
 
 import random
 
-from rnnworker import memory
+from rnnworker.members import SIGKILLED
+from rnnworker.proc_files import available_bytes
 
 GUESS_BYTES = 1500000000  # memory of a run that has never been measured
 GUESS_BYTES_OF_CARD = 4000000000  # GPU memory of such a run, including its context
@@ -71,7 +68,7 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
 def max_size(runs, peaks=(), available=None):
     """Returns how many of `runs` may be alive at the same time."""
     limits = [(run["config"].get("limits") or {}).get("members") or MOST for run in runs]
-    free = memory.available_bytes() if available is None else available
+    free = available_bytes() if available is None else available
     return min([memory_capacity(free, max(peaks, default=GUESS_BYTES))] + limits)
 
 
@@ -106,5 +103,5 @@ def must_retry_alone(config, outcome, size):
     it ran out of memory next to others, which does not mean that it needs too much by itself. A run
     that reached a limit of its own is not."""
     limit = (config.get("limits") or {}).get("memory_bytes")
-    by_kernel = outcome.exit_code == memory.SIGKILLED
+    by_kernel = outcome.exit_code == SIGKILLED
     return size > 1 and outcome.out_of_memory and (by_kernel or limit is None)

@@ -28,17 +28,13 @@ def arrays(config, path, pinned_md5=None):
     - `path`: the dataset's file; None if the model generates its data.
     - `pinned_md5`: the MD5 that ``data.dvc`` pins the file to; None for a user-supplied file.
     """
-    prepare = user_functions.function(config["model"]["data"]["prepare"])
+    model = config["model"]
+    prepare = user_functions.function(model["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), config)
-    missing = {"x_train", "y_train", "x_val", "y_val"} - set(prepared)
+    missing = ", ".join(sorted({"x_train", "y_train", "x_val", "y_val"} - set(prepared)))
     if missing:
-        raise ValueError(
-            "{} did not return {}".format(
-                config["model"]["data"]["prepare"], ", ".join(sorted(missing))
-            )
-        )
-    limits = {name: config["model"].get(name + "_samples") for name in ("train", "val")}
-    return {name: array[: limits.get(name[2:])] for name, array in prepared.items()}
+        raise ValueError("{} did not return {}".format(model["data"]["prepare"], missing))
+    return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
 
 
 def source(path, pinned_md5=None):
@@ -67,36 +63,26 @@ def _npz(path, trusted):
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise
-            raise ValueError(
-                "{} holds pickles (allow_pickle) and is not pinned in data.dvc: {}".format(
-                    path, CONVERT
-                )
-            ) from None
+            fault = "{} holds pickles (allow_pickle) and is not pinned in data.dvc: {}"
+            raise ValueError(fault.format(path, CONVERT)) from None
         except (ImportError, AttributeError, pickle.UnpicklingError) as error:
-            raise ValueError(
-                "{} holds pickles that NumPy {} cannot read ({}): {}".format(
-                    path, numpy.__version__, error, CONVERT
-                )
-            ) from error
+            fault = "{} holds pickles that NumPy {} cannot read ({}): {}"
+            raise ValueError(fault.format(path, numpy.__version__, error, CONVERT)) from error
 
 
 @contextlib.contextmanager
 def _names_of_numpy_2():
     """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
     The names are removed afterwards, because packages use them to detect NumPy 2."""
-    names = {}
-    if numpy.__version__.startswith("1."):
-        names = {"numpy._core": "numpy.core", "numpy._core.multiarray": "numpy.core.multiarray"}
-    before = {name: sys.modules.get(name) for name in names}
-    for name, former in names.items():
-        sys.modules[name] = importlib.import_module(former)
+    names = ("numpy._core", "numpy._core.multiarray") if numpy.__version__[:2] == "1." else ()
+    added = [name for name in names if name not in sys.modules]
+    for name in added:
+        sys.modules[name] = importlib.import_module(name.replace("_core", "core"))
     try:
         yield
     finally:
-        for name, module in before.items():
+        for name in added:
             del sys.modules[name]
-            if module is not None:
-                sys.modules[name] = module
 
 
 def _md5(path):

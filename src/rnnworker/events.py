@@ -17,9 +17,7 @@ def to_json_data(value):
         return {str(key): to_json_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json_data(item) for item in value]
-    if isinstance(value, (str, bool)) or value is None:
-        return value
-    if isinstance(value, int):
+    if isinstance(value, (str, bool, int)) or value is None:
         return value
     if hasattr(value, "tolist") and not isinstance(value, float):
         return to_json_data(value.tolist())

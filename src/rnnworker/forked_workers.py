@@ -1,7 +1,4 @@
-"""The supervisor's side of workers that are forked from an `importer`.
-
-Standard library only, Python 3.6 syntax: the controller and bundles use it.
-"""
+"""The supervisor's side of workers that are forked from an `importer`."""
 
 import array
 import hashlib
@@ -12,6 +9,7 @@ import socket
 import subprocess
 import time
 
+from rnnworker.frameworks.names import FORKABLE
 from rnnworker.members import SIGKILLED
 
 # The folder with the sockets of the importers that a workflow has started for all of its jobs.
@@ -20,15 +18,24 @@ FOLDER = "RNNBENCH_IMPORTERS"
 VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 
 
-def kind_of(start, environment):
-    """Returns the name of the socket of an importer for members with the command `start` (without
-    the job file) and `environment`."""
+def may_fork(config):
+    """Returns whether runs with `config` may be forked from a process that has imported their
+    framework: only if that was shown to change nothing (`FORKABLE`), never with a GPU, and never
+    through a launcher, which may use separate process numbers and descriptors."""
+    build = config["build"]
+    cpu = config["device"].get("kind") == "cpu"
+    return cpu and build["framework"] in FORKABLE and not build.get("command")
+
+
+def kind_of(member):
+    """Returns the name of the socket of an importer for members with the command of `member`
+    (without the job file) and its environment."""
     kept = sorted(
         (name, value)
-        for name, value in environment.items()
+        for name, value in member.environment.items()
         if name not in VARIABLE and not name.startswith("RNNBENCH_")
     )
-    return hashlib.sha256(repr((list(start), kept)).encode("utf-8")).hexdigest()[:16]
+    return hashlib.sha256(repr((list(member.command[:-1]), kept)).encode("utf-8")).hexdigest()[:16]
 
 
 class Importers:
@@ -36,48 +43,34 @@ class Importers:
     members with the same command and environment."""
 
     def __init__(self, members):
-        kinds = [_kind(member) for member in members if member.forks]
-        self._wanted = {kind for kind in kinds if kinds.count(kind) > 1 or _address(kind)}
-        self._started = {}
+        self._kinds = [kind_of(member) for member in members if member.forks]
+        self._importers = {}  # kind → importer, or None
 
     def importer_for(self, member, selector):
         """Returns the importer from which to fork `member`, started if necessary; it can fork once
         it is `ready`. Returns None if `member` is to be started on its own."""
-        kind = _kind(member)
-        if not member.forks or kind not in self._wanted:
+        if not member.forks:
             return None
-        if kind not in self._started:
-            self._started[kind] = _joined(kind, member) or Importer(member)
-            self._started[kind].watch(selector)
-        importer = self._started[kind]
-        return None if importer.gone else importer
+        kind = kind_of(member)
+        if kind not in self._importers:
+            importer = _joined(kind, member)
+            if importer is None and self._kinds.count(kind) > 1:
+                importer = Importer(member)
+            if importer is not None:
+                importer.watch(selector)
+            self._importers[kind] = importer
+        importer = self._importers[kind]
+        return None if importer is None or importer.gone else importer
 
-    def importing(self):
-        """Returns the importers that are not ready yet."""
-        importers = self._started.values()
-        return [importer for importer in importers if not importer.ready and not importer.gone]
-
-    def finish(self):
-        for importer in self._started.values():
-            importer.finish()
-
-
-def _kind(member):
-    return kind_of(member.command[:-1], member.environment)
-
-
-def _address(kind):
-    """Returns the socket file of the workflow's importer of this `kind`; None if there is none."""
-    path = os.path.join(os.environ.get(FOLDER, ""), kind)
-    return path if os.environ.get(FOLDER) and os.path.exists(path) else None
+    def started(self):
+        return [importer for importer in self._importers.values() if importer]
 
 
 def _joined(kind, member):
     """Returns the workflow's importer of this `kind`, if it has one that is alive."""
-    address = _address(kind)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        connection.connect(address or "")
+        connection.connect(os.path.join(os.environ.get(FOLDER, ""), kind))
     except OSError:
         connection.close()
         return None
@@ -96,12 +89,11 @@ class Importer:
             self._socket = connection
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        start, job_file = list(member.command[:-1]), member.command[-1]
         passed = [theirs.fileno()] + ([listener.fileno()] if listener else [])
-        arguments = ["--import", str(passed[0]), job_file] + [str(fd) for fd in passed[1:]]
+        arguments = ["--import", member.command[-1]] + [str(number) for number in passed]
         with theirs, open(str(member.log), "ab") as output:
             self._process = subprocess.Popen(
-                start + arguments,
+                list(member.command[:-1]) + arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -109,6 +101,10 @@ class Importer:
                 pass_fds=tuple(passed) + tuple(member.inherit),
                 start_new_session=True,
             )
+
+    @property
+    def is_working(self):
+        return not self.ready and not self.gone
 
     def watch(self, selector):
         selector.register(self._socket, selectors.EVENT_READ, self)
@@ -121,7 +117,7 @@ class Importer:
 
     def check_limit(self, selector):
         """Kills the importer at its limit; its members then start on their own."""
-        if not self.ready and not self.gone and time.monotonic() > self.deadline:
+        if self.is_working and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
             if self._process:
@@ -161,47 +157,27 @@ class Importer:
 
 class Forked:
     """A child of the importer, with the part of `subprocess.Popen`'s interface that
-    `members.Running` needs. Its descriptor `ended` becomes readable at its end; the caller closes
-    it."""
+    `members.Running` needs. Its descriptor `ended`, on which the importer writes the lines PID and
+    exit code, becomes readable at its end; the caller closes it."""
 
-    def __init__(self, stdin, reports):
-        self.stdin = os.fdopen(stdin, "wb")
-        self.ended = reports
-        self._buffer = b""
+    def __init__(self, stdin, ended):
+        self.stdin, self.ended = os.fdopen(stdin, "wb"), ended
+        self._lines = os.fdopen(ended, "rb", 0, closefd=False)  # without a buffer, for `select`
         self._code = None
-        self.pid = self._read_pid()
-
-    def _read_pid(self):
-        line = self._read_line()
-        if line is None:
+        line = self._lines.readline()
+        if not line:
             self.stdin.close()
-            os.close(self.ended)
+            os.close(ended)
             raise OSError("the importer process has ended")
-        return int(line)
+        self.pid = int(line)
 
-    def poll(self):
+    def poll(self, timeout=0):
         """Returns the exit code; None while running, -9 if its importer has ended (killing it)."""
-        if self._code is None and self._ready(0):
-            line = self._read_line()
-            self._code = SIGKILLED if line is None else int(line.split()[1])
+        if self._code is None and select.select([self.ended], [], [], timeout)[0]:
+            self._code = int(self._lines.readline() or SIGKILLED)
         return self._code
 
     def wait(self, timeout=None):
-        if self._code is None:
-            self._ready(timeout)
-        if self.poll() is None:
+        if self.poll(timeout) is None:
             raise subprocess.TimeoutExpired("a forked worker", timeout)
         return self._code
-
-    def _ready(self, timeout):
-        return b"\n" in self._buffer or select.select([self.ended], [], [], timeout)[0]
-
-    def _read_line(self):
-        """Returns the next line of the importer's report on the process; None at the end."""
-        while b"\n" not in self._buffer:
-            data = os.read(self.ended, 64)
-            if not data:
-                return None
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode("ascii")

@@ -1,14 +1,12 @@
 """Imports a framework once and forks workers: those of a round, or those of all jobs of a workflow.
 
-``python path/to/rnnworker --import DESCRIPTOR JOB.json [LISTENER]`` calls the ``preload`` of the
+``python path/to/rnnworker --import JOB.json DESCRIPTOR [LISTENER]`` calls the ``preload`` of the
 job's framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR
 and on each connection to the listening socket LISTENER. For each message on one of them (a job
 file, with the descriptors of the worker's exit code, input, log and events, and those that it
 inherits), it forks a process that does the job as a freshly started one would. The workers of a
 connection are killed when it is closed; the importer ends with its owner, which holds DESCRIPTOR.
 The supervisor's side is `rnnworker.forked_workers`.
-
-Standard library only, except for the framework; Python 3.6 syntax.
 """
 
 import array
@@ -29,11 +27,10 @@ DESCRIPTORS = 16
 LONGEST = 65536
 
 
-def main(arguments):
-    """Serves until the owner closes the socket. Returns the exit code: 0 in the importer, that of
-    the run in a forked worker."""
-    owner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(arguments[0]))
-    with open(arguments[1]) as file:
+def main(job_file, *sockets):
+    """Serves until the owner closes the first of `sockets`. Returns the exit code: 0 in the
+    importer, that of the run in a forked worker."""
+    with open(job_file) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
     begin = time.monotonic()
@@ -41,11 +38,11 @@ def main(arguments):
     session = importlib.import_module("rnnworker.frameworks." + config["build"]["framework"])
     session.preload(config)
     took, resident = time.monotonic() - begin, _resident()
-    owner.send(b"ready")
-    listeners = [
+    owner, *listeners = (
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number))
-        for number in arguments[2:]
-    ]
+        for number in sockets
+    )
+    owner.send(b"ready")
     job_file = _Importer(owner, listeners).serve()
     if not job_file:
         return 0
@@ -64,43 +61,50 @@ class _Importer:
     def __init__(self, owner, listeners):
         self.owner, self.listeners = owner, listeners
         self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
-        self.reports = _child_exits()
+        # The end of a child makes a descriptor readable.
+        self.child_ends, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(writer)
 
     def serve(self):
         """Forks a process for each message. Returns the job file in a forked process; returns None
         in the importer once the owner has closed its socket."""
         while True:
-            watched = [self.reports] + self.listeners + list(self.workers)
+            watched = [self.child_ends] + self.listeners + list(self.workers)
             ready, _, _ = select.select(watched, [], [])
-            if self.reports in ready:
-                os.read(self.reports, 4096)
+            if self.child_ends in ready:
+                os.read(self.child_ends, 4096)
                 for children in self.workers.values():
                     _report_exits(children)
             for listener in set(self.listeners).intersection(ready):
-                self._accept(listener)
+                connection, _ = listener.accept()
+                self.workers[connection] = {}
+                with contextlib.suppress(OSError):  # it may be gone already; that is read from it
+                    connection.send(b"ready")
             for connection in set(self.workers).intersection(ready):
-                message, descriptors = _receive(connection)
-                if message:
-                    if self._fork(connection, descriptors) == 0:
-                        return message
+                job_file, descriptors = _receive(connection)
+                if job_file:
+                    if self._is_forked(connection, descriptors):
+                        return job_file
                 elif connection is self.owner:
                     return None
                 else:
                     self._drop(connection)
 
-    def _accept(self, listener):
-        connection, _ = listener.accept()
-        self.workers[connection] = {}
-        with contextlib.suppress(OSError):  # it may be gone already; that is read from it
-            connection.send(b"ready")
-
-    def _fork(self, connection, descriptors):
-        pid = _fork()
+    def _is_forked(self, connection, descriptors):
+        """Forks a worker. Returns True in the worker, False in the importer."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            # Python 3.12 warns if there are threads; those started by imports hold no lock.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
         if pid:
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
             self.workers[connection][pid] = descriptors[0]
-            return pid
+            return False
         for other, children in self.workers.items():
             other.close()
             for status in children.values():
@@ -108,7 +112,7 @@ class _Importer:
         for listener in self.listeners:
             listener.close()
         _become(*descriptors[:4])
-        return 0
+        return True
 
     def _drop(self, connection):
         """Kills the workers of a supervisor that has ended, with their children."""
@@ -120,24 +124,15 @@ class _Importer:
             os.waitpid(pid, 0)
 
 
-def _child_exits():
-    """Returns a descriptor that becomes readable when a child has ended."""
-    reports, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(writer)
-    return reports
-
-
 def _report_exits(children):
-    """Reports to the supervisor how each child ended: ``exit N``, negative for a signal."""
+    """Reports to the supervisor the exit code of each child that ended, negative for a signal."""
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             descriptor = children.pop(pid)
             with contextlib.suppress(BrokenPipeError):  # the supervisor has closed this one
-                os.write(descriptor, "exit {}\n".format(code).encode("ascii"))
+                os.write(descriptor, "{}\n".format(code).encode("ascii"))
             os.close(descriptor)
 
 
@@ -152,15 +147,6 @@ def _receive(connection):
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
     return message.decode("utf-8"), list(descriptors)
-
-
-def _fork():
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        # Python 3.12 warns if there are threads; those started by imports hold no lock.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
 
 
 def _become(status, answers, log, events):

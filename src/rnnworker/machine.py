@@ -1,50 +1,67 @@
-"""Identifies this machine: facts about its hardware, and a short key made from them.
+"""Identifies this machine: facts about its hardware, and a short key made from them."""
 
-Standard library only; the controller imports it too.
-"""
-
+import glob
 import hashlib
 import os
 import platform
 import re
 
 from rnnworker import cards
-from rnnworker.proc_files import text
-from rnnworker.quota import quota
+from rnnworker.proc_files import memory_bytes, processors, quota, text
 
 DRIVER = "/proc/driver/nvidia"
 DEVICES = "/dev"
 PCI = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
+CPU = "/sys/devices/system/cpu/cpu0"
+FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
 def fingerprint():
     """Returns facts about this machine as JSON data; unknown facts are None or absent."""
     processor = processor_facts()
     facts = {
-        "cpu": processor.get("model name") or platform.processor() or platform.machine(),
+        "cpu": processor["name"] or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
-        "processor": processor.get("processor"),
+        "processor": processor["processor"],
         "cores": os.cpu_count(),
-        "available_cores": _available_cores(),
+        "available_cores": len(os.sched_getaffinity(0)),
         "core_quota": quota(),
-        "sockets": processor.get("sockets"),
-        "threads_per_core": _threads_per_core(),
-        "flags": processor.get("flags"),
+        "sockets": processor["sockets"],
+        "threads_per_core": len(processors(CPU + "/topology/thread_siblings_list")) or None,
+        "flags": processor["flags"],
         "caches": _caches(),
-        "numa_nodes": _count("/sys/devices/system/node", r"node\d+$"),
-        "memory_bytes": _memory(),
-        "governor": text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "numa_nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")) or None,
+        "memory_bytes": memory_bytes(),
+        "governor": text(CPU + "/cpufreq/scaling_governor"),
         "kernel": platform.release(),
         "system": platform.system(),
-        "virtual": _virtual(),
-        "container": _container(),
+        "virtual": processor["virtual"],
+        "container": any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+        or any(map(os.environ.get, ("container", "APPTAINER_CONTAINER"))),
         "gpus": gpus(),
         "gpu_models": gpu_models(),
         "boot": boot(),
     }
     facts["machine"] = key(facts)
     return facts
+
+
+def processor_facts():
+    """Returns the ``name`` of the processor, its ``flags`` that matter to matrix products, whether
+    it is ``virtual``, the number of ``sockets``, and ``processor``: vendor, family and model."""
+    information = text("/proc/cpuinfo") or ""
+    lines = re.findall(r"^([\w ]+?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
+    first = dict(reversed(lines)).get
+    flags = first("flags") and first("flags").split()
+    kind = [first(name) for name in ("vendor_id", "cpu family", "model")]
+    return {
+        "name": first("model name"),
+        "flags": flags and [flag for flag in FLAGS if flag in flags],
+        "virtual": flags and "hypervisor" in flags,
+        "sockets": len({value for name, value in lines if name == "physical id"}) or None,
+        "processor": " ".join(kind) if all(kind) else None,
+    }
 
 
 def key(facts):
@@ -80,37 +97,12 @@ def gpu_models():
     if not _has_driver():
         return []
     models = _listed_models()
-    if not models:
-        for address in sorted(_listed(PCI)):
-            vendor, kind, device = (
-                text(os.path.join(PCI, address, name)) or ""
-                for name in ("vendor", "class", "device")
-            )
-            if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
-                models.append("nvidia " + device[2:])
-    return models or ["nvidia gpu"] * (_count(DEVICES, r"nvidia\d+$") or 0)
-
-
-def _listed_models():
-    models = _information("Model")
-    return [] if "Unknown" in models else models
-
-
-def _information(field):
-    """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
-    addresses; an empty list if it is missing for any GPU."""
-    values = []
-    for address in sorted(_listed(DRIVER + "/gpus")):
-        information = text(os.path.join(DRIVER, "gpus", address, "information")) or ""
-        match = re.search("^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field), information, re.MULTILINE)
-        if match is None:
-            return []
-        values.append(match.group(1))
-    return values
-
-
-def _has_driver():
-    return os.path.exists(DRIVER) or os.path.exists(os.path.join(DEVICES, "nvidia0"))
+    for folder in [] if models else sorted(glob.glob(PCI + "/*")):
+        files = (os.path.join(folder, name) for name in ("vendor", "class", "device"))
+        vendor, kind, device = (text(file) or "" for file in files)
+        if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
+            models.append("nvidia " + device[2:])
+    return models or ["nvidia gpu"] * len(glob.glob(DEVICES + "/nvidia[0-9]*"))
 
 
 def gpus():
@@ -127,86 +119,28 @@ def gpus():
     return [{"name": model, "uuid": uuid} for model, uuid in zip(models, uuids)]
 
 
-def _available_cores():
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+def _has_driver():
+    return os.path.exists(DRIVER) or os.path.exists(os.path.join(DEVICES, "nvidia0"))
 
 
-def processor_facts():
-    facts, sockets = {}, set()
-    for line in (text("/proc/cpuinfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        name, value = name.strip(), value.strip()
-        if name == "physical id":
-            sockets.add(value)
-        elif name in ("vendor_id", "cpu family", "model", "model name", "flags"):
-            facts.setdefault(name, value)
-    if "flags" in facts:
-        wanted = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
-        present = set(facts["flags"].split())
-        facts["flags"] = [flag for flag in wanted if flag in present]
-    facts["sockets"] = len(sockets) or None
-    kind = [facts.pop(name, None) for name in ("vendor_id", "cpu family", "model")]
-    facts["processor"] = " ".join(kind) if all(kind) else None
-    return facts
+def _listed_models():
+    models = _information("Model")
+    return [] if "Unknown" in models else models
 
 
-def _threads_per_core():
-    siblings = text("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
-    if not siblings:
-        return None
-    count = 0
-    for part in siblings.split(","):
-        low, _, high = part.partition("-")
-        count += int(high or low) - int(low) + 1
-    return count
+def _information(field):
+    """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
+    addresses; an empty list if it is missing for any GPU."""
+    files = sorted(glob.glob(DRIVER + "/gpus/*/information"))
+    pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
+    found = [re.search(pattern, text(file) or "", re.MULTILINE) for file in files]
+    return [match.group(1) for match in found] if all(found) else []
 
 
 def _caches():
-    base = "/sys/devices/system/cpu/cpu0/cache"
     caches = {}
-    if os.path.isdir(base):
-        for index in sorted(os.listdir(base)):
-            level = text(os.path.join(base, index, "level"))
-            kind = text(os.path.join(base, index, "type"))
-            size = text(os.path.join(base, index, "size"))
-            if level and kind != "Instruction":
-                caches["L" + level] = size
+    for folder in sorted(glob.glob(CPU + "/cache/index[0-9]*")):
+        level, kind, size = (text(os.path.join(folder, name)) for name in ("level", "type", "size"))
+        if level and kind != "Instruction":
+            caches["L" + level] = size
     return caches
-
-
-def available_memory(file="/proc/meminfo"):
-    """Returns the bytes of memory that can be used without swapping; None if unknown."""
-    return _memory("MemAvailable", file)
-
-
-def _memory(name="MemTotal", file="/proc/meminfo"):
-    match = re.search(name + r":\s+(\d+) kB", text(file) or "")
-    return int(match.group(1)) * 1024 if match else None
-
-
-def _virtual():
-    for line in (text("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("flags"):
-            return "hypervisor" in line.split()
-    return None
-
-
-def _container():
-    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
-        return True
-    return bool(os.environ.get("container") or os.environ.get("APPTAINER_CONTAINER"))
-
-
-def _listed(folder):
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _count(folder, pattern):
-    if not os.path.isdir(folder):
-        return None
-    return sum(1 for name in os.listdir(folder) if re.match(pattern, name))

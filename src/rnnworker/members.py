@@ -1,7 +1,4 @@
-"""One worker process of a round: starts it, reads its events, and ends it.
-
-Standard library only, Python 3.6 syntax: the controller and bundles use it.
-"""
+"""One worker process of a round: starts it, reads its events, and ends it."""
 
 import contextlib
 import json
@@ -11,9 +8,9 @@ import selectors
 import signal
 import subprocess
 import time
+import typing
 
-from rnnworker import memory
-from rnnworker.memory import SIGKILLED
+from rnnworker import proc_files
 
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
@@ -26,38 +23,48 @@ DEADLY = (
     signal.SIGSEGV,
 )
 DEFAULT_LIMIT = 600
+SIGKILLED = -9  # as an exit code
+# Messages of glibc, C++, NumPy, TensorFlow, torch and XLA, in lower case.
+OUT_OF_MEMORY = (
+    "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
+    "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
+    "unable to allocate",
+)  # fmt: skip
+OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError")
+TAIL_BYTES = 8192
 
 
 class Outcome:
-    """The result of a worker process.
+    """The result of a worker process: its `events`, in order, and its `turns`, each ``{"turn",
+    "cycle", "after", "asleep"}``: index of the turn and of its cycle (from 0), name of the member
+    that had the previous turn (or None), and {name: CPU seconds} that each waiting member used
+    during the turn."""
 
-    - `events`: its events, in order.
-    - `exit_code`: negative for a signal.
-    - `garbage`: number of lines that were not events.
-    - `over_limit`: the phase that exceeded its limit, or None.
-    - `phase`: its last phase.
-    - `cut`: whether it was killed at the end of the time for all members.
-    - `turns`: its turns, each ``{"turn", "cycle", "after", "asleep"}``: index of the turn and of
-      its cycle (from 0), name of the member that had the previous turn (or None), and {name: CPU
-      seconds} that each waiting member used during the turn.
-    - `log_tail`: the end of its log.
-    - `oom_kill`: whether the kernel killed a process in its control group because memory ran out.
-    - `seconds`: its share of the time that its round took, or None.
-    """
+    exit_code = 0  # negative for a signal
+    garbage = 0  # number of lines that were not events
+    over_limit = None  # the phase that exceeded its limit
+    phase = "start"  # its last phase
+    cut = False  # whether it was killed at the end of the time for all members
+    log_tail = ""  # the end of its log
+    oom_kill = False  # whether the kernel killed a process of its group because memory ran out
+    seconds = None  # its share of the time that its round took
 
-    def __init__(self, events=(), exit_code=0, garbage=0, over_limit=None, phase="start",
-                 turns=(), oom_kill=False, seconds=None, log_tail=""):  # fmt: skip
-        self.events = list(events)
-        self.exit_code, self.garbage = exit_code, garbage
-        self.over_limit, self.phase = over_limit, phase
-        self.cut = False
-        self.turns = list(turns)
-        self.oom_kill, self.seconds, self.log_tail = oom_kill, seconds, log_tail
+    def __init__(self, events=(), turns=(), **facts):
+        self.events, self.turns = list(events), list(turns)
+        vars(self).update(facts)
 
     @property
     def out_of_memory(self):
-        """Whether it ended because memory ran out."""
-        return memory.ran_out(self)
+        """Whether it ended because memory ran out, by its messages and the kernel's counters."""
+        if self.over_limit:
+            return False
+        for event in self.events:
+            if event["event"] == "error":
+                message = "{}: {}".format(event.get("type", ""), event.get("message", ""))
+                return event.get("type") in OUT_OF_MEMORY_ERRORS or _says_out_of_memory(message)
+        if self.exit_code == SIGKILLED and self.oom_kill:
+            return True
+        return self.exit_code < 0 and _says_out_of_memory(self.log_tail)
 
     @property
     def is_killed(self):
@@ -70,41 +77,32 @@ class Outcome:
         return {name: getattr(self, name) for name in names}
 
 
-class Member:
-    """One worker process to be started.
+def _says_out_of_memory(text):
+    return any(message in text.lower() for message in OUT_OF_MEMORY)
 
-    **Arguments:**
 
-    - `name`: unique in its round.
-    - `command`, `environment`: of the process; the environment is complete.
-    - `log`: path of the file for its standard output and error.
-    - `events_file`: path of the file for its events, appended as they arrive.
-    - `limits`: {phase: seconds of work}, with ``default`` for other phases; waiting for a turn does
-      not count.
-    - `inherit`: further file descriptors (locks) that it inherits.
-    - `on_event`: called with each event.
-    - `on_handshake`: called with all events so far while the worker waits at a handshake.
-    - `forks`: whether it may be forked from an importer (`rounds.may_fork`). If so, the last
-      argument of its command is its job file.
-    """
+def tail(log):
+    """Returns the last `TAIL_BYTES` of a log; empty if it cannot be read."""
+    try:
+        with open(str(log), "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
-    def __init__(
-        self,
-        name,
-        command,
-        environment,
-        log,
-        events_file,
-        limits,
-        inherit=(),
-        on_event=lambda event: None,
-        on_handshake=lambda events: None,
-        forks=False,
-    ):
-        self.name, self.command, self.environment = name, command, environment
-        self.log, self.events_file, self.limits = log, events_file, limits
-        self.inherit, self.on_event, self.on_handshake = inherit, on_event, on_handshake
-        self.forks = forks
+
+class Member(typing.NamedTuple):
+    """One worker process to be started."""
+
+    name: str  # unique in its round
+    command: list  # if it `forks`, its last argument is the job file
+    environment: dict  # complete
+    log: str  # path of the file for its standard output and error
+    events_file: str  # path of the file for its events, appended as they arrive
+    limits: dict  # {phase: seconds of work}, with ``default``; waiting for a turn does not count
+    inherit: tuple = ()  # further file descriptors (locks) that it inherits
+    on_event: typing.Callable = lambda event: None  # called with each event
+    forks: bool = False  # whether it may be forked from an importer (`forked_workers.may_fork`)
 
     def limit(self, phase):
         """Returns the seconds that it may work in `phase`."""
@@ -142,12 +140,11 @@ class Running:
             raise
         finally:
             os.close(writer)
-        self._pipe = select.poll()
-        self._pipe.register(self.reader, select.POLLIN | select.POLLHUP)
         if importer:
             self.pidfd = self.process.ended
         elif hasattr(os, "pidfd_open"):
             self.pidfd = os.pidfd_open(self.process.pid)
+        self._descriptors = [self.reader] + ([] if self.pidfd is None else [self.pidfd])
         self._begin("start")
 
     @property
@@ -155,16 +152,16 @@ class Running:
         return self.is_working or self.is_waiting
 
     def watch(self, selector):
-        for descriptor in (self.reader, self.pidfd):
-            if descriptor is not None:
-                selector.register(descriptor, selectors.EVENT_READ, self)
+        for descriptor in self._descriptors:
+            selector.register(descriptor, selectors.EVENT_READ, self)
 
     def read(self, selector):
         """Reads what the process has written; if it has ended, also ends its children."""
         if not self.is_alive:
             return
         # The process may have ended while a child of it still holds the empty pipe open.
-        data = os.read(self.reader, 65536) if self._pipe.poll(0) else b""
+        readable = select.select([self.reader], [], [], 0)[0]
+        data = os.read(self.reader, 65536) if readable else b""
         if not data:
             self.close(selector)
             return
@@ -189,16 +186,16 @@ class Running:
             self.gate_event, self.left = event, self.deadline - time.monotonic()
             self.is_working, self.is_waiting = False, True
         elif kind == "handshake":
-            self.member.on_handshake(self.outcome.events)
             self._send("go")
             self._begin(self.outcome.phase)
 
-    def take_turn(self, turn, length=""):
-        """Gives it a `turn` of this `length` (`turn_length.text`)."""
+    def take_turn(self, turn, *length):
+        """Gives it a `turn` of this `length`, in steps: the untimed lead-in, then the timed ones;
+        all that are left if it is not given."""
         self.outcome.turns.append(turn)
         self.is_working, self.is_waiting = True, False
         self.deadline = time.monotonic() + self.left
-        self._send("turn {}{}".format(turn["turn"], length))
+        self._send(" ".join(map(str, ("turn", turn["turn"]) + length)))
 
     def check_limit(self, selector):
         """Ends the member if it exceeds its limit, even if it never stops writing, or if its
@@ -215,9 +212,8 @@ class Running:
             _signal_group(self.process.pid, signal.SIGKILL)
 
     def close(self, selector):
-        for descriptor in (self.reader, self.pidfd):
-            if descriptor is not None:
-                selector.unregister(descriptor)
+        for descriptor in self._descriptors:
+            selector.unregister(descriptor)
         self.finish()
 
     def close_stdin(self):
@@ -234,22 +230,18 @@ class Running:
             self.close_stdin()
             _end(self.process)
             self.outcome.exit_code = _as_signal(self.process.wait())
-            self.outcome.log_tail = memory.tail(self.member.log)
+            self.outcome.log_tail = tail(self.member.log)
         finally:
             self.log.close()
             self.log = None
-            os.close(self.reader)
-            if self.pidfd is not None:
-                os.close(self.pidfd)
+            for descriptor in self._descriptors:
+                os.close(descriptor)
 
     def cpu_seconds(self):
         """Returns the CPU seconds used by the process and its threads, to a clock tick."""
-        try:
-            with open("/proc/{}/stat".format(self.process.pid)) as file:
-                fields = file.read().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+        stat = proc_files.text("/proc/{}/stat".format(self.process.pid)) or ""
+        fields = stat.rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / float(os.sysconf("SC_CLK_TCK"))
 
     def _begin(self, phase):
         self.outcome.phase = phase

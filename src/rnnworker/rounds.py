@@ -6,34 +6,31 @@ several members can do it in parallel. Before timed work a member sends ``gate``
 member is working, one of the waiting members gets a turn, and the others sleep until it waits again
 or has ended. A single member gets one turn per timed phase.
 
-Standard library only, Python 3.6 syntax: the controller and bundles use it.
+All members take the same number of steps in each turn, so that they train on the same batches in
+one cycle and end in the same cycle. Measurements show that many short turns give better results
+than few long ones, and that a process needs some milliseconds after sleeping (three steps of 2 ms)
+to reach its undisturbed speed.
 """
 
+import math
 import os
 import random
 import selectors
 import time
 
-from rnnworker import memory, turn_length
+from rnnworker import proc_files
 from rnnworker.forked_workers import Importers
-from rnnworker.frameworks.names import FORKABLE
 from rnnworker.members import Running, event_of
-from rnnworker.turn_order import cycles
 
 # Without pidfd_open, polling detects a process that has ended while a child holds its pipe open.
 POLL_SECONDS = 1.0
+SLICE_SECONDS = 0.035  # timed work of the fastest member in a turn
+LEAD_SECONDS = 0.010  # untimed lead-in of the fastest member in a turn
+FIRST = (2, 3)  # the first turn, which determines the length of the others
+MOST_TURNS = 200  # per member; more turns gain nothing
 
 
-def may_fork(config):
-    """Returns whether runs with `config` may be forked from a process that has imported their
-    framework: only if that was shown to change nothing (`FORKABLE`), never with a GPU, and never
-    through a launcher, which may use separate process numbers and descriptors."""
-    build = config["build"]
-    cpu = config["device"].get("kind") == "cpu"
-    return cpu and build["framework"] in FORKABLE and not build.get("command")
-
-
-def supervise(members, seed=0, end=None, parse=None):
+def supervise(members, seed=0, end=None, parse=event_of):
     """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
     many start in parallel as there are cores.
 
@@ -45,56 +42,57 @@ def supervise(members, seed=0, end=None, parse=None):
 
     Raises OSError if a process cannot be started; no process is left running then.
     """
-    running, importers = [], Importers(members)
-    begun, kills = time.monotonic(), memory.oom_kills()
+    members = list(members)
+    round_ = _Round(members, random.Random(seed), parse)
+    begun, kills = time.monotonic(), proc_files.oom_kills()
     try:
-        _Round(members, running, importers, seed, end, parse or event_of).attend()
+        round_.attend(end)
     finally:
-        for member in running:
+        for member in round_.running:
             member.close_stdin()
-        for member in running:
-            member.finish()
-        importers.finish()
-    killed = kills is not None and memory.oom_kills() != kills
-    for member in running:
+        for process in round_.processes():
+            process.finish()
+    killed = kills is not None and proc_files.oom_kills() != kills
+    for member in round_.running:
         member.outcome.oom_kill = killed
-        member.outcome.seconds = (time.monotonic() - begun) / len(running)
-    return {member.name: member.outcome for member in running}
+        member.outcome.seconds = (time.monotonic() - begun) / len(round_.running)
+    return {member.name: member.outcome for member in round_.running}
 
 
 class _Round:
-    """The event loop over all members of a round; appends started members to `running`."""
+    """The event loop over all members of a round."""
 
-    def __init__(self, members, running, importers, seed, end, parse):
-        self.planned, self.running, self.end = list(members), running, end
-        self.importers = importers
-        self.parse, self.at_once = parse, len(os.sched_getaffinity(0))
-        self.single, self.length = len(self.planned) == 1, None
-        self.stream = random.Random(seed)
-        self.members, self.orders, self.order = [], None, []
+    def __init__(self, members, stream, parse):
+        self.planned, self.running = members[:], []
+        self.importers, self.stream, self.parse = Importers(members), stream, parse
+        self.at_once, self.is_single = len(os.sched_getaffinity(0)), len(members) == 1
+        self.length = None  # of turns, once it has been determined
+        self.names, self.orders, self.order = [], None, []
         self.turn = self.cycle = 0
         self.last = None  # the member that had the previous turn
         self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
 
-    def attend(self):
+    def attend(self, end):
         with selectors.DefaultSelector() as selector:
             while self._start(selector):
                 now = time.monotonic()
-                if self.end is not None and now >= self.end:
+                if end is not None and now >= end:
                     for member in self.running:
                         member.cut_short()
                     return
                 self._give_turn()
-                for key, _ in selector.select(self._timeout(now)):
+                for key, _ in selector.select(self._timeout(now, end)):
                     key.data.read(selector)
-                for process in self.running + self.importers.importing():
+                for process in self.processes():
                     process.check_limit(selector)
+
+    def processes(self):
+        return self.running + self.importers.started()
 
     def _start(self, selector):
         """Starts as many members as allowed; returns whether any is planned or alive."""
-        for member in list(self.planned):
-            importing = len(self.importers.importing())
-            if sum(other.is_working for other in self.running) + importing >= self.at_once:
+        for member in self.planned[:]:
+            if sum(process.is_working for process in self.processes()) >= self.at_once:
                 break
             importer = self.importers.importer_for(member, selector)
             if importer is None or importer.ready:
@@ -114,15 +112,12 @@ class _Round:
             importer.gone = True
             return Running(member, self.parse)
 
-    def _timeout(self, now):
+    def _timeout(self, now, end):
         """Returns the seconds until the next deadline; None if there is none."""
-        deadlines = [member.deadline for member in self.running if member.is_working]
-        deadlines += [importer.deadline for importer in self.importers.importing()]
-        deadlines += [] if self.end is None else [self.end]
-        timeout = max(0.0, min(deadlines) - now) if deadlines else None
-        if hasattr(os, "pidfd_open"):
-            return timeout
-        return POLL_SECONDS if timeout is None else min(timeout, POLL_SECONDS)
+        deadlines = [process.deadline for process in self.processes() if process.is_working]
+        deadlines += [] if end is None else [end]
+        deadlines += [] if hasattr(os, "pidfd_open") else [now + POLL_SECONDS]
+        return max(0.0, min(deadlines) - now) if deadlines else None
 
     def _give_turn(self):
         """If no member is working, completes the turn that has ended and gives the next one."""
@@ -130,34 +125,66 @@ class _Round:
             return
         waiting = {member.name: member for member in self.running if member.is_waiting}
         if self.asleep:
-            before, self.asleep = self.asleep, {}
             self.last.outcome.turns[-1]["asleep"] = {
                 name: round(waiting[name].cpu_seconds() - used, 2)
-                for name, used in before.items()
+                for name, used in self.asleep.items()
                 if name in waiting
             }
         if not waiting:
             return
         self.order = [name for name in self.order if name in waiting]
         if not self.order:
-            if self.members != sorted(waiting):
-                self.members = sorted(waiting)
-                self.orders = cycles(self.members, self.stream)
+            if self.names != sorted(waiting):
+                self.names = sorted(waiting)
+                self.orders = cycles(self.names, self.stream)
             self.order = next(self.orders)
             self.cycle += 1
+        length = self._length(waiting.values())
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
         after = self.last.name if self.last else None
         turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
-        chosen.take_turn(turn, turn_length.text(self.single, self._length(waiting, chosen)))
+        chosen.take_turn(turn, *length)
         self.turn, self.last = self.turn + 1, chosen
 
-    def _length(self, others, chosen):
-        """Returns the length of turns; None until all training members have had a first turn."""
-        if self.length is None:
-            members = [chosen, *others.values()]
-            training = [member for member in members if member.gate_event.get("left")]
-            if training and all(member.step_seconds for member in training):
-                left = max(member.gate_event["left"] for member in training)
-                self.length = turn_length.length([member.step_seconds for member in training], left)
-        return self.length
+    def _length(self, members):
+        """Returns the length of the next turn: `FIRST` until all training members have had one;
+        () for a single member, which gets all remaining steps."""
+        if self.is_single:
+            return ()
+        training = [member for member in members if member.gate_event.get("left")]
+        if self.length is None and training and all(member.step_seconds for member in training):
+            left = max(member.gate_event["left"] for member in training)
+            self.length = turn_length([member.step_seconds for member in training], left)
+        return self.length or FIRST
+
+
+def turn_length(step_seconds, left):
+    """Returns the number of steps in a turn, (untimed lead-in, timed), for members whose steps take
+    `step_seconds` (a list); `left` is the largest number of steps that any member has left."""
+    fastest = max(min(step_seconds), 1e-9)
+    lead = math.ceil(LEAD_SECONDS / fastest)
+    return lead, max(1, math.ceil(SLICE_SECONDS / fastest), math.ceil(left / MOST_TURNS) - lead)
+
+
+def cycles(names, stream):
+    """Yields endless permutations of `names`: the rows of a Williams square (Australian Journal of
+    Scientific Research A 2, 1949), in which each name directly follows every other equally often.
+    When the rows are used up, a new square is drawn from `stream` (a ``random.Random``)."""
+    while True:
+        labels = list(names)
+        stream.shuffle(labels)
+        rows = williams(len(labels))
+        stream.shuffle(rows)
+        for row in rows:
+            yield [labels[place] for place in row]
+
+
+def williams(size):
+    """Returns the rows of a Williams square: `size` rows, twice as many for an odd `size`. Over all
+    rows, each element directly follows every other equally often."""
+    first = [0]
+    for step in range(1, size):
+        first.append((first[-1] + (step if step % 2 else -step)) % size)
+    rows = [[(place + shift) % size for place in first] for shift in range(size)]
+    return rows + [row[::-1] for row in rows] if size % 2 and size > 1 else rows

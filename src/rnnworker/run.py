@@ -11,10 +11,9 @@ import sys
 import time
 import traceback
 
-from rnnworker import affinity, card_look, machine, random_reads, user_functions
+from rnnworker import cards, machine, processors, user_functions
 from rnnworker import events as events_module
-from rnnworker.phases import Phases
-from rnnworker.turns import Turns
+from rnnworker.turns import Phases, Turns
 
 FAILED_IN_RUN = 3
 Imported = collections.namedtuple("Imported", "seconds bytes")
@@ -31,39 +30,37 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    turns = Turns(events, card_look.card_reader(job), random_reads.timer(job))
+    reads = {}
+    if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
+        reads["reads"] = processors.RandomReads(job.get("cores") or ()).seconds
+    turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
-    _pin(job)
+    # The runs of a round start in parallel, until their training on separate cores.
+    cores = job.get("start_cores") or job.get("cores")
+    if cores:
+        os.sched_setaffinity(0, cores)
     _limit_memory(job.get("memory_bytes"))
     card = {"card": job["card"]} if job.get("card") else {}
     events.emit("facts", hardware=machine.fingerprint(), measured=card)
     events.handshake()
+    mode = job.get("mode")
     try:
-        _work(job, events, phases, turns, imported)
+        if mode:
+            # Imported by name, so that these modules do not count towards a run's digest.
+            getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
+        else:
+            _run(job, events, phases, turns, imported)
     except Exception as error:  # any error of a model or framework ends this run and is reported
         traceback.print_exc()
-        events.emit(
-            "error",
-            phase=phases.current,
-            type=type(error).__name__,
-            message=user_functions.one_line(error),
-        )
+        kind, message = type(error).__name__, user_functions.one_line(error)
+        events.emit("error", phase=phases.current, type=kind, message=message)
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     memory += imported.bytes if imported else 0
     events.emit("facts", measured={"peak_memory_bytes": memory})
     events.emit("finished", begin=begin)
     return 0
-
-
-def _work(job, events, phases, turns, imported):
-    mode = job.get("mode")
-    if mode:
-        # Imported by name, so that these modules do not count towards a run's digest.
-        getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
-    else:
-        _run(job, events, phases, turns, imported)
 
 
 def _run(job, events, phases, turns, imported=None):
@@ -89,13 +86,18 @@ def _run(job, events, phases, turns, imported=None):
     with phases.phase("first_step"):
         session.train_steps(1)
     # Right after the first step: later, TensorFlow's profile omits cheap ops.
-    kernel = _attested(session, phases)
+    kernel = None
+    if hasattr(session, "attest"):
+        with phases.phase("attest"):
+            kernel = session.attest()
     events.emit("facts", measured={"kernel": kernel})
     with phases.phase("warmup") as details:
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
     started = []
-    _move(job, events, session)
+    if job.get("start_cores", job.get("cores")) != job.get("cores"):
+        processors.move(job["cores"])
+        events.emit("facts", measured=session.device_facts())
     with phases.phase("train", timed=True) as details:
         # Earlier phases have trained the model, so `fit` restarts from the canonical weights.
         details.update(
@@ -114,18 +116,6 @@ def _run(job, events, phases, turns, imported=None):
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
-    _emit_card_memory(job, events, session)
-
-
-def _attested(session, phases):
-    """Returns the kernel that ran, as attested by the session; None if it cannot attest."""
-    if not hasattr(session, "attest"):
-        return None
-    with phases.phase("attest"):
-        return session.attest()
-
-
-def _emit_card_memory(job, events, session):
     if job.get("card") and hasattr(session, "card_memory_peak"):
         events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
 
@@ -136,31 +126,22 @@ def _timed(call):
     return time.monotonic() - start, result
 
 
-def _pin(job):
-    """Pins this process to `start_cores` until its training, because the runs of a round start in
-    parallel."""
-    cores = job.get("start_cores") or job.get("cores")
-    if cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
-
-
-def _move(job, events, session):
-    """Moves this process to the cores on which it is timed."""
-    if job.get("start_cores", job.get("cores")) == job.get("cores"):
-        return
-    affinity.move(job["cores"])
-    events.emit("facts", measured=session.device_facts())
-
-
 def _limit_memory(limit):
-    """Limits private writable memory, not address space, so that reserved memory does not count."""
+    """Limits the private writable memory of this process to `limit` bytes (None: not at all),
+    before any framework is imported.
+
+    The kernel counts it, so that no process has to watch the timed one. Address space that a
+    framework only reserves (glibc's arenas, CUDA's windows: inaccessible or not private) does not
+    count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect since Linux 2.4. GPU memory is not
+    counted.
+    """
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def die_with_parent(parent):
-    """Asks the kernel to kill this process when its parent dies (Linux only). The parent is the
-    controller, or the launcher of a container or environment. If the controller died before this
-    call, the first handshake notices it."""
-    if parent is not None and sys.platform.startswith("linux"):
+    """Asks the kernel to kill this process when its parent dies. The parent is the controller, or
+    the launcher of a container or environment. If the controller died before this call, the first
+    handshake notices it."""
+    if parent is not None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -1,14 +1,11 @@
-"""Workers: their jobs, environments and processes.
-
-Standard library only, Python 3.6 syntax: the controller and bundles use it.
-"""
+"""Workers: their jobs, environments and processes."""
 
 import json
 import os
 
-from rnnworker import affinity, cards, machine
+from rnnworker import cards, machine, processors
+from rnnworker.forked_workers import may_fork
 from rnnworker.members import Member
-from rnnworker.rounds import may_fork
 
 # Variables that would change a run: numbers of threads (Snakemake exports them) and where Python
 # finds its packages.
@@ -34,8 +31,8 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
 
     Raises ValueError if the device has more threads than this machine.
     """
-    topology, card = affinity.read_topology(), card_of(config)
-    cores = affinity.for_device(topology, config["device"], card)
+    topology, card = processors.read_topology(), card_of(config)
+    cores = processors.for_device(topology, config["device"], card)
     dataset = (config.get("dataset") or {}).get("path")
     job = {
         "config": config,
@@ -43,7 +40,7 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
         "nvml": nvml if card else None,
         "threads": len(cores),
         "cores": list(cores),
-        "start_cores": list(affinity.start_cores(topology, cores, place)),
+        "start_cores": list(processors.start_cores(topology, cores, place)),
         "dataset": os.path.join(str(root), dataset) if dataset else None,
         "pinned_md5": pinned_md5,
         "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
@@ -52,12 +49,32 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
     return dict(job, **more)
 
 
-def card_of(config):
-    """Returns the card that a run with `config` uses on this host (`cards.select_card`); None on a
-    CPU."""
+def certificate_jobs(planned):
+    """Returns the jobs for `planned`, an entry of ``certificates.json``, one per device: the first
+    also compares the implementations with each other."""
+    sections = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    return [
+        {
+            "mode": "certify",
+            "config": dict(planned["config"], device=place["device"]),
+            "device": place["name"],
+            "batches": place["batches"],
+            "implementations": [
+                {"name": name, "rnn": sections[name]} for name in place["implementations"]
+            ],
+            "further_device": number > 0,
+        }
+        for number, place in enumerate(planned["devices"])
+    ]
+
+
+def card_of(config, gpus=None):
+    """Returns the card that a run with `config` uses (`cards.select_card`) among `gpus`, by default
+    those of this host; None on a CPU."""
     if config["device"].get("kind") != "gpu":
         return None
-    return cards.select_card(config["device"], machine.gpus(), variables_of(config))
+    gpus = machine.gpus() if gpus is None else gpus
+    return cards.select_card(config["device"], gpus, variables_of(config))
 
 
 def variables_of(config):

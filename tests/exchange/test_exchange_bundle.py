@@ -12,7 +12,7 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_record
 from rnnbench.tables.effects import effects_of
-from rnnworker.bundle_machine import NEEDED
+from rnnworker.bundle import NEEDED
 from rnnworker.frameworks import FRAMEWORKS
 from tests.conftest import Project, make_project
 from tests.exchange.bundles import bundle, run
@@ -20,7 +20,7 @@ from tests.exchange.bundles import bundle, run
 
 def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) -> None:
     project, folder = bundled
-    stopped = run(folder, "--limit", "0.001")
+    stopped = run(folder, "--stop-after", "0.001")
     assert stopped.returncode == 1 and "runs are left" in stopped.stdout
     assert len(list(folder.glob("out/*/*/outcome.json"))) < 4
     resumed = run(folder)

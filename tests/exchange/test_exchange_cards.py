@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rnnworker import bundle_machine, bundle_session
-from rnnworker.bundle_session import Session
+from rnnworker import bundle, machine
 from tests.worker.test_worker_cards import ONE, TWO
 
 
@@ -23,17 +22,20 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (tmp_path / "bundle.json").write_text(json.dumps({"packages": {}, "own": {}}))
     (tmp_path / "experiment.json").write_text("{}")
+    (tmp_path / "plan.jsonl").touch()
+    options = {"out": str(tmp_path), "limit": None, "python": []}
+    options |= {"no_certificates": True, "no_probes": True}
 
-    def session_on(gpus: list[dict]) -> Session:
-        monkeypatch.setattr(bundle_machine.machine, "fingerprint", lambda: {"gpus": gpus})
-        monkeypatch.setattr(bundle_machine.machine, "gpus", lambda: gpus)
-        return Session(str(tmp_path), SimpleNamespace(out=None, limit=None, python=[], parts=[]))
+    def session_on(gpus: list[dict]) -> bundle.Session:
+        monkeypatch.setattr(machine, "fingerprint", lambda: {"gpus": gpus})
+        monkeypatch.setattr(machine, "gpus", lambda: gpus)
+        return bundle.Session(str(tmp_path), SimpleNamespace(**options))
 
     return session_on
 
 
 def test_a_run_for_another_gpu_is_skipped(session) -> None:
-    obstacle = session(TWO).machine.obstacle
+    obstacle = session(TWO).obstacle
     assert obstacle(config("H100")) is None
     assert obstacle(config(None)) is None
     reason = obstacle(config("H200"))
@@ -42,13 +44,13 @@ def test_a_run_for_another_gpu_is_skipped(session) -> None:
     assert reason == "no H100 on this machine, which has NVIDIA H100 PCIe"
     reason = obstacle(config(None, CUDA_VISIBLE_DEVICES=""))
     assert reason == "no GPU on this machine, which has no visible one (CUDA_VISIBLE_DEVICES)"
-    assert session([]).machine.obstacle(config(None)) == "no NVIDIA GPU on this machine"
+    assert session([]).obstacle(config(None)) == "no NVIDIA GPU on this machine"
 
 
 def test_replicas_need_as_many_gpus_of_one_model(session) -> None:
     two = {**config(None), "device": {"kind": "gpu", "gpu": None, "replicas": 2}}
-    assert session([ONE[0], {**ONE[0], "uuid": "GPU-b"}]).machine.obstacle(two) is None
-    reason = session(TWO).machine.obstacle(two)
+    assert session([ONE[0], {**ONE[0], "uuid": "GPU-b"}]).obstacle(two) is None
+    reason = session(TWO).obstacle(two)
     assert reason == (
         "needs 2 visible GPUs of one model, found 1 NVIDIA H100 80GB HBM3, 1 NVIDIA H100 PCIe; "
         "choose device=gpu for one card"
@@ -61,8 +63,8 @@ def test_a_worker_sees_only_the_gpu_of_its_run(session, monkeypatch, tmp_path: P
     def supervise(members, end):
         started.extend(members)
 
-    monkeypatch.setattr(bundle_session.rounds, "supervise", supervise)
-    monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(bundle.rounds, "supervise", supervise)
+    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "lock"))
     place = tmp_path / "place"
     place.mkdir()
     session(TWO)._run_workers([("run", str(place), {"config": config("H100")})], [{}])

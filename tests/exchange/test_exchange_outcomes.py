@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.exchange.outcomes import preflights_in
-from rnnworker import bundle, bundle_session, workers
+from rnnworker import bundle, workers
 
 # Replaces the worker: reports the requested device and number of threads.
 WORKER = """
@@ -35,7 +35,7 @@ def device(name: str, threads: int) -> dict:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(bundle_session, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
     monkeypatch.setattr(workers, "WORKER", str(tmp_path / "rnnworker"))
     config = {
         "device": device("cpu_1", 1),
@@ -60,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
         "experiment.json": {},
         "plan.jsonl": run,
         "certificates.json": {"m-lstm-b": certificate},
+        "probes.json": {},
     }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))

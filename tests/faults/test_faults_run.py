@@ -11,7 +11,7 @@ import pytest
 from rnnbench import cli
 from rnnbench.errors import RecordError
 from rnnbench.records.store import Place, read_record
-from rnnworker import memory
+from rnnworker import proc_files
 from tests.faults.mounts import small_disk
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, files, planned
@@ -68,7 +68,7 @@ def test_memory(place: Place, fault: str) -> None:
 )
 def test_killed_for_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter((4, 5))
-    monkeypatch.setattr(memory, "oom_kills", lambda: next(counts))
+    monkeypatch.setattr(proc_files, "oom_kills", lambda: next(counts))
     run = planned()
     build = run["config"]["build"]
     build["command"] = "sh -c 'kill -9 $$' sh"

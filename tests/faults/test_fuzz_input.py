@@ -144,7 +144,7 @@ def event(bases) -> st.SearchStrategy:
 def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
     """Whatever a worker reports, the controller makes a record that can be written and read."""
     lines = [*map(dumped, events), raw]
-    outcome = Outcome([e for e in map(parse, lines) if e], code, 0, None, "train")
+    outcome = Outcome([e for e in map(parse, lines) if e], exit_code=code, phase="train")
     hardware = {"machine": "box-1", "cores": 1}
     started = "20261121T075000_123456Z"
     trained = Trained(as_run(planned()), "selftest", "here", started, started, hardware, outcome)

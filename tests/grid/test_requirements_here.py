@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from rnnbench.grid.requirements import cores, unmet_device, unmet_here
+from rnnbench.grid.requirements import cores, unmet_here
+from rnnworker.cards import unmet_device
 
 
 @pytest.mark.parametrize(

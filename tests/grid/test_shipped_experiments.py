@@ -12,7 +12,7 @@ from rnnworker.recurrent.contrib import CLASSES
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
-from rnnbench.grid.requirements import unmet_device
+from rnnworker.cards import unmet_device
 from tests.grid.conftest import CONF
 
 ON_A_CPU = {

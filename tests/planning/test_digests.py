@@ -100,7 +100,7 @@ def test_the_same_code_has_the_same_digest(worker: Path) -> None:
         ("data.py", "import io\n", "import io\n\n\n"),
         ("data.py", '"""A text file, UTF-8."""', '"""Other words."""'),
         ("canonical_weights.py", '"""Canonical weights: a', '"""Other words'),
-        ("phases.py", '"""Opens, closes', '"""Another docstring of a class'),
+        ("turns.py", '"""Opens, closes', '"""Another docstring of a class'),
     ],
 )
 def test_comments_docstrings_and_blank_lines_cause_no_rerun(
@@ -122,8 +122,8 @@ def test_comments_docstrings_and_blank_lines_cause_no_rerun(
         ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
         ("kernels/keras.py", "use_cudnn=False", "use_cudnn=True"),
         ("recurrent/composed.py", '"forward_"', '"forwards_"'),
-        ("affinity.py", "thread, cores", "thread, cores[:1]"),
-        ("step_clock.py", "self._lead -= 1", "self._lead -= 2"),
+        ("processors.py", "thread, cores", "thread, cores[:1]"),
+        ("turns.py", "self._lead -= 1", "self._lead -= 2"),
         ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
         ("recurrent/cells.py", "reset_after=True", "reset_after=False"),
         ("models/digits_rnn.py", "softmax", "sigmoid"),

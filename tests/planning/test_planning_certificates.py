@@ -8,7 +8,7 @@ from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.planning.plan import Certificate
 from rnnbench.planning.preflight import certificates_of
 from rnnbench.records.keys import certificate_key, function_overrides
-from rnnworker.certificate_jobs import jobs_of
+from rnnworker.workers import certificate_jobs
 
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]
 
@@ -127,7 +127,7 @@ def test_each_device_has_the_batches_that_run_on_it() -> None:
         "cpu_1": [{"batch": 16}],
         "cpu_2": [{"batch": 128, "train_samples": 300}],
     }
-    first, second = jobs_of(certificate.as_dict())
+    first, second = certificate_jobs(certificate.as_dict())
     assert (first["further_device"], second["further_device"]) == (False, True)
     assert (second["device"], second["config"]["device"]["name"]) == ("cpu_2", "cpu_2")
     assert second["batches"] == certificate.devices[1]["batches"]

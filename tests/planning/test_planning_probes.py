@@ -72,7 +72,7 @@ def test_the_probing_code_is_not_part_of_a_runs_digest(monkeypatch) -> None:
     config = point().config
     before = digests.worker_digest(config), digests.prober_digest([config])
     original = digests._tree
-    probing = {"probe.py", "products.py"}
+    probing = {"probe.py"}
     digests._digest.cache_clear()
     monkeypatch.setattr(
         digests, "_tree",

@@ -16,7 +16,7 @@ from rnnbench.records.record import Record
 from rnnbench.report.content import Content
 from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY
 from rnnbench.report.page import write_report
-from rnnworker.random_reads import KNOWN
+from rnnworker.processors import KNOWN
 from tests.factory import BEGINNING, in_round, make_record, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
 

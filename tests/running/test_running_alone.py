@@ -13,7 +13,7 @@ from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record
 from rnnbench.records.store import Place, read_record
-from rnnworker import affinity
+from rnnworker import processors
 from tests.conftest import ROOT, make_project, wait_until
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned
@@ -22,7 +22,7 @@ HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: 
 
 
 def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> None:
-    (core,) = affinity.choose(affinity.read_topology(), 1)
+    (core,) = processors.choose(processors.read_topology(), 1)
     hogs: list[subprocess.Popen] = []
 
     def begin() -> None:

@@ -13,13 +13,12 @@ from rnnbench.running.round import measure
 from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts, metrics
-from rnnworker.affinity import read_topology
+from rnnworker.processors import read_topology
 from tests.factory import as_run, make_record, replace
 from tests.report.made_up import measurements
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
-from tests.worker.test_worker_card_look import LIBRARY
-from tests.worker.test_worker_cards import TWO
+from tests.worker.test_worker_cards import LIBRARY, TWO
 
 BEFORE = {
     "t": 100.0, "joules": 1000.0, "watts": 90.0, "sm_mhz": 1980, "memory_mhz": 2619,

@@ -4,7 +4,7 @@ import pytest
 
 from rnnbench.running.host_check import read_host_facts, warnings
 from rnnworker import machine
-from rnnworker.random_reads import KNOWN
+from rnnworker.processors import KNOWN
 
 QUIET = {
     "load": 0.1,

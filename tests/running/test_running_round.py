@@ -16,7 +16,7 @@ from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
-from rnnworker import memory
+from rnnworker import cohorts, members
 from rnnworker.cohorts import GUESS_BYTES
 from tests.factory import as_run
 from tests.running.alone import slept_effects, slept_in_turns
@@ -121,9 +121,8 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     supervise = measuring.supervise
 
     def killing(workers, seed):
-        (victim,) = (worker for worker in workers if "killed" in worker.name)
-        victim.on_event = kill_at_its_third_gate
-        return supervise(workers, seed)
+        *others, victim = sorted(workers, key=lambda worker: "killed" in worker.name)
+        return supervise([*others, victim._replace(on_event=kill_at_its_third_gate)], seed)
 
     def kill_at_its_third_gate(event):
         if event["event"] == "hello":
@@ -177,7 +176,7 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     def killing(workers, seed):
         outcomes = supervise(workers, seed)
         (companion,) = (name for name in outcomes if "keras" in name)
-        outcomes[companion].exit_code = memory.SIGKILLED
+        outcomes[companion].exit_code = members.SIGKILLED
         return outcomes
 
     monkeypatch.setattr(measuring, "supervise", killing)
@@ -205,7 +204,7 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
 
 
 def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
+    monkeypatch.setattr(cohorts, "available_bytes", lambda: int(2.1 * GUESS_BYTES / 0.7))
     lines = [run("keras"), run("cell"), run("block")]
     records = measure_round(place, *lines)
     assert set(records["cell"].round.members) == {lines[0]["name"], lines[1]["name"]}

@@ -143,7 +143,9 @@ ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": 
 def test_reasons_why_the_worker_ended_early(
     events: list[dict], exit_code: int, over_limit: str | None, code: str, text: str
 ) -> None:
-    reason = failure_reason(Outcome(events, exit_code, 0, over_limit, "train"))
+    reason = failure_reason(
+        Outcome(events, exit_code=exit_code, over_limit=over_limit, phase="train")
+    )
     assert reason is not None
     assert reason.code == code
     assert code in VOID_CODES
@@ -155,7 +157,7 @@ def test_a_worker_that_finished_has_no_failure() -> None:
 
 
 def test_the_remedy_of_over_limit_names_the_limit() -> None:
-    reason = failure_reason(Outcome((), -9, 0, "import", "import"))
+    reason = failure_reason(Outcome(exit_code=-9, over_limit="import", phase="import"))
     assert reason is not None
     assert "limits.import" in reason.remedy
 

@@ -10,7 +10,7 @@ import pytest
 
 from rnnbench.tables.states import SATURATED, SLOWED, UNEQUAL, Source, covariance, slowness
 from rnnbench.tables.stats import student_quantile
-from rnnworker.random_reads import KNOWN
+from rnnworker.processors import KNOWN
 
 MEMBERS = ("keras", "block", "cell")
 TRUE = np.log([0.003, 0.002, 0.003])

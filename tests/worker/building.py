@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 CERTIFY = """
 import json, sys
 from rnnworker import certify
-from rnnworker.phases import Phases
+from rnnworker.turns import Phases
 from rnnworker.turns import Turns
 
 certify.TRAINED_STEPS = 4

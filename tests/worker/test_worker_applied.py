@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
-from rnnworker import applied_steps
+from rnnworker import certify
 from tests.conftest import ROOT
 from tests.worker.building import build_python
 
@@ -18,32 +19,32 @@ def arrays(*values: float) -> list[numpy.ndarray]:
     return [numpy.array(values, "float32")]
 
 
-def test_the_difference_is_on_the_scale_of_the_gradient() -> None:
-    before, gradient = arrays(1.0, 2.0), arrays(0.5, -0.25)
-    assert applied_steps.difference(before, arrays(0.5, 2.25), gradient) == 0
-    assert applied_steps.difference(before, arrays(0.5, 2.0), gradient) == pytest.approx(
-        0.5, abs=1e-5
-    )
-    assert applied_steps.difference(before, arrays(1.0, 2.0), gradient) == pytest.approx(
-        1.0, abs=1e-5
-    )
-    assert applied_steps.difference(before, arrays(float("nan"), 2.0), gradient) == float("inf")
-
-
-def test_rounding_does_not_count_as_a_difference() -> None:
-    gradient = arrays(1e-6, 3e-6)
-    before = arrays(1.0, 1.0)
-    after = [before[0] - gradient[0]]
+SMALL = numpy.array([1e-6, 3e-6], "float32")
+DIFFERENCES = {
+    "exact": (arrays(1.0, 2.0), arrays(0.5, 2.25), arrays(0.5, -0.25), 0.0),
+    "on the scale of the gradient": (
+        arrays(1.0, 2.0), arrays(0.5, 2.0), arrays(0.5, -0.25), pytest.approx(0.5, abs=1e-5)),
+    "nothing applied": (
+        arrays(1.0, 2.0), arrays(1.0, 2.0), arrays(0.5, -0.25), pytest.approx(1.0, abs=1e-5)),
+    "not finite": (
+        arrays(1.0, 2.0), arrays(float("nan"), 2.0), arrays(0.5, -0.25), float("inf")),
     # Subtraction from 1 in float32 rounds to 6e-8: several per cent of this gradient.
-    assert abs(before[0] - after[0] - gradient[0]).max() / gradient[0].max() > 0.005
-    assert applied_steps.difference(before, after, gradient) == 0
+    "rounding": (arrays(1.0, 1.0), [numpy.ones(2, "float32") - SMALL], [SMALL], 0.0),
+    # An array without a gradient must not change.
+    "unchanged": (arrays(1.0) + arrays(0.0), arrays(0.5) + arrays(0.0),
+                  arrays(0.5) + arrays(0.0), 0.0),
+    "changed": (arrays(1.0) + arrays(0.0), arrays(0.5) + arrays(0.1),
+                arrays(0.5) + arrays(0.0), pytest.approx(0.2, abs=1e-4)),
+}  # fmt: skip
 
 
-def test_an_array_without_a_gradient_must_not_change() -> None:
-    before, gradients = arrays(1.0) + arrays(0.0), arrays(0.5) + arrays(0.0)
-    assert applied_steps.difference(before, arrays(0.5) + arrays(0.0), gradients) == 0
-    moved = applied_steps.difference(before, arrays(0.5) + arrays(0.1), gradients)
-    assert moved == pytest.approx(0.2, abs=1e-4)
+@pytest.mark.parametrize(
+    ("before", "after", "gradients", "expected"), DIFFERENCES.values(), ids=DIFFERENCES
+)
+def test_the_difference_between_applied_and_computed_gradients(
+    before: list, after: list, gradients: list, expected: float
+) -> None:
+    assert certify.difference(before, after, gradients) == expected
 
 
 class Session:
@@ -54,6 +55,7 @@ class Session:
 
     def __init__(self) -> None:
         self.step, self.weights = 0, arrays(1.0, 1.0)
+        self.load_weights = lambda weights: None
         self.model = self
         self.trainable_variables = [self]
 
@@ -66,18 +68,22 @@ class Session:
     def train_batch(self, x, y) -> None:
         self.step += 1
         share = 0.5 if self.step % 3 == 0 else 1.0
-        self.weights = [self.weights[0] - numpy.float32(share) * x]
+        self.weights = [self.weights[0] - numpy.float32(share) * x[0]]
 
     def precision_facts(self) -> dict:
         return {"policy": "float32"}
 
 
 def test_steps_that_are_off_are_counted(monkeypatch) -> None:
-    monkeypatch.setitem(applied_steps.GRADIENTS, "made_up", lambda session: lambda x, y: [x])
-    batches = [(numpy.array([0.5, 0.25], "float32"), None)] * 30
-    result = applied_steps.measure(Session(), batches, 1e-4)
+    monkeypatch.setitem(certify.GRADIENTS, "made_up", lambda session: lambda x, y: [x[0]])
+    x = numpy.array([[0.5, 0.25]], "float32")
+    trial = SimpleNamespace(
+        session=Session(), weights=[], config={"model": {"batch": 1}, "seed": 0}
+    )
+    data = {"x_train": x, "y_train": x}
+    result = certify.applied(trial, {}, {}, data, {"gradients": 1e-4})
     worst = result.pop("worst")
-    assert result == {"threads": 1, "steps": 30, "off": 10}
+    assert result == {"threads": 1, "steps": 30, "off": 10, "why": None}
     assert worst == pytest.approx(0.5, abs=1e-5)
 
 

@@ -1,16 +1,22 @@
 """Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs, and with a
-driver that denies queries or fails once. The format is that of nvidia-smi 570."""
+driver that denies queries or fails once; and reading the state of a GPU through a fake of the
+driver's library. The format is that of nvidia-smi 570."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from rnnworker import cards
 
 LINE = "{}, 570.86, 81559, 700.00, 1980, GPU-{}, 00000000:{:02X}:00.0\n"
+
+
 SXM, PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"
+
+
 A100 = "NVIDIA A100-SXM4-40GB"
 
 
@@ -87,10 +93,11 @@ def test_models_are_compared_exactly(wanted: str, name: str, same: bool) -> None
 
 
 SCRIPT = """#!/bin/sh
-case "$1" in
-*) if [ -e {0}/broken ]; then rm {0}/broken; exit 9; fi; cat {0}/cards ;;
-esac
+if [ -e {0}/broken ]; then rm {0}/broken; exit 9; fi
+cat {0}/cards
 """
+
+
 REFUSED = "#!/bin/sh\necho 'Failed to initialize NVML: Insufficient Permissions'\nexit 4\n"
 
 
@@ -104,11 +111,8 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_cards_from_nvidia_smi(smi: Path) -> None:
+def test_cards_from_nvidia_smi_which_is_queried_again_if_it_fails_once(smi: Path) -> None:
     assert cards.query_cards() == machine_of(A100, A100)
-
-
-def test_a_driver_that_fails_once_is_queried_again(smi: Path) -> None:
     (smi.parent / "broken").touch()
     assert cards.query_cards() == machine_of(A100, A100)
     assert not (smi.parent / "broken").exists()
@@ -127,26 +131,158 @@ def test_unknown_values_are_omitted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "variable", "uuids"),
+    ("wanted", "machine", "variable", "uuids"),
     [
-        (EIGHT, None, ["GPU-a0", "GPU-a1"]),
-        (EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
-        (machine_of(PCIE, SXM, PCIE), None, ["GPU-a0", "GPU-a2"]),
-        (machine_of(PCIE, SXM, SXM), None, ["GPU-a1", "GPU-a2"]),
-        (ONE, None, []),
-        (TWO, None, []),  # two models
-        (EIGHT, "3", []),
+        (None, EIGHT, None, ["GPU-a0", "GPU-a1"]),
+        (None, EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
+        (None, machine_of(PCIE, SXM, PCIE), None, ["GPU-a0", "GPU-a2"]),
+        (None, machine_of(PCIE, SXM, SXM), None, ["GPU-a1", "GPU-a2"]),
+        ("H100", machine_of(PCIE, PCIE, SXM, SXM), None, ["GPU-a2", "GPU-a3"]),
+        (None, ONE, None, []),
+        (None, TWO, None, []),  # two models
+        (None, EIGHT, "3", []),
     ],
 )
-def test_replicas_get_cards_of_one_model(machine: list[dict], variable, uuids) -> None:
+def test_replicas_get_cards_of_one_model(wanted, machine: list[dict], variable, uuids) -> None:
     environment = {} if variable is None else {cards.VISIBLE: variable}
-    card = cards.select_card({"kind": "gpu", "replicas": 2}, machine, environment)
+    device = {"kind": "gpu", "gpu": wanted, "replicas": 2}
+    card = cards.select_card(device, machine, environment)
     assert [each["uuid"] for each in cards.all_cards(card)] == uuids
     assert cards.variables(card).get(cards.VISIBLE, "") == ",".join(uuids)
     assert cards.query_contexts(card) is None  # such a run is alone on its cards
 
 
-def test_replicas_get_cards_of_the_requested_model() -> None:
-    machine = machine_of(PCIE, PCIE, SXM, SXM)
-    card = cards.select_card({"gpu": "H100", "replicas": 2}, machine, {})
-    assert [each["uuid"] for each in cards.all_cards(card)] == ["GPU-a2", "GPU-a3"]
+LIBRARY = """
+from types import SimpleNamespace
+
+from pynvml import *
+from pynvml import NVML_ERROR_NOT_FOUND, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_UNINITIALIZED
+
+failures = FAILURES
+
+def nvmlInit():
+    global failures
+    if failures:
+        failures -= 1
+        raise NVMLError(NVML_ERROR_UNINITIALIZED)
+
+def nvmlDeviceGetHandleByUUID(uuid):
+    if not uuid.startswith("GPU-a"):
+        raise NVMLError(NVML_ERROR_NOT_FOUND)
+    return uuid
+
+def nvmlDeviceGetTotalEnergyConsumption(handle):
+    return 5000
+
+def nvmlDeviceGetPowerUsage(handle):
+    return 300500
+
+def nvmlDeviceGetClockInfo(handle, kind):
+    return {NVML_CLOCK_SM: 1980, NVML_CLOCK_MEM: 2619}[kind]
+
+def nvmlDeviceGetTemperature(handle, sensor):
+    return 45
+
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle):
+    return 0x45
+
+def nvmlDeviceGetViolationStatus(handle, policy):
+    return SimpleNamespace(violationTime=2500000000 * (policy == NVML_PERF_POLICY_POWER))
+
+def nvmlDeviceGetTotalEccErrors(handle, error, counter):
+    raise NVMLError(NVML_ERROR_NOT_SUPPORTED)
+
+def nvmlDeviceGetMemoryInfo(handle):
+    return SimpleNamespace(used=2**30)
+
+def nvmlDeviceGetComputeRunningProcesses(handle):
+    return PROCESSES
+"""
+
+
+STATE = {
+    "joules": 5.0,
+    "watts": 300.5,
+    "sm_mhz": 1980,
+    "memory_mhz": 2619,
+    "celsius": 45,
+    "slowed": ["SwPowerCap", "HwThermalSlowdown"],
+    "thermal_s": 0.0,
+    "power_s": 2.5,
+    "ecc": None,
+    "memory_bytes": 2**30,
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path):
+    def make(failures: int = 0, processes: str = "['this one']") -> str:
+        file = tmp_path / "pynvml.py"
+        text = LIBRARY.replace("FAILURES", str(failures)).replace("PROCESSES", processes)
+        file.write_text(text)
+        return str(file)
+
+    return make
+
+
+def job(file: str | None) -> dict:
+    return {"card": {"name": "NVIDIA H200", "uuid": "GPU-a1"}, "nvml": file}
+
+
+@pytest.mark.parametrize(
+    ("processes", "others"), [("[]", 0), ("['this one']", 0), ("['this one', 1, 2]", 2)]
+)
+def test_state_of_a_card(library, processes: str, others: int) -> None:
+    state = cards.card_reader(job(library(processes=processes)))()
+    assert state.pop("t") > 0
+    assert state == {**STATE, "others": others}
+
+
+def test_a_driver_that_fails_once_is_read_again(library) -> None:
+    assert cards.card_reader(job(library(failures=1)))()["joules"] == 5.0
+
+
+def test_the_state_of_further_cards_is_read_too(library) -> None:
+    pair = job(library())
+    pair["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-a2"}]
+    state = cards.card_reader(pair)()
+    (second,) = state["further"]
+    assert (state["joules"], second["joules"]) == (5.0, 5.0)
+    assert set(second) == set(state) - {"further"}
+
+
+@pytest.mark.parametrize("case", ["driver", "card", "further card", "library"])
+def test_a_card_that_cannot_be_read_is_logged(library, case: str, capsys) -> None:
+    faulty = job(library(failures=9 if case == "driver" else 0))
+    if case == "library":
+        faulty["nvml"] = "/nowhere/pynvml.py"
+    if case == "card":
+        faulty["card"]["uuid"] = "GPU-of another"
+    if case == "further card":
+        faulty["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-of another"}]
+    assert cards.card_reader(faulty)() is None
+    assert "The state of the GPU is not read: " in capsys.readouterr().err
+
+
+def test_nothing_is_read_on_a_cpu(capsys) -> None:
+    assert cards.card_reader({"card": None, "nvml": None})() is None
+    assert cards.card_reader({})() is None
+    assert capsys.readouterr().err == ""
+
+
+def test_the_real_library_has_every_queried_name() -> None:
+    called: list[str] = []
+
+    class Recorder:
+        def __getattr__(self, name):
+            attribute = getattr(pynvml, name)
+            if not name.startswith("nvml") or isinstance(attribute, int):
+                return attribute
+            called.append(name)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    card = cards.CardState.__new__(cards.CardState)
+    card.library, card.handle = Recorder(), None
+    assert set(card.read().values()) - {card.read()["t"]}
+    assert len(set(called)) == 9
+    assert card._reasons(0xFF) == list(cards.REASONS)

@@ -19,7 +19,7 @@ from rnnbench.running.preflights import assembled_certificate
 from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
-from rnnworker.certificate_jobs import jobs_of
+from rnnworker.workers import certificate_jobs
 from tests.conftest import ROOT
 from tests.factory import SAMPLES, TEST_SAMPLES, make_record
 
@@ -75,7 +75,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
             points.append(GridPoint(name, choices, run.overrides, 0, 0, None, config))
     (planned,) = certificates_of(points, lambda config: None, lambda build: None).values()
     outcomes = {}
-    for job in jobs_of(planned.as_dict()):
+    for job in certificate_jobs(planned.as_dict()):
         threads = job["config"]["device"]["threads"]
         job.update(threads=threads, dataset=str(folder / "digits.npz"))
         (folder / "job.json").write_text(json.dumps(job))

@@ -9,7 +9,7 @@ import sys
 import numpy
 import pytest
 
-from rnnworker import certificate_jobs, certify, events, precision
+from rnnworker import certify, events, precision
 from tests.worker.building import answer
 
 # Cell → implementations that must compute the same function on this CPU.
@@ -40,7 +40,7 @@ import json, os, sys
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3")
 import numpy
 from rnnworker import certify, recurrent
-from rnnworker.phases import Phases
+from rnnworker.turns import Phases
 from rnnworker.turns import Turns
 from rnnworker.kernels import block, block_cell
 from rnnworker.recurrent import cells
@@ -369,7 +369,7 @@ def test_what_cannot_be_compared_fails_after_the_way_to_the_controller(
 ) -> None:
     error = events.to_json_data(certify.relative_error(values, expected))
     batch = {"rows": 1, "training": True, "outputs": None, "gradients": error}
-    assert certificate_jobs.wrong([batch], precision.TOLERANCE["float32"], "cpu")
+    assert precision.wrong([batch], precision.TOLERANCE["float32"], "cpu")
 
 
 def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:

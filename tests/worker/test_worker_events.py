@@ -1,25 +1,18 @@
 from __future__ import annotations
 
-import contextlib
-import gc
 import io
 import json
 import os
 import select
 import threading
-import weakref
 
 import numpy
 import pytest
 
-from rnnworker import cpu_load
 from rnnworker.events import Events, from_environment, to_json_data
-from rnnworker.phases import Phases
-from rnnworker.turns import Turns
+from tests.worker.pipes import lines, pipe
 
-
-def phases_of(events: Events) -> Phases:
-    return Phases(events, Turns(events))
+__all__ = ["pipe"]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +43,6 @@ def test_values_become_json_data(value: object, expected: object) -> None:
     assert converted == expected
     assert type(converted) is type(expected)
     json.dumps(converted, allow_nan=False)
-
-
-@pytest.fixture
-def pipe():
-    reader, writer = os.pipe()
-    yield reader, writer
-    for descriptor in (reader, writer):
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-
-
-def lines(reader: int, writer: int) -> list[dict]:
-    os.close(writer)
-    with os.fdopen(os.dup(reader), "rb") as file:
-        return [json.loads(line) for line in file.read().splitlines()]
 
 
 def test_an_event_is_one_line(pipe) -> None:
@@ -147,101 +125,3 @@ def test_events_are_configured_by_the_environment(pipe, monkeypatch: pytest.Monk
     monkeypatch.delenv("RNNWORKER_HANDSHAKE")
     from_environment().emit("finished")
     assert [event["event"] for event in lines(reader, writer)] == ["handshake", "finished"]
-
-
-def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
-    reader, writer = pipe
-    phases = phases_of(Events(writer))
-    with phases.phase("train", timed=True) as details:
-        details["steps"] = 3
-        assert phases.current == "train"
-    begin, end = lines(reader, writer)
-    assert (begin["event"], begin["phase"], begin["timed"]) == ("phase_begin", "train", True)
-    assert (end["event"], end["phase"], end["timed"]) == ("phase_end", "train", True)
-    assert begin["t"] <= end["start"] <= end["end"] <= end["t"]
-    assert end["details"]["steps"] == 3
-    assert {"own", "foreign", "steal"} <= set(end["details"]["load"])
-
-
-class Knot:
-    """A reference cycle, which only the garbage collector frees."""
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
-    phases = phases_of(Events(pipe[1]))
-    gc.disable()
-    try:
-        left = weakref.ref(Knot())
-        with phases.phase("build"):
-            assert left() is not None
-        with phases.phase("train", timed=True) as details:
-            assert left() is None
-            assert gc.get_freeze_count() > 0
-            assert gc.isenabled() is False, "a phase does not change whether collection is enabled"
-        assert details["second_clock"] > 0
-    finally:
-        gc.enable()
-        gc.unfreeze()
-
-
-def test_a_phase_that_fails_has_no_end(pipe) -> None:
-    reader, writer = pipe
-    phases = phases_of(Events(writer))
-    with pytest.raises(ZeroDivisionError), phases.phase("build"):
-        raise ZeroDivisionError
-    assert [event["event"] for event in lines(reader, writer)] == ["phase_begin"]
-    assert phases.current == "build"
-
-
-def snapshot(own: float, processors: dict, faults: int = 0, switched: int = 0) -> dict:
-    return {
-        "own": own,
-        "processors": processors,
-        "major_faults": faults,
-        "switched_out": switched,
-    }
-
-
-def test_load_of_the_run_and_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2})
-    before = snapshot(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5)
-    # Processor 1 does not belong to this run and is not counted.
-    after = snapshot(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15)
-    assert cpu_load.difference(before, after) == {
-        "own": 3.0,
-        "busy": 4.5,
-        "foreign": 1.5,
-        "steal": 0.75,
-        "major_faults": 1,
-        "switched_out": 10,
-    }
-
-
-def test_load_of_others_is_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    load = cpu_load.difference(snapshot(0.0, {0: (1.0, 0.0)}), snapshot(2.005, {0: (3.0, 0.0)}))
-    assert load["foreign"] == 0.0
-
-
-def test_load_without_proc_is_left_out() -> None:
-    load = cpu_load.difference(snapshot(0.0, {}), snapshot(2.0, {}))
-    assert load["own"] == 2.0
-    assert not {"busy", "foreign", "steal"} & set(load)
-
-
-def test_a_processor_that_comes_online_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
-    before = snapshot(0.0, {0: (1.0, 0.0)})
-    after = snapshot(0.0, {0: (2.0, 0.0), 1: (500.0, 5.0)})
-    assert cpu_load.difference(before, after)["busy"] == 1.0
-
-
-def test_work_of_this_process_counts_as_own() -> None:
-    before = cpu_load.snapshot()
-    total = 0
-    while cpu_load.snapshot()["own"] - before["own"] < 0.05:
-        total += sum(range(10_000))
-    assert cpu_load.difference(before, cpu_load.snapshot())["own"] >= 0.05

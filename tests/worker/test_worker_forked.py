@@ -14,7 +14,7 @@ import pytest
 
 from rnnbench.running import worker
 from rnnbench.running.worker import supervise
-from rnnworker import forked_workers, members, rounds
+from rnnworker import forked_workers, members
 from rnnworker.members import Member, Outcome
 from tests.conftest import wait_until
 from tests.running.test_running_train import planned
@@ -95,7 +95,7 @@ def test_a_member_without_equals_is_not_forked(workers, importers) -> None:
     single = supervise(workers(a={}))["a"]
     assert not importers and "before_fork" not in imports(single)
     a, b, c = workers(a={}, b={}, c={})
-    b.environment = {**b.environment, "ONE_DNN": "0"}
+    b = b._replace(environment={**b.environment, "ONE_DNN": "0"})
     outcomes = supervise([a, b, c])
     assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
     forked = {name for name, outcome in outcomes.items() if "before_fork" in imports(outcome)}
@@ -106,10 +106,7 @@ def test_a_forked_worker_ends_like_a_started_one(workers) -> None:
     faults = {"raised": "raise", "aborted": "crash", "hung": "hang", "good": None}
     fakes = {name: {"fault": fault, "fault_epoch": 1} for name, fault in faults.items()}
     forked = supervise(workers(**fakes))
-    unforked = workers(**fakes)
-    for member in unforked:
-        member.forks = False
-    started = supervise(unforked)
+    started = supervise([member._replace(forks=False) for member in workers(**fakes)])
     for name in fakes:
         assert "before_fork" in imports(forked[name])
         assert "before_fork" not in imports(started[name])
@@ -142,9 +139,9 @@ def test_members_of_a_failed_importer_start_on_their_own(
 
 
 def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -> None:
-    limited = workers(a={}, b={})
-    for member in limited:
-        member.limits = {**member.limits, "import": 0.0}
+    limited = [
+        member._replace(limits={**member.limits, "import": 0.0}) for member in workers(a={}, b={})
+    ]
     monkeypatch.setattr(members.Running, "check_limit", lambda member, selector: None)
     outcomes = supervise(limited)
     assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0]
@@ -240,6 +237,6 @@ def wait_for_end(pid: int) -> None:
 )
 def test_configs_that_may_not_be_forked(section: str, key: str, value: str) -> None:
     config = planned()["config"]
-    assert rounds.may_fork(config)
+    assert forked_workers.may_fork(config)
     config[section][key] = value
-    assert not rounds.may_fork(config)
+    assert not forked_workers.may_fork(config)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from rnnworker import probe, products
+from rnnworker import probe
 from tests.conftest import ROOT
 
 LSTM = {"name": "lstm", "kind": "recurrent", "steps": 8, "rows": 1, "dense": False,
@@ -26,29 +26,29 @@ FORWARD = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
 
 
 def test_an_lstm_and_a_dense_layer_by_hand() -> None:
-    assert products.flops_of([LSTM, DENSE], 16) == (FORWARD, True)
+    assert probe.flops_of([LSTM, DENSE], 16) == (FORWARD, True)
 
 
 def test_both_directions_count_and_an_embedding_does_not() -> None:
     both = {**LSTM, "shapes": [(prefix + name, shape) for prefix in ("forward_", "backward_")
                                for name, shape in LSTM["shapes"]]}  # fmt: skip
-    one, _ = products.flops_of([LSTM], 16)
-    assert products.flops_of([EMBEDDING, both], 16) == (2 * one, True)
+    one, _ = probe.flops_of([LSTM], 16)
+    assert probe.flops_of([EMBEDDING, both], 16) == (2 * one, True)
 
 
 def test_every_layer_of_a_stack_counts() -> None:
     shapes_of = [("layer0_kernel", [8, 256]), ("layer0_recurrent", [64, 256]),
                  ("layer1_kernel", [64, 256]), ("layer1_recurrent", [64, 256])]  # fmt: skip
     flops = 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256)
-    assert products.flops_of([{**LSTM, "shapes": shapes_of}], 16) == (flops, True)
+    assert probe.flops_of([{**LSTM, "shapes": shapes_of}], 16) == (flops, True)
 
 
 def test_uncounted_layers_are_reported() -> None:
-    flops, complete = products.flops_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
+    flops, complete = probe.flops_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
     assert not complete and flops == 2 * 112 * 64 * 10
-    assert products.flops_of([NORM, DENSE], 16)[1]
-    assert not products.flops_of([{**LSTM, "steps": None}], 16)[1]
-    assert not products.flops_of([{**DENSE, "rows": None}], 16)[1]
+    assert probe.flops_of([NORM, DENSE], 16)[1]
+    assert not probe.flops_of([{**LSTM, "steps": None}], 16)[1]
+    assert not probe.flops_of([{**DENSE, "rows": None}], 16)[1]
 
 
 def test_the_rate_of_a_device_of_known_speed() -> None:
@@ -62,9 +62,11 @@ import numpy
 from rnnworker import frameworks, probe
 settings = json.loads(sys.argv[1])
 session = frameworks.open_session({name: settings[name] for name in ("device", "build")}, 1)
-entry = dict(model="digits_rnn", cell="lstm", config="d", settings=settings)
-facts = probe.model_facts(entry, 1)
-small, large = (min(probe.large_rates(session, size)) for size in (8, 256))
+facts = probe.model_facts(settings, 1)
+multiply = probe.SQUARE[settings["build"]["framework"]]
+small, large = (
+    min(probe.sample_rates(multiply(session, size), 2 * size**3 / 1e9)) for size in (8, 256)
+)
 print("RESULT " + json.dumps(dict(facts=facts, small=small, large=large)))
 """
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnworker import members, turn_order
-from rnnworker.cohorts import starting_order
+from rnnworker import members, rounds
 from rnnworker.members import Member
 from rnnworker.rounds import supervise
 from tests.running.test_running_supervise import PROTOCOL
@@ -93,7 +92,7 @@ def test_the_seed_determines_the_order(run) -> None:
 
 @pytest.mark.parametrize("size", range(2, 9))
 def test_each_member_follows_every_other_equally_often(size: int) -> None:
-    rows = turn_order.williams(size)
+    rows = rounds.williams(size)
     assert all(sorted(row) == list(range(size)) for row in rows)
     follows = Counter(pair for row in rows for pair in itertools.pairwise(row))
     assert len(follows) == size * (size - 1)
@@ -101,7 +100,7 @@ def test_each_member_follows_every_other_equally_often(size: int) -> None:
 
 
 def test_each_square_is_drawn_anew() -> None:
-    drawn = list(itertools.islice(turn_order.cycles("abcd", random.Random(0)), 8))
+    drawn = list(itertools.islice(rounds.cycles("abcd", random.Random(0)), 8))
     for square in (drawn[:4], drawn[4:]):
         follows = Counter(pair for row in square for pair in itertools.pairwise(row))
         assert set(follows.values()) == {1} and len(follows) == 12
@@ -218,11 +217,15 @@ def test_the_limit_of_a_phase_covers_all_of_its_turns(run) -> None:
     assert 0.5 < worked < 1.5
 
 
-@pytest.mark.parametrize("repeat", range(4))
-def test_every_second_repeat_starts_in_the_reverse_order(repeat: int) -> None:
-    def order(number: int) -> list[str]:
-        runs = [{"name": f"{name}-s0-r{number}", "repeat": number} for name in "abcde"]
-        return [run["name"][0] for run in starting_order(runs)]
-
-    pair = 2 * (repeat // 2)
-    assert order(pair) == order(pair + 1)[::-1] and sorted(order(repeat)) == list("abcde")
+@pytest.mark.parametrize(
+    ("step_seconds", "left", "length"),
+    [
+        ([0.0032, 0.001], 1000, (10, 35)),  # the fastest decides
+        ([0.004], 1000, (3, 9)),
+        ([0.5], 1000, (1, 4)),  # 200 turns at most
+        ([0.5], 100, (1, 1)),
+        ([0.0], 10, (10_000_000, 35_000_000)),
+    ],
+)
+def test_turn_length_depends_on_the_fastest_member(step_seconds, left, length) -> None:
+    assert rounds.turn_length(step_seconds, left) == length

@@ -1,97 +1,195 @@
-"""The steps of a run in the worker, with a session that notes what is asked of it."""
+"""The steps of a run in the worker, with a session that notes what is asked of it: its order, its
+cores, its turns, the kernel, and the weights right before training."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 
-from rnnworker import canonical_weights, frameworks, run
-from rnnworker.turns import WHOLE
+from rnnbench.running import assemble, verdict
+from rnnworker import frameworks, run
+from rnnworker.events import Events
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.turns import Phases, Turns
 
-MEASURE = {"warmup_steps": 1, "evaluate_calls": 3, "predict_calls": 2}
+KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the device is a CPU"]}
+MEASURE = {"warmup_steps": 2, "evaluate_calls": 3, "predict_calls": 2}
 
 
-class Noting:
-    """Session, turns, phases and events in one: `notes` are the calls in their order."""
+class Session:
+    """A model of one weight matrix. With `warm` it is not reset after the warm-up."""
 
-    validation_samples = 8
+    warm = False
+    validation_samples = 1
 
-    def __init__(self) -> None:
+    def __init__(self, config: dict, threads: int) -> None:
         self.notes: list[str] = []
-        self.facts: dict[str, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any, **fields: Any) -> Any:
-            self.notes.append(name)
-            return {"fit": {}, "take": WHOLE}.get(name, {})
-
-        return call
-
-    def fit(self, on_epoch: Any, on_start: Any, turns: Any) -> dict[str, Any]:
-        on_start()
+    def environment(self) -> dict:
         return {}
 
-    def emit(self, event: str, **fields: Any) -> None:
-        self.facts |= fields.get("measured") or {}
+    device_facts = model_facts = build = environment
 
-    @contextmanager
-    def phase(self, name: str, timed: bool = False) -> Any:
-        self.notes.append(f"{name}:")
-        yield {}
+    def load_data(self, *arguments: Any) -> dict:
+        return {}
+
+    def layers(self) -> list[dict]:
+        return [{"name": "d", "kind": "other", "shapes": [("kernel", [2, 2])]}]
+
+    def load_weights(self, weights: list) -> None:
+        self.weights = [{"kernel": weights[0]["kernel"].copy()}]
+        self.first = self.weights[0]["kernel"].copy()
+
+    def dump_weights(self) -> list:
+        return self.weights
+
+    def train_steps(self, steps: int) -> None:
+        self.weights[0]["kernel"] += numpy.float32(0.1)
+
+    def attest(self) -> dict:
+        self.train_steps(1)
+        return KERNEL
+
+    def reset(self) -> None:
+        if not self.warm:
+            self.weights[0]["kernel"][:] = self.first
+
+    def warm_up(self, steps: int, seconds: float) -> int:
+        self.train_steps(steps)
+        return steps
+
+    def fit(self, on_epoch: Any, on_start: Any, turns: Any) -> dict:
+        self.cores = os.sched_getaffinity(0)
+        self.train_steps(1)
+        self.reset()
+        on_start()
+        on_epoch({"epoch": 1, "start": 0.0, "seconds": 1.0, "samples": 1, "steps": 1, "loss": 1.0})
+        return {}
+
+    def evaluate(self) -> dict:
+        self.notes.append("evaluate")
+        return {}
+
+    def predict(self) -> dict:
+        self.notes.append("predict")
+        return {}
+
+
+class Warm(Session):
+    warm = True
 
 
 @pytest.fixture
-def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
-    session = Noting()
-    monkeypatch.setattr(frameworks, "open_session", lambda config, threads: session)
-    monkeypatch.setattr(canonical_weights, "initial", lambda layers, seed: {})
-    monkeypatch.setattr(canonical_weights, "digest", lambda weights: "d")
-    return session
+def execute(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    """Executes a job with a session of this class; returns the session and its events."""
+
+    def executed(kind: type = Session, **job: Any) -> tuple[Session, list[dict]]:
+        session = kind({}, 1)
+        monkeypatch.setattr(frameworks, "open_session", lambda config, threads: session)
+        with (tmp_path / "events").open("wb") as file:
+            events = Events(file.fileno())
+            turns = Turns(events)
+            take = turns.take
+            turns.take = lambda **fields: (session.notes.append("take"), take(**fields))[1]
+            config = {"seed": 0, "measure": MEASURE}
+            job = {"config": config, "threads": 1, "dataset": None, **job}
+            run._run(job, events, Phases(events, turns), turns)
+        lines = (tmp_path / "events").read_text().splitlines()
+        return session, [json.loads(line) for line in lines]
+
+    return executed
 
 
-def job(**changes: Any) -> dict[str, Any]:
-    config = {"measure": MEASURE, "seed": 0}
-    return {"config": config, "threads": 1, "dataset": None, **changes}
+def test_the_kernel_is_attested_after_the_first_step_and_outside_the_timed_phases(execute) -> None:
+    _, events = execute()
+    assert assemble.facts_of(events, "measured")["kernel"] == KERNEL
+    phases = [(e["phase"], e["timed"]) for e in events if e["event"] == "phase_begin"]
+    assert [name for name, _ in phases][3:6] == ["first_step", "attest", "warmup"]
+    assert ("attest", False) in phases
 
 
-def test_evaluate_and_predict_wait_for_one_turn_before_their_first_call(noting: Noting) -> None:
-    run._run(job(), noting, noting, noting)
-    notes = noting.notes
-    assert notes[notes.index("evaluate:") : notes.index("predict:")] == [
-        "evaluate:", "take", *["evaluate"] * 4,
-    ]  # fmt: skip
-    assert notes[notes.index("predict:") :][:5] == ["predict:", "take", *["predict"] * 3]
+def test_evaluate_and_predict_wait_for_one_turn_before_their_first_call(execute) -> None:
+    session, _ = execute()
+    assert session.notes == ["take", *["evaluate"] * 4, "take", *["predict"] * 3]
+
+
+@pytest.mark.parametrize(("session", "codes"), [(Session, []), (Warm, ["warm_start"])])
+def test_a_warm_started_run_is_void(execute, session: type, codes: list) -> None:
+    _, events = execute(session)
+    facts = assemble.facts_of(events, "measured")
+    judged = verdict.judge(assemble.phases_of(events), assemble.epochs_of(events), facts)
+    assert [r.code for r in judged.reasons if r.code == "warm_start"] == codes
+    assert (judged.status == "void") is bool(codes)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_the_run_trains_on_its_own_cores(noting: Noting) -> None:
+def test_the_run_trains_on_its_own_cores(execute) -> None:
     every = os.sched_getaffinity(0)
     first, second, *_ = sorted(every)
-    seen = {}
-    noting.fit = lambda *arguments: (  # type: ignore[method-assign]
-        seen.update(cores=os.sched_getaffinity(0)) or Noting.fit(noting, *arguments)
-    )
     try:
         os.sched_setaffinity(0, {first, second})
-        run._run(job(cores=[second], start_cores=[first, second]), noting, noting, noting)
+        session, _ = execute(cores=[second], start_cores=[first, second])
     finally:
         os.sched_setaffinity(0, every)
-    assert seen == {"cores": {second}}
+    assert session.cores == {second}
 
 
 def test_peak_memory_is_in_bytes(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    noting = Noting()
-    noting.handshake = lambda: None  # type: ignore[method-assign]
-    monkeypatch.setattr(run.events_module, "from_environment", lambda: noting)
-    monkeypatch.setattr(run, "_work", lambda *arguments: None)
-    monkeypatch.setattr(run, "_pin", lambda job: None)
+    facts: dict[str, Any] = {}
+    events = SimpleNamespace(
+        emit=lambda event, **fields: facts.update(fields.get("measured") or {}),
+        handshake=lambda: None,
+    )
+    monkeypatch.setattr(run.events_module, "from_environment", lambda: events)
+    monkeypatch.setattr(run, "_run", lambda *arguments: None)
     file = tmp_path / "job.json"
     file.write_text('{"config": {"device": {"kind": "cpu"}}}')
     assert run.main([str(file)], imported=SimpleNamespace(seconds=0.0, bytes=0)) == 0
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert noting.facts["peak_memory_bytes"] == pytest.approx(1024 * kilobytes, rel=0.01)
+    assert facts["peak_memory_bytes"] == pytest.approx(1024 * kilobytes, rel=0.01)
+
+
+class Clocked(KerasSession):
+    """A session whose calls advance a simulated clock by known times."""
+
+    def __init__(self, step: float, resets_dropout: bool = True) -> None:
+        super().__init__({"device": {}}, 1)
+        self.step, self.resets_dropout, self.now = step, resets_dropout, 0.0
+        self.called: list[str] = []
+
+    def train_steps(self, steps):
+        self.now += 0.05 + steps * self.step  # each fit has a constant overhead
+        self.called.append("train")
+
+    def evaluate(self, samples=None):
+        self.now += 0.01
+        self.called.append("evaluate")
+
+    def predict(self):
+        self.now += 0.01
+        self.called.append("predict")
+
+
+@pytest.mark.parametrize(
+    ("step", "resets_dropout", "steps", "least", "most"),
+    [
+        (0.002, True, 20, 60, 250),  # 20 steps take 0.04 s
+        (0.002, False, 20, 20, 20),  # more training would draw masks: only validation continues
+        (1.0, True, 20, 20, 20),  # 20 s exceed the minimum
+        (0.002, True, 0, 0, 0),
+    ],
+)
+def test_warm_up_has_a_minimum_duration_too(
+    monkeypatch, step: float, resets_dropout: bool, steps: int, least: int, most: int
+) -> None:
+    session = Clocked(step, resets_dropout)
+    monkeypatch.setattr("rnnworker.frameworks.keras_training.time.monotonic", lambda: session.now)
+    assert least <= session.warm_up(steps, 0.5) <= most
+    assert 0.5 <= session.now < max(1.0, 0.2 + steps * step)
+    assert session.called[: 3 if steps else 2] == [*["train"] * bool(steps), "evaluate", "predict"]

@@ -12,8 +12,7 @@ import numpy
 
 from rnnworker import canonical_weights, data, frameworks, run
 from rnnworker.events import Events
-from rnnworker.phases import Phases
-from rnnworker.turns import Turns
+from rnnworker.turns import Phases, Turns
 
 counts = {"traced": 0, "compiled": 0}
 opened = []

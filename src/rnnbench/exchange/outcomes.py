@@ -20,7 +20,7 @@ from rnnbench.records.store import read_json, write_json
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.preflights import assembled_certificate, assembled_probe
 from rnnbench.running.worker import Outcome, parse
-from rnnworker.memory import tail
+from rnnworker.members import tail
 
 
 def lay_out(bundle: Path, folder: Path) -> None:

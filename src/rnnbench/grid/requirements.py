@@ -14,7 +14,7 @@ Keras's dtype policies of these names, with float32 weights.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -23,8 +23,8 @@ from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.catalogue import suggestion
 from rnnbench.grid.choices import Requirement, Rnn
 from rnnbench.grid.overrides import ABSENT, lookup
-from rnnworker import affinity, machine
 from rnnworker import cards as nvidia
+from rnnworker import machine, processors
 from rnnworker.options import honoured, is_user_file, not_honoured
 from rnnworker.precision import DEFAULT, requested_precision
 
@@ -168,23 +168,7 @@ def check_options(
 
 def unmet_here(config: Mapping[str, Any]) -> str | None:
     """Why `config` cannot run on this machine, or None."""
-    return unmet_device(config["device"], cores(), cards())
-
-
-def unmet_device(device: Mapping[str, Any], cores: int, cards: Sequence[str]) -> str | None:
-    """Why a machine with `cores` cores and the GPUs `cards` (the driver's names) cannot provide
-    `device`, or None. A device without a thread count uses all available cores."""
-    if device.get("kind") == "gpu" and not cards:
-        return "no NVIDIA GPU on this machine"
-    wanted = device.get("gpu")
-    if wanted and not any(nvidia.is_model(wanted, card) for card in cards):
-        return f"no {wanted} on this machine, which has {', '.join(cards)}"
-    if why := nvidia.too_few(device, cards):
-        return why
-    threads = device.get("threads")
-    if device.get("kind") == "cpu" and threads is not None and threads > cores:
-        return f"this machine offers {cores} {'core' if cores == 1 else 'cores'}"
-    return None
+    return nvidia.unmet_device(config["device"], cores(), cards())
 
 
 @cache
@@ -202,4 +186,4 @@ def cores() -> int:
 @cache
 def _usable_cores(allowed: frozenset[int]) -> int:
     """Reads the topology once per set of `allowed` CPUs, not once per grid point."""
-    return len(affinity.read_topology())
+    return len(processors.read_topology())

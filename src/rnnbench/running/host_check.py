@@ -55,7 +55,7 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 def read_host_facts() -> dict[str, Any]:
     """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
     governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times their known
-    duration random reads take (`rnnworker.random_reads`; None if it is not known)."""
+    duration random reads take (`rnnworker.processors`; None if it is not known)."""
     battery, governor = psutil.sensors_battery(), None
     with suppress(OSError):
         governor = GOVERNOR.read_text().strip()
@@ -74,7 +74,7 @@ def read_host_facts() -> dict[str, Any]:
 
 def _slowness() -> float | None:
     """In a process of its own, because the caller is alive during timed runs and NumPy is large."""
-    command = [sys.executable, "-m", "rnnworker.random_reads"]
+    command = [sys.executable, "-m", "rnnworker.processors"]
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
         return float(done.stdout)

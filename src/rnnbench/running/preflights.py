@@ -22,10 +22,10 @@ from rnnbench.running.worker import Event, Outcome, job_of, run_workers
 from rnnbench.sources import probes
 from rnnbench.sources.certificates import NOT_TRIED, judged
 from rnnworker import machine
-from rnnworker.certificate_jobs import jobs_of
 from rnnworker.cohorts import memory_capacity
-from rnnworker.memory import available_bytes
 from rnnworker.precision import DEFAULT, TOLERANCE
+from rnnworker.proc_files import available_bytes
+from rnnworker.workers import certificate_jobs
 
 SECONDS = {"certificate": 3600.0, "probe": 600.0}  # of work in each phase
 NOT_REPORTED = "the worker ended without reporting it"
@@ -49,7 +49,7 @@ def certify(
     Raises `RunError` if it cannot be made, `OSError` if it cannot be written."""
     jobs = {
         job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
-        for job in jobs_of(planned)
+        for job in certificate_jobs(planned)
     }
     here = machine.fingerprint()["machine"]
 

@@ -247,7 +247,7 @@ def _spins(asleep: Mapping[str, Any]) -> Reasons:
 
 
 class CardState(msgspec.Struct):
-    """A sample of a card (`rnnworker.card_look.Card.read`), None for what it does not report."""
+    """A sample of a card (`rnnworker.cards.CardState.read`), None for what it does not report."""
 
     t: float
     joules: float | None = None

@@ -21,9 +21,8 @@ from rnnbench.builds.pins import pins_of
 from rnnbench.errors import RnnbenchError, RunError
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
-from rnnworker.forked_workers import FOLDER, Importer, kind_of
+from rnnworker.forked_workers import FOLDER, Importer, kind_of, may_fork
 from rnnworker.members import Member, Outcome
-from rnnworker.rounds import may_fork
 
 
 def job_of(config: Mapping[str, Any], root: Path, **more: Any) -> dict[str, Any]:
@@ -162,7 +161,7 @@ class WorkflowImporters:
 
     def _start(self, config: Mapping[str, Any], root: Path, files: Path) -> None:
         like = member("import", job_of(config, root), root, files, timing=None, limits={})
-        kind = kind_of(like.command[:-1], like.environment)
+        kind = kind_of(like)
         if kind not in self._importers:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
                 listener.bind(str(files.parent / kind))

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.store import IMPORTED, read_json, readable
-from rnnworker.certificate_jobs import wrong
-from rnnworker.precision import DEFAULT, TOLERANCE
+from rnnworker.precision import DEFAULT, TOLERANCE, wrong
 
 NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
@@ -78,7 +77,7 @@ class Implementation(msgspec.Struct):
 class Pair(msgspec.Struct):
     a: str
     b: str
-    equal: bool
+    equal: bool = False
     outputs: Error | None = None
     gradients: Error | None = None
     loss_curve: Error | None = None

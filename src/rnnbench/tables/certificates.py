@@ -23,8 +23,8 @@ from rnnbench.sources.certificates import (
     Pair,
     Steps,
 )
-from rnnworker.certificate_jobs import batch_sizes
 from rnnworker.options import OF_THE_FUNCTION
+from rnnworker.precision import batch_sizes
 
 if TYPE_CHECKING:
     import pandas as pd

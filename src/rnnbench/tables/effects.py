@@ -14,7 +14,7 @@ cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were r
 
 A state of the machine can end between two turns of a cycle, so that one member meets it and another
 does not: in a noisy hour, ratios of rounds differed by 4 % because of it. The random reads before
-and after each turn (`rnnworker.random_reads`) show it. Their duration is a covariate of the turns,
+and after each turn (`rnnworker.processors`) show it. Their duration is a covariate of the turns,
 with one slope for all members of a round (`_slope`).
 
 A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
@@ -50,7 +50,7 @@ LEAST_CYCLES = 5  # that two members have in common
 LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
 STEEPEST = 1.0  # slope of log seconds in log seconds of the reads
 ITERATIONS = 5  # the slope and the medians of members depend on each other
-KNOWN_FROM = (1, 26)  # NumPy of `random_reads.KNOWN`
+KNOWN_FROM = (1, 26)  # NumPy of `processors.KNOWN`
 SECONDS = ("seconds", "steps", "full", "cycle")
 
 

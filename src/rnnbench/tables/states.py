@@ -12,8 +12,8 @@ running median over `SMOOTHED` cycles. The noise of the turns moves the lowest t
 member and the mean of all; what it explains, by the least noisy round, is subtracted.
 
 If a whole session was slowed, the shortest that is known is slow too. The random reads before and
-after each turn (`rnnworker.random_reads`) can tell: their shortest time depends on the processor
-and NumPy only, and is known for those of `random_reads.KNOWN`, or from other rounds. A neighbour
+after each turn (`rnnworker.processors`) can tell: their shortest time depends on the processor
+and NumPy only, and is known for those of `processors.KNOWN`, or from other rounds. A neighbour
 slows them down by more than a training step, which takes their time to the power of `GAIN`; the
 slowness is at least that.
 
@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from rnnbench.tables.stats import student_quantile
-from rnnworker.random_reads import KNOWN
+from rnnworker.processors import KNOWN
 
 SLOWED = 1.07
 SMOOTHED = 7  # cycles

@@ -15,7 +15,7 @@ import random
 import sys
 import time
 
-from rnnworker.step_clock import StepClock
+from rnnworker.turns import StepClock
 
 DEFAULTS = {
     "import_seconds": 0.0,

@@ -9,8 +9,7 @@ import time
 import numpy
 
 from rnnworker import data
-from rnnworker.garbage import collect_and_freeze
-from rnnworker.step_clock import StepClock
+from rnnworker.turns import StepClock, collect_and_freeze
 
 ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
 

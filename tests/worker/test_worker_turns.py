@@ -1,14 +1,70 @@
-"""Which training steps are timed in turns, tested with a fake clock."""
+"""Phases, turns, and which training steps are timed in turns, tested with a fake clock."""
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import pytest
 
-from rnnworker import cpu_load, turn_length
-from rnnworker.step_clock import StepClock
-from rnnworker.turns import WHOLE, Turns, grant_of
+from rnnworker.events import Events
+from rnnworker.turns import WHOLE, Phases, StepClock, Turns, grant_of
+from tests.worker.pipes import lines, pipe
+
+__all__ = ["pipe"]
+
+
+def phases_of(writer: int) -> Phases:
+    events = Events(writer)
+    return Phases(events, Turns(events))
+
+
+def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
+    reader, writer = pipe
+    phases = phases_of(writer)
+    with phases.phase("train", timed=True) as details:
+        details["steps"] = 3
+        assert phases.current == "train"
+    begin, end = lines(reader, writer)
+    assert (begin["event"], begin["phase"], begin["timed"]) == ("phase_begin", "train", True)
+    assert (end["event"], end["phase"], end["timed"]) == ("phase_end", "train", True)
+    assert begin["t"] <= end["start"] <= end["end"] <= end["t"]
+    assert end["details"]["steps"] == 3
+    assert {"own", "foreign", "steal"} <= set(end["details"]["load"])
+
+
+class Knot:
+    """A reference cycle, which only the garbage collector frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
+    phases = phases_of(pipe[1])
+    gc.disable()
+    try:
+        left = weakref.ref(Knot())
+        with phases.phase("build"):
+            assert left() is not None
+        with phases.phase("train", timed=True) as details:
+            assert left() is None
+            assert gc.get_freeze_count() > 0
+            assert gc.isenabled() is False, "a phase does not change whether collection is enabled"
+        assert details["second_clock"] > 0
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def test_a_phase_that_fails_has_no_end(pipe) -> None:
+    reader, writer = pipe
+    phases = phases_of(writer)
+    with pytest.raises(ZeroDivisionError), phases.phase("build"):
+        raise ZeroDivisionError
+    assert [event["event"] for event in lines(reader, writer)] == ["phase_begin"]
+    assert phases.current == "build"
 
 
 class Clock:
@@ -16,7 +72,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("rnnworker.step_clock.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("rnnworker.turns.time.monotonic", lambda: self.now)
         monkeypatch.setattr("rnnworker.turns.second_clock", lambda: self.now)
 
 
@@ -148,33 +204,22 @@ def test_the_device_has_finished_whenever_the_clock_is_read() -> None:
     assert ("takes", 3) in finished and ("gives", 4) in finished
 
 
-def test_grants_survive_a_round_trip() -> None:
+def test_grants() -> None:
     assert grant_of("turn 3\n") == WHOLE._replace(turn=3)
-    for length in (turn_length.Length(3, 11), None):
-        grant = grant_of("turn 5" + turn_length.text(False, length) + "\n")
-        assert grant == (5, *(length or turn_length.FIRST))
-    assert turn_length.text(True, turn_length.Length(3, 11)) == ""
+    assert grant_of("turn 5 3 11\n") == (5, 3, 11)
 
 
-@pytest.mark.parametrize(
-    ("step_seconds", "left", "length"),
-    [
-        ([0.0032, 0.001], 1000, (10, 35)),  # the fastest decides
-        ([0.004], 1000, (3, 9)),
-        ([0.5], 1000, (1, 4)),  # 200 turns at most
-        ([0.5], 100, (1, 1)),
-        ([0.0], 10, (10_000_000, 35_000_000)),
-    ],
-)
-def test_turn_length_depends_on_the_fastest_member(step_seconds, left, length) -> None:
-    assert turn_length.length(step_seconds, left) == length
+def test_reads_before_and_after_a_turn_are_not_part_of_it(clock) -> None:
+    supervisor = Supervisor(clock, ["turn 0\n"], asleep=0.0)
 
+    def read() -> dict:
+        clock.now += 5.0
+        return {"t": clock.now}
 
-def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:
-    total: dict = {}
-    for busy in (0.01, 0.03) * 50:  # ticks are counted late
-        used = {"own": 0.02, "busy": busy, "foreign": max(0.0, busy - 0.02), "major_faults": 1}
-        total = cpu_load.total(total, used)
-    assert total["foreign"] == pytest.approx(0.0)
-    assert total["major_faults"] == 100
-    assert cpu_load.total({}, {"own": 1.0, "busy": 1.5})["foreign"] == pytest.approx(0.5)
+    turns = Turns(supervisor, read)
+    turns.begin("train")
+    turns.take()
+    clock.now += 1.0  # the training
+    turns.end()
+    assert [turn["card"] for turn in supervisor.turns] == [[{"t": 105.0}, {"t": 111.0}]]
+    assert (turns.waited, turns.waited_second) == (10.0, 10.0)

@@ -1,0 +1,221 @@
+"""The processors of a machine: those that a run and a GPU get, and how busy they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from rnnbench.errors import RunError
+from rnnbench.running.worker import job_of
+from rnnworker import processors
+from rnnworker.processors import Processor, choose, read_topology
+
+
+def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
+    """Numbered as Linux does on x86: the first hyper-threads of all cores, then the second ones."""
+    positions = [(socket, core) for socket in range(sockets) for core in range(cores)]
+    return [
+        Processor(sibling * len(positions) + index, socket, core)
+        for sibling in range(siblings)
+        for index, (socket, core) in enumerate(positions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topology", "threads", "chosen"),
+    [
+        (machine(1, 4, 1), 1, (0,)),
+        (machine(1, 4, 1), 3, (0, 1, 2)),
+        (machine(1, 4, 2), 4, (0, 1, 2, 3)),
+        (machine(1, 4, 2), 5, (0, 1, 2, 3, 4)),
+        (machine(2, 2, 1), 2, (0, 1)),
+        # A core of the other socket comes before a hyper-thread sibling.
+        (machine(2, 2, 2), 3, (0, 1, 2)),
+        (machine(2, 2, 2), 5, (0, 1, 2, 3, 4)),
+        # Siblings numbered next to each other, as on some ARM and AMD machines.
+        ([Processor(n, 0, n // 2) for n in range(8)], 4, (0, 2, 4, 6)),
+        # Alternating sockets: both threads go to one socket.
+        ([Processor(n, n % 2, n // 2) for n in range(8)], 2, (0, 2)),
+        # The same core number on two sockets is two cores.
+        ([Processor(0, 0, 0), Processor(1, 0, 0), Processor(2, 1, 0)], 2, (0, 2)),
+        # A container with 3 of 64 cores, two of them siblings.
+        ([Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)], 2, (17, 40)),
+        ([Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)], None, (17, 40, 49)),
+        (machine(2, 2, 2), None, tuple(range(8))),
+    ],
+)
+def test_threads_get_separate_cores(
+    topology: list[Processor], threads: int | None, chosen: tuple[int, ...]
+) -> None:
+    assert choose(topology, threads) == chosen
+    assert choose(list(reversed(topology)), threads) == chosen
+
+
+@pytest.mark.parametrize("threads", [4, 64, 0, -1])
+def test_an_unavailable_number_of_threads_is_refused(threads: int) -> None:
+    container = [Processor(17, 0, 17), Processor(40, 1, 8), Processor(49, 0, 17)]
+    with pytest.raises(ValueError, match=f"asks for {threads} threads; .* 3 cores"):
+        choose(container, threads)
+
+
+def test_a_job_with_too_many_threads_is_refused(tmp_path: Path) -> None:
+    config = {"device": {"kind": "cpu", "threads": 4096}, "build": {}}
+    with pytest.raises(RunError) as caught:
+        job_of(config, tmp_path)
+    assert re.search(r"^device\.threads: asks for 4096 .* Fix: .* with 1 to ", str(caught.value))
+
+
+def test_the_topology_has_only_processors_that_this_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, socket, core in ((3, 0, 1), (7, 1, 5)):
+        folder = tmp_path / f"cpu{number}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text(f"{socket}\n")
+        (folder / "core_id").write_text(f"{core}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {9, 7, 3})
+    # The kernel has no topology of processor 9, which counts as a core of the first socket.
+    assert read_topology(tmp_path) == (
+        Processor(3, 0, 1),
+        Processor(7, 1, 5),
+        Processor(9, 0, 9),
+    )
+
+
+def test_a_core_of_this_machine_is_chosen() -> None:
+    assert set(choose(read_topology(), 1)) <= os.sched_getaffinity(0)
+
+
+CARD = {"name": "NVIDIA H200", "uuid": "GPU-1", "bus": "00000000:AF:00.0"}
+
+
+GPU = {"kind": "gpu", "threads": None}
+
+
+SERVER = machine(2, 16, 2)  # 0-15 and 32-47 on node 0, 16-31 and 48-63 on node 1
+
+
+@pytest.fixture
+def sys(tmp_path: Path) -> Path:
+    """The /sys of a machine whose GPU is on node 1."""
+    for node, cores in enumerate(("0-15,32-47\n", "16-31,48-63\n")):
+        folder = tmp_path / f"devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(cores)
+    card = tmp_path / "bus/pci/devices/0000:af:00.0"
+    card.mkdir(parents=True)
+    (card / "numa_node").write_text("1\n")
+    return tmp_path
+
+
+def test_a_gpu_run_gets_a_few_cores_of_its_node(sys: Path) -> None:
+    assert processors.for_device(SERVER, GPU, CARD, sys) == tuple(range(16, 24))
+    assert processors.for_device(SERVER, {**GPU, "threads": 2}, CARD, sys) == (16, 17)
+    # More than the node has: chosen from the whole machine.
+    assert len(processors.for_device(SERVER, {**GPU, "threads": 40}, CARD, sys)) == 40
+
+
+@pytest.mark.parametrize("card", [None, {}, {"bus": None}, {"bus": "00000000:3B:00.0"}])
+def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) -> None:
+    assert processors.for_device(SERVER, GPU, card, sys) == tuple(range(8))
+
+
+def test_all_processors_count_as_near_if_the_node_is_minus_one(sys: Path) -> None:
+    (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
+    assert processors.processors_near(SERVER, CARD, sys) == tuple(SERVER)
+
+
+def test_a_job_without_cores_near_its_gpu_uses_its_other_cores(sys: Path) -> None:
+    assert processors.for_device(machine(1, 4, 1), GPU, CARD, sys) == (0, 1, 2, 3)
+
+
+def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
+    cpu = {"kind": "cpu", "threads": None}
+    assert len(processors.for_device(SERVER, cpu, None, sys)) == 64
+    with pytest.raises(ValueError, match="asks for 65 threads"):
+        processors.for_device(SERVER, {**cpu, "threads": 65}, None)
+
+
+def test_the_quota_limits_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    assert len(processors.read_topology("/nowhere", cores=2.5)) == 2
+    assert len(processors.read_topology("/nowhere", cores=0.5)) == 1
+    assert len(processors.read_topology("/nowhere", cores=100.0)) == 64
+
+
+def so_far(own: float, processors: dict, faults: int = 0, switched: int = 0) -> dict:
+    counts = {"major_faults": faults, "switched_out": switched}
+    return {"own": own, "processors": processors, **counts}
+
+
+LOADS = {
+    # Processor 1 does not belong to this run and is not counted.
+    "others work on two of three processors": (
+        so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5),
+        so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15),
+        {"own": 3.0, "busy": 4.5, "foreign": 1.5, "steal": 0.75, "major_faults": 1,
+         "switched_out": 10},
+    ),
+    "that of others is never negative": (
+        so_far(0.0, {0: (1.0, 0.0)}), so_far(2.005, {0: (3.0, 0.0)}), {"foreign": 0.0},
+    ),
+    "a processor that comes online is not counted": (
+        so_far(0.0, {0: (1.0, 0.0)}), so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}), {"busy": 1.0},
+    ),
+    "without /proc/stat": (so_far(0.0, {}), so_far(2.0, {}), {"own": 2.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), LOADS.values(), ids=LOADS)
+def test_load_of_the_run_and_of_others(before, after, expected, monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2})
+    load = processors.load_between(before, after)
+    assert {name: load[name] for name in expected} == expected
+    if not after["processors"]:
+        assert not {"busy", "foreign", "steal"} & set(load)
+
+
+def test_work_of_this_process_counts_as_own() -> None:
+    before = processors.load_so_far()
+    total = 0
+    while processors.load_so_far()["own"] - before["own"] < 0.05:
+        total += sum(range(10_000))
+    assert processors.load_between(before, processors.load_so_far())["own"] >= 0.05
+
+
+NOTHING = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
+
+
+@pytest.mark.parametrize("text", [NOTHING, "", None])
+def test_missing_data_does_not_count_as_an_idle_machine(text, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "stat").write_text(text)
+    assert processors.load_so_far(str(tmp_path / "stat"))["processors"] == {}
+
+
+def test_busy_and_stolen_time_of_a_processor(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  1 0 0 9\ncpu0 200 0 100 900 0 0 0 50 0 0\n")
+    ticks = os.sysconf("SC_CLK_TCK")
+    load = processors.load_so_far(str(tmp_path / "stat"))
+    assert load["processors"] == {0: (300 / ticks, 50 / ticks)}
+
+
+def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:
+    total: dict = {}
+    for busy in (0.01, 0.03) * 50:  # ticks are counted late
+        used = {"own": 0.02, "busy": busy, "foreign": max(0.0, busy - 0.02), "major_faults": 1}
+        total = processors.total_load(total, used)
+    assert total["foreign"] == pytest.approx(0.0)
+    assert total["major_faults"] == 100
+    assert processors.total_load({}, {"own": 1.0, "busy": 1.5})["foreign"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("cores", [(), tuple(os.sched_getaffinity(0))])
+def test_the_seconds_of_random_reads(cores: tuple[int, ...]) -> None:
+    seconds, usual = processors.RandomReads(cores).seconds, os.sched_getaffinity(0)
+    assert 1e-6 < seconds() < 1 and seconds() is not seconds()
+    assert os.sched_getaffinity(0) == usual
+    assert processors.mean_reads(2.0, 8.0) == 4.0 and processors.mean_reads(None, None) is None
