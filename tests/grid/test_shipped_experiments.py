@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rnnworker.recurrent.contrib import CLASSES
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 from rnnworker.cards import unmet_device
+from rnnworker.kernels.contrib import CLASSES
 from tests.grid.conftest import CONF
 
 ON_A_CPU = {
