@@ -68,7 +68,7 @@ def replace(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change"), [("data.npz", replace), ("model.py", edit), ("kernel.py", Path.unlink)]
 )
-def test_a_file_that_is_edited_while_it_is_measured_leaves_no_record(
+def test_a_file_that_is_edited_while_it_is_read_leaves_no_record(
     place: Place, name: str, change: Callable[[Path], None]
 ) -> None:
     for file in ("data.npz", "model.py", "kernel.py"):
@@ -85,7 +85,7 @@ def test_a_file_that_is_edited_while_it_is_measured_leaves_no_record(
         change(place.root / name)
         check()
 
-    with pytest.raises(RunError, match="changed while it was measured; nothing was recorded"):
+    with pytest.raises(RunError, match="changed while it was read; nothing was recorded"):
         measure([as_run(planned())], place, check_once_changed, label="")
     assert len(list(place.results.glob("records/*/*/2*Z.log"))) == 1
     assert not list(place.results.glob("records/*/*/2*Z.json"))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from rnnbench.running import progress
@@ -23,7 +25,7 @@ def test_a_long_round_reports_its_progress(monkeypatch, capsys) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     reporter = progress.Progress("[1/9] name", {"a": 4, "b": 4})
-    first, second = reporter.of("a"), reporter.of("b")
+    first, second = (partial(reporter.reached, name) for name in "ab")
     first({"event": "handshake"})
     for on_event in (first, second):
         on_event({"event": "gate", "phase": "train", "left": 100})
@@ -43,7 +45,7 @@ def test_a_long_round_reports_its_progress(monkeypatch, capsys) -> None:
 def test_the_progress_of_a_single_run_is_measured_in_epochs(monkeypatch, capsys) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    on_event = progress.Progress("name", {"a": 4}).of("a")
+    on_event = partial(progress.Progress("name", {"a": 4}).reached, "a")
     on_event({"event": "gate", "left": 400})
     now[0] += 20
     on_event({"event": "epoch", "epoch": 1})
@@ -52,7 +54,7 @@ def test_the_progress_of_a_single_run_is_measured_in_epochs(monkeypatch, capsys)
 
 
 def test_a_short_run_prints_nothing(capsys) -> None:
-    progress.Progress("name", {"a": 5}).of("a")({"event": "epoch", "epoch": 3})
+    progress.Progress("name", {"a": 5}).reached("a", {"event": "epoch", "epoch": 3})
     assert capsys.readouterr().err == ""
 
 

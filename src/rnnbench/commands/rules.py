@@ -173,8 +173,8 @@ def check_inputs(
 
 def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Callable[[], None]:
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
-    `configs` use has been edited since this call. To be called before the check of the inputs and
-    again before anything is recorded."""
+    `configs` use has been edited since this call. To be called before `check_inputs`, so that what
+    the workers have read by the time of the check is what was compared with the plan."""
     worker = list(Path(rnnworker.__file__).parent.rglob("*.py"))
 
     def look() -> dict[Path, tuple[int, int, int]]:
@@ -193,7 +193,7 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
     def check() -> None:
         if look() != before:
             raise RunError(
-                "the data or the Python code changed while it was measured; nothing was recorded.",
+                "the data or the Python code changed while it was read; nothing was recorded.",
                 where=where,
                 remedy="run the same command again, which plans with what is there now.",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 QUIET_SECONDS = 10.0
@@ -45,22 +45,18 @@ class Progress:
         self._turns = 0
         self._began = self._printed = time.monotonic()
 
-    def of(self, name: str) -> Callable[[Mapping[str, Any]], None]:
-        """The function to be called with each event of the run `name`."""
+    def reached(self, name: str, event: Mapping[str, Any]) -> None:
+        """To be called with each `event` of the run `name`."""
+        left, epoch = event.get("left"), event.get("epoch")
+        if event["event"] == "gate" and isinstance(left, int) and left > 0:
+            if name not in self._steps:  # turns begin when all runs have started
+                self._began = self._printed = time.monotonic()
+            self._turns += 1
+            self._report(name, 1 - left / self._steps.setdefault(name, left))
+        elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
+            self._report(name, epoch / max(epoch, self._epochs[name]))
 
-        def on_event(event: Mapping[str, Any]) -> None:
-            left, epoch = event.get("left"), event.get("epoch")
-            if event["event"] == "gate" and isinstance(left, int) and left > 0:
-                if name not in self._steps:  # turns begin when all runs have started
-                    self._began = self._printed = time.monotonic()
-                self._turns += 1
-                self._reached(name, 1 - left / self._steps.setdefault(name, left))
-            elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
-                self._reached(name, epoch / max(epoch, self._epochs[name]))
-
-        return on_event
-
-    def _reached(self, name: str, share: float) -> None:
+    def _report(self, name: str, share: float) -> None:
         self._done[name] = max(share, self._done[name])
         done, now = sum(self._done.values()) / len(self._done), time.monotonic()
         if now - self._printed < QUIET_SECONDS or not 0 < done < 1:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from rnnbench.records.store import (
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
-from rnnbench.running.worker import revision, supervise
+from rnnbench.running.worker import Event, revision, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
 from rnnworker.workers import card_of
@@ -58,7 +59,8 @@ def measure(
 
     **Arguments:**
 
-    - `check`: called before anything is recorded; raises if the inputs have changed since.
+    - `check`: called when a run has read its inputs, before it is timed; raises if they have
+      changed since they were compared with the plan.
     - `label`: the prefix of its messages.
     - `name`: of the round.
     - `reference`: the name of the run that the others are compared with.
@@ -166,6 +168,14 @@ class CohortRunner:
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
         progress, code, job = Progress(self.label, epochs), revision(), attempt.slurm_job()
+        unread = set(by_name)
+
+        def on_event(run: Run, event: Event) -> None:
+            if event["event"] == "gate" and run.name in unread:
+                unread.remove(run.name)
+                self.check()
+            progress.reached(run.name, event)
+
         members = []
         for number, run in enumerate(cohort):
             pinned, root = self.pinned_md5.get(run.name), self.place.root
@@ -177,13 +187,14 @@ class CohortRunner:
                     files[run.name],
                     timing=self.timing,
                     limits=run.config.get("limits") or {},
-                    on_event=progress.of(run.name),
+                    on_event=partial(on_event, run),
                 )
             )
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         for path in files.values():
             worker.remove_job_file(path)
-        self.check()
+        if unread:  # they failed early
+            self.check()
         finished, place = timestamps.now(), self.place
         trained = [
             Trained(
