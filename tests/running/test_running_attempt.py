@@ -65,23 +65,19 @@ def test_eight_processes_one_after_another(tmp_path: Path) -> None:
 
 
 def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
+    """Even while it is a zombie: it keeps its number until its parent asks for its exit code."""
     first = start(tmp_path, 300)
     assert first.stdout is not None and first.stdout.readline().startswith("begins")
     second = start(tmp_path, 0)
     assert second.stdout is not None
     assert f"process {first.pid} on" in second.stdout.readline()
     first.send_signal(signal.SIGKILL)
-    first.wait()
+    state = Path(f"/proc/{first.pid}/stat")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 10, "not a zombie")
     began = time.monotonic()
     assert second.communicate(timeout=10)[0].startswith("begins")
     assert time.monotonic() - began < 5
-
-
-def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
-    me = attempt.this_process()
-    elsewhere(tmp_path, **{**me, "begun": me["begun"] - 1})
-    with attempt.held(tmp_path, pytest.fail) as mine:
-        assert mine.number == 2 and mine.is_current()
+    first.wait()
 
 
 def test_another_host_is_waited_for_while_it_renews(tmp_path: Path) -> None:
@@ -170,19 +166,25 @@ def test_slurm_is_queried_about_jobs(tmp_path: Path, monkeypatch, script: str, o
     assert not attempt.is_over({})
 
 
-def test_a_job_that_slurm_has_ended_is_taken_over_at_once(tmp_path: Path, monkeypatch) -> None:
-    pretend_squeue(tmp_path / "bin", monkeypatch, "echo TIMEOUT")
-    elsewhere(tmp_path / "run", job={"id": "7", "cluster": None})
-    with attempt.held(tmp_path / "run", pytest.fail):
-        pass
+HERE = {**attempt.this_process(), "begun": 1}
 
 
-def test_a_requeued_job_takes_over_its_earlier_start(tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize(
+    "dead",
+    [
+        {"ended": "20261121T075000_123456Z"},
+        HERE,  # the process id was used again
+        {"job": {"id": "9", "cluster": "c"}},  # Slurm has ended it
+        {"job": {"id": "7", "cluster": "c", "restart": 0}},  # requeued as this job
+    ],
+)
+def test_a_dead_attempt_is_taken_over_at_once(tmp_path: Path, monkeypatch, dead: dict) -> None:
+    pretend_squeue(tmp_path / "bin", monkeypatch, "test $4 = --jobs=9 && echo TIMEOUT")
     for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    elsewhere(tmp_path, job={"id": "7", "cluster": "c", "restart": 0})
-    with attempt.held(tmp_path, pytest.fail) as mine:
-        assert mine.number == 2
+    elsewhere(tmp_path / "run", **dead)
+    with attempt.held(tmp_path / "run", pytest.fail) as mine:
+        assert mine.number == 2 and mine.is_current()
 
 
 def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
@@ -191,15 +193,3 @@ def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
         time.sleep(1)
     # Renewals are a hundred times as frequent as by default.
     assert time.process_time() - began < 0.1
-
-
-def test_a_zombie_holds_nothing(tmp_path: Path) -> None:
-    """A process that was killed keeps its number until its parent asks for its exit code."""
-    first = start(tmp_path, 300)
-    assert first.stdout is not None and first.stdout.readline().startswith("begins")
-    first.send_signal(signal.SIGKILL)
-    state = Path(f"/proc/{first.pid}/stat")
-    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 10, "not a zombie")
-    with attempt.held(tmp_path, pytest.fail) as mine:
-        assert mine.number == 2
-    first.wait()
