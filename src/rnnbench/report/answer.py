@@ -163,7 +163,7 @@ def _clause(row: Row, model: str) -> str:
             why = f"every run of the reference {base} is void there"
         elif row["words"] == WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
-        return f"{name} has the shortest epochs{here} ({n.seconds(row['seconds'])} s); {why}"
+        return f"{name} has the shortest epochs{here} ({n.plain(row['seconds'])} s); {why}"
     if row["words"] == IS_REFERENCE:
         return f"{name}, the reference, {trains} fastest{where}{_reference_lead(row)}"
     if row["words"] == ONE_RUN:

@@ -1,5 +1,5 @@
-"""The five kinds of charts, as Vega-Lite specifications: dots with intervals, lines by size,
-learning curves, points, and heat maps. Each gets its rows and the colours of its series."""
+"""The charts of a report as Vega-Lite specifications: dots with intervals, lines by size, learning
+curves, points, and heat maps. Each gets its rows and the colours of its series."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ FROM_ZERO_BELOW = 0.5  # smallest / largest value below which a linear axis star
 BLUE = "#0072B2"
 LABEL_HEIGHT = 15  # pixels between the labels of curves
 DASH = 9
+SIZED = ("series", "size", "value", "low", "high")
 LEGEND = {"orient": "top", "title": None}
 THIN = {"strokeWidth": 1.2, "opacity": 0.8}
 NAMES: Spec = {"title": None, "labelLimit": 150}
@@ -133,7 +134,7 @@ def by_size(
     """`value` by `size` on logarithmic axes, with intervals `low` to `high` (missing: none), below
     `lines` (column → properties of its line, in the colour of the series unless it has one). The
     axes of speed-ups by threads (with the line `ideal`) are binary, others decimal."""
-    rows = rows[list({"series", "size", "value", "low", "high", *lines})].copy()
+    rows = rows[list(dict.fromkeys([*SIZED, *lines]))].copy()
     for name in ("low", "high"):
         rows[name] = rows[name].astype(float).fillna(rows["value"])
     base = 2 if "ideal" in lines else 10

@@ -95,7 +95,7 @@ class Content:
         self.in_turns = bool(m.time["method"].str.startswith(IN_TURNS).any())
         self.unequal_runs = unequal_runs(m.frame, m.time, self.reference_words)
         self.speedups = run_speedups(m.frame, m.time)
-        self.notes = _notes(m, unneeded)
+        self.notes = notes_by_place(m, unneeded)
         self.csv: dict[str, pd.DataFrame] = {
             "accuracy": m.accuracy, "alike": m.alike, "time": m.time, "runs": m.runs,
             "epochs": epochs(m.frame),
@@ -142,8 +142,10 @@ def _leading(
     return views, figures, [rest if each is section else each for each in sections]
 
 
-def _notes(m: Measurements, unneeded: Mapping[str, str]) -> dict[str, list[str]]:
-    """The notes by where they stand."""
+def notes_by_place(
+    m: Measurements, unneeded: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[str]]:
+    """All notes by where they stand. `unneeded`: see `Content`."""
     ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
     for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
         ratios += int(bound.notna().sum())

@@ -32,7 +32,7 @@ def _relative_span(row: dict[Any, Any]) -> str:
 
 TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
-    Column("seconds", lambda r: marked(n.seconds(r["seconds"]), r), "one training"),
+    Column("seconds", lambda r: marked(n.plain(r["seconds"]), r), "one training"),
     Column("95 % CI", span_of("seconds"), "one training"),
     Column("relative time", lambda r: "reference" if r["reference"] else n.ratio(r["relative"]),
            "one training"),
@@ -117,7 +117,7 @@ def _recommendation(
     names = n.few(list(others["label"]), PLACES, ", ")
     tie = f" ({NO_DIFFERENCE} from {names})" if names else ""
     return (
-        f"{what}: `{best['series']}` on {best['label']}, {n.seconds(best['seconds'])} s and "
+        f"{what}: `{best['series']}` on {best['label']}, {n.plain(best['seconds'])} s and "
         f"{n.plain(best['usd'])} USD{tie}."
     )
 

@@ -36,10 +36,6 @@ def small(value: Any) -> str:
     return "0" if abs(value) < 1e-12 else f"{value:.1g}"
 
 
-def seconds(value: Any) -> str:
-    return plain(value, 3)
-
-
 def span(low: Any, high: Any, like: Any) -> str:
     """An interval, ``0.505–0.519``, with the decimals that `like` gets in `plain`."""
     if not (is_number(low) and is_number(high)):
@@ -107,10 +103,6 @@ def percent_span(low: Any, high: Any) -> str:
     return f"{percent(low).removesuffix(' %')}–{percent(high) if high <= 1 else 'over 100 %'}"
 
 
-def spread(value: Any) -> str:
-    return f"± {value:.3f}" if is_number(value) else NOTHING
-
-
 def mebibytes(value: Any) -> str:
     return f"{value / 2**20:.0f}" if is_number(value) else NOTHING
 
@@ -134,6 +126,6 @@ def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
     return separator.join(texts[:most]) + more
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, one: str) -> str:
     """``1 run``, ``24 runs``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number} {one if number == 1 else f'{one}s'}"

@@ -69,7 +69,7 @@ CLAIM_COLUMNS = (
 BESIDE_COLUMNS = (
     Column("device", "device", number=False),
     Column("implementation", "implementation", number=False),
-    Column("s per epoch", lambda r: _bounded(r, n.seconds(r["seconds"]))),
+    Column("s per epoch", lambda r: _bounded(r, n.plain(r["seconds"]))),
     Column("µs / sample", lambda r: _bounded(r, n.plain(r["us_per_sample"]))),
     Column("train acc", lambda r: n.share(r["acc"]), linked=False),
     Column("validation acc", lambda r: n.share(r["val_acc"]), linked=False),

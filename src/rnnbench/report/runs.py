@@ -24,12 +24,12 @@ Facts = Mapping[str, str]
 RUN_COLUMNS = (
     Column("verdict", "verdict", number=False),
     Column("epochs", "epochs"),
-    Column("s per epoch", lambda run: n.seconds(run["epoch_seconds"])),
-    Column("first step, s", lambda run: n.seconds(run["first_step"])),
-    Column("import, s", lambda run: n.seconds(run["import"])),
-    Column("build, s", lambda run: n.seconds(run["build"])),
-    Column("evaluate, s", lambda run: n.seconds(run["evaluate"])),
-    Column("predict, s", lambda run: n.seconds(run["predict"])),
+    Column("s per epoch", lambda run: n.plain(run["epoch_seconds"])),
+    Column("first step, s", lambda run: n.plain(run["first_step"])),
+    Column("import, s", lambda run: n.plain(run["import"])),
+    Column("build, s", lambda run: n.plain(run["build"])),
+    Column("evaluate, s", lambda run: n.plain(run["evaluate"])),
+    Column("predict, s", lambda run: n.plain(run["predict"])),
     Column("peak, MiB", lambda run: n.mebibytes(run["peak_memory_bytes"])),
     Column("loss", lambda run: n.plain(run["loss"])),
     Column("train acc", lambda run: n.share(run["acc"])),
@@ -118,7 +118,7 @@ def not_clean(m: Measurements) -> list[Record]:
 def median_epoch(record: Record) -> str:
     """The seconds of a run per epoch."""
     times = [epoch.seconds for epoch in record.epochs]
-    return n.seconds(run_value(times)) if times else n.NOTHING
+    return n.plain(run_value(times)) if times else n.NOTHING
 
 
 def _facts(record: Record) -> Facts:

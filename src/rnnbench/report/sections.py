@@ -66,7 +66,7 @@ def _against(row: Mapping[Any, Any], name: str) -> str:
 BUILD_COLUMNS = (
     Column("implementation", "shown", number=False),
     Column("device", "column_name", number=False),
-    Column("s per epoch", lambda r: n.seconds(r["epoch_seconds"])),
+    Column("s per epoch", lambda r: n.plain(r["epoch_seconds"])),
     Column("95 % CI", epoch_span, quiet=True),
     Column("relative time", lambda r: n.ratio(r["change"])),
     Column("95 % CI", _change, quiet=True, number=False, linked=True),
@@ -127,7 +127,7 @@ PAIR_COLUMNS = (
 TARGET_COLUMNS = (
     Column("device", "column_name", number=False),
     Column("target", lambda r: n.share(r["target"])),
-    Column("seconds", lambda r: n.seconds(r["seconds"])),
+    Column("seconds", lambda r: n.plain(r["seconds"])),
     Column("95 % CI", span_of("seconds"), quiet=True),
     Column("epochs", lambda r: n.plain(r["epochs"], 2)),
     Column("runs that reached it", lambda r: f"{r['reached']} of {r['runs']}"),
@@ -171,7 +171,7 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
         drawn = cells.assign(
             device=cells["column_name"],
             share=cells["epoch_seconds"] / fastest,
-            text=[marked(n.seconds(row["epoch_seconds"]), row) for row in rows],
+            text=[marked(n.plain(row["epoch_seconds"]), row) for row in rows],
             span=list(map(epoch_span, rows)),
         ).sort_values("build", key=lambda names: names.map(rank), kind="stable")
         for part in range(0, len(devices), ACROSS):

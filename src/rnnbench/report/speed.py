@@ -62,7 +62,9 @@ def speedup_words(row: Any) -> str:
 
 
 def _spread(row: Any, name: str) -> str:
-    return "one seed" if row["seeds"] < 2 else n.spread(row[name])
+    value = row[name]
+    known = f"± {value:.3f}" if n.is_number(value) else n.NOTHING
+    return "one seed" if row["seeds"] < 2 else known
 
 
 def _validation(row: Any) -> str:
@@ -81,7 +83,7 @@ def _difference_interval(row: Any) -> str:
 TIME_COLUMNS = (
     Column("speed-up", speedup_text),
     Column("95 % CI", speedup_words, quiet=True),
-    Column("s per epoch", lambda r: marked(n.seconds(r["epoch_seconds"]), r)),
+    Column("s per epoch", lambda r: marked(n.plain(r["epoch_seconds"]), r)),
     Column("95 % CI", epoch_span, quiet=True),
 )
 STEP_COLUMNS = (
@@ -108,7 +110,7 @@ CALL_COLUMNS = (
     Column("call", "call", number=False),
     Column("samples", lambda r: str(int(r["samples"]))),
     Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING),
-    Column("s", lambda r: marked(n.seconds(r["seconds"]), r)),
+    Column("s", lambda r: marked(n.plain(r["seconds"]), r)),
     Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["seconds"]), quiet=True),
     Column("ms / batch", lambda r: n.plain(r["ms_per_batch"])),
     Column("samples / s", lambda r: n.plain(r["samples_per_second"])),
@@ -194,7 +196,7 @@ def _length(limits: tuple[float, float]) -> float:
 
 
 def _time_label(row: Any) -> str:
-    return marked(f"{n.seconds(row['epoch_seconds'])} s", row)
+    return marked(f"{n.plain(row['epoch_seconds'])} s", row)
 
 
 def _speedup_label(row: Any) -> str:

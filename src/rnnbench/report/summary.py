@@ -46,7 +46,7 @@ COLUMNS = (
 )  # fmt: skip
 REACHED = (
     Column("implementation", "name", number=False, linked=True),
-    Column("seconds per epoch", lambda r: marked(n.seconds(r["seconds"]), r)),
+    Column("seconds per epoch", lambda r: marked(n.plain(r["seconds"]), r)),
     Column("validation accuracy", lambda r: n.share(r["val_acc"])),
     Column("validation loss", lambda r: n.plain(r["val_loss"]), quiet=True),
 )

@@ -32,8 +32,8 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     rows = [
         (
             *(row["same"] for _ in same),
-            f"{row['a']}\n{n.seconds(row['seconds_a'])} s per epoch",
-            f"{row['b']}\n{n.seconds(row['seconds_b'])} s per epoch",
+            f"{row['a']}\n{n.plain(row['seconds_a'])} s per epoch",
+            f"{row['b']}\n{n.plain(row['seconds_b'])} s per epoch",
             "\n".join(filter(None, (n.pair(row), row["words"]))),
             f"{row['runs_a']}, {row['runs_b']}",
         )
@@ -66,7 +66,7 @@ def print_run(record: Record, place: str) -> None:
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
         console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
-    phases = ((phase.name, n.seconds(phase.seconds)) for phase in record.phases)
+    phases = ((phase.name, n.plain(phase.seconds)) for phase in record.phases)
     console.print(_table(("phase", "seconds"), phases))
     if record.epochs:
         epochs = (
