@@ -11,10 +11,13 @@ from typing import Any
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
+from rnnbench.report.content import Content
 from rnnbench.report.measurements import ReportInputs
+from rnnbench.report.page import write_report
+from rnnbench.report.published import write_published
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.sources.published import read_published
+from rnnbench.sources.published import read_claims, read_published, read_sources
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, make_probe, make_record, replace
@@ -157,3 +160,11 @@ def inputs() -> ReportInputs:
         tuple(probes()), PRICES,
         tuple(read_published(Path(ROOT) / "reports" / "published")), deadline=60.0, budget=0.01,
     )  # fmt: skip
+
+
+def write_site(folder: Path) -> Path:
+    """The report and the page of published results, below `folder`."""
+    write_report(Content(six(), EXPERIMENT, skipped=SKIPPED, beside=inputs()), folder / "six")
+    rows = ROOT / "reports" / "published"
+    write_published(read_published(rows), folder, read_sources(rows), read_claims(rows))
+    return folder

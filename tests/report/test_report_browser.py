@@ -1,12 +1,16 @@
-"""The page in a browser: no network access, no errors, nothing wider than the screen."""
+"""Pages in a browser: accessible, no network access, no errors, nothing wider than the screen."""
 
 from __future__ import annotations
+
+import subprocess
+import tarfile
 
 import pytest
 
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
+from tests.report.six import write_site
 
 # The lowest contrast of any text against the background, by the formula of WCAG 2.
 LEAST_CONTRAST = """() => {
@@ -18,30 +22,76 @@ LEAST_CONTRAST = """() => {
     .map(e => light(rgb(getComputedStyle(e).color)))
     .map(text => (Math.max(text, background) + .05) / (Math.min(text, background) + .05)));
 }"""
+SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =>
+  found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
+    .map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)).join(' | ')))"""
 
 
 @pytest.fixture(scope="module")
-def page_url(tmp_path_factory):
-    out = tmp_path_factory.mktemp("page")
-    paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
-    return paths[0].as_uri()
+def site(tmp_path_factory):
+    out = write_site(tmp_path_factory.mktemp("site"))
+    content = Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING)
+    write_report(content, out / "quick")
+    return out
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.fixture(scope="module")
+def page_url(site):
+    return (site / "quick/report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        command = ["npm", "pack", "axe-core@4", "--silent"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"cannot get axe-core from npm: {type(error).__name__}")
+    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+        source = archive.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request):
+    return request.param
+
+
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_is_self_contained_and_fits_the_screen(browser, page_url, width, scheme):
+@pytest.mark.parametrize("name", ["quick/report.html", "six/report.html", "published.html"])
+def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     errors, requested = [], []
     page.on("console", lambda message: errors.append(message.text))
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requested.append(request.url))
-    page.goto(page_url)
-    assert errors == []
-    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
+    page.goto((site / name).as_uri())
+    assert errors == [] and all(url.startswith(("file:", "data:")) for url in requested)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(LEAST_CONTRAST) >= 4.5
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["six/report.html", "published.html"])
+def test_pages_are_accessible(browser, site, axe, name, width, scheme):
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto((site / name).as_uri())
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate(axe)
+    assert page.evaluate(SERIOUS) == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_number_leads_to_its_runs_by_keyboard(browser, page_url, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(page_url)
     assert page.locator("h1").inner_text() == EXPERIMENT.title
-    # By keyboard from a number to its runs, without scripts.
     number = page.locator(".lead .desk td a, .lead .phone td a").locator("visible=true").first
     number.focus()
     page.keyboard.press("Enter")

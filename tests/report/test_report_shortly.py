@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.record import Verdict
+from rnnbench.report.answer import answers
 from rnnbench.report.content import Content
+from rnnbench.report.runs import raw_configurations
+from rnnbench.report.summary import answer_view, headline
 from tests.factory import VOID, make_record, replace
-from tests.report.made_up import EXPERIMENT, with_choice
+from tests.report.made_up import EXPERIMENT, measurements, with_choice
 
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
 
@@ -23,17 +26,16 @@ def records_of(cells):
 
 
 def test_many_models_get_a_headline_and_a_row_each():
-    found = Content(list(records_of(CELLS)), EXPERIMENT)
-    (answer,) = found.answers
-    assert answer.speed_sentence == (
+    m = measurements(list(records_of(CELLS)))
+    assert m.is_long and headline(m).speed_sentence == (
         "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25× as fast as `keras`), "
         "`keras` in 1 (the reference)."
     )
-    (view,) = found.answer_views
+    view = answer_view(m)
     assert [row.head for row in view.rows] == list(CELLS)
     assert view.rows[0].cells[:2] == ("unrolled", "1.25×")
     assert view.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
-    anchors = {cell.anchor for cell in found.configuration_details}
+    anchors = {cell.anchor for cell in raw_configurations(m)}
     assert {link for row in view.rows for link in row.links if link} <= anchors
 
 
@@ -47,7 +49,7 @@ def test_the_headline_names_four_winners_and_counts_more(winners, end):
         for number, cell in enumerate(CELLS)
         for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4))
     ]
-    (answer,) = Content(records, EXPERIMENT).answers
+    answer = headline(measurements(records))
     start = "Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in "
     assert answer.speed_sentence.startswith(start)
     assert answer.speed_sentence.endswith(f", {end}.")
@@ -56,14 +58,14 @@ def test_the_headline_names_four_winners_and_counts_more(winners, end):
 
 
 def test_few_models_get_an_answer_each():
-    found = Content(list(records_of(CELLS[:3])), EXPERIMENT)
-    assert len(found.answers) == 3 and not found.answer_views
+    m = measurements(list(records_of(CELLS[:3])))
+    assert not m.is_long and len(answers(m)) == 3
 
 
 def test_many_networks_with_one_implementation_each_show_their_results():
     unrolled = [record for record in records_of(CELLS) if record.run.choices["rnn"] == "unrolled"]
-    found = Content(unrolled, EXPERIMENT)
-    (answer,), (view,) = found.answers, found.answer_views
+    m = measurements(unrolled)
+    answer, view = headline(m), answer_view(m)
     assert "nothing to compare" in answer.speed_sentence
     assert [row.head for row in view.rows] == list(CELLS)
     last = unrolled[0].epochs[-1]
@@ -79,7 +81,7 @@ def test_a_network_with_one_implementation_is_not_a_comparison():
         for record in records_of(CELLS)
         if record.run.choices["rnn"] == "keras" or record.run.choices["cell"] != "lstm"
     ]
-    (view,) = Content(mixed, EXPERIMENT).answer_views
+    view = answer_view(measurements(mixed))
     assert [row.head for row in view.rows] == list(CELLS[1:])
 
 
@@ -108,12 +110,12 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
         )
         for record in records_of(CELLS)
     ]
-    found = Content(records, EXPERIMENT)
+    m = measurements(records)
     assert (
         "Excluded because every run is void: `keras` (the loss is not finite from epoch 2) for "
-        "digits_rnn" in found.answers[0].accuracy_sentence
+        "digits_rnn" in headline(m).accuracy_sentence
     )
-    rows = {row.head: row.cells for row in found.answer_views[0].rows}
+    rows = {row.head: row.cells for row in answer_view(m).rows}
     assert "gru" not in rows  # a single configuration is not a comparison
     assert rows["lstm"][:2] == ("unrolled", "1.25× (reference †)") and rows["lstm"][3] == "keras †"
     assert rows["rnn_tanh"][:2] == ("unrolled", "1.25×")
@@ -121,7 +123,6 @@ def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
 
 def test_if_every_run_is_void_the_answer_says_so():
     records = [replace(record, verdict=VOID) for record in records_of(CELLS)]
-    found = Content(records, EXPERIMENT)
-    (answer,) = found.answers
+    answer = headline(measurements(records))
     assert answer.speed_sentence == "No run has a comparable result."
     assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.accuracy_sentence

@@ -1,11 +1,16 @@
-"""Rows that the reference compares are in one table, whatever their axis."""
+"""Labels show what distinguishes variants and groups; rows that the reference compares are in one
+table, whatever their axis."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.report.content import Content
+from rnnbench.report.labels import variant_labels
 from tests.factory import make_record, replace
 from tests.report.made_up import with_choice
 
@@ -51,3 +56,25 @@ def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
     records = [with_choice(make_record(), cell=cell) for cell in ("lstm", "gru")]
     found = Content(records, replace(EXPERIMENT, reference={"rnn": "keras"}))
     assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}
+
+
+@pytest.mark.parametrize(
+    ("variants", "labels"),
+    [
+        ([], []),
+        (["epochs=2"], ["epochs=2"]),
+        (["epochs=2, batch=8", "epochs=2, batch=16"], ["batch=8", "batch=16"]),
+        (["epochs=2, batch=8", "epochs=2"], ["batch=8", "default batch"]),
+        (["", "units=32"], ["default units", "units=32"]),
+        (["batch=8, val=${model.batch}", "val=${model.batch}"], ["batch=8", "default batch"]),
+        # Without what follows from other keys, these would have one label.
+        (["a=${b}", "a=${c}"], ["a=${b}", "a=${c}"]),
+        (["sizes=[1,2], x=1", "sizes=[1,3], x=1"], ["sizes=[1,2]", "sizes=[1,3]"]),
+        (["x=1, y=1", "x=1, y=2", "x=2, y=2"], ["x=1, y=1", "x=1, y=2", "x=2, y=2"]),
+    ],
+)
+def test_variants(variants: list[str], labels: list[str]) -> None:
+    written = [re.findall(r"(\w+)=(\S+?)(?:, |$)", variant) for variant in variants]
+    overrides = [Overrides.of({f"model.{key}": value for key, value in each}) for each in written]
+    assert list(map(str, overrides)) == [", ".join(sorted(v.split(", "))) for v in variants]
+    assert list(variant_labels(overrides).values()) == labels
