@@ -60,6 +60,7 @@ NEEDS_BY_NAME = {
     "build_python": "the environments of old builds",
     "made_or_skipped": "the environments of old builds",
     "answer": "a framework in a separate process",
+    "answer_of": "a framework in a separate process",
 }
 WORKFLOW = "workflow/test_workflow_selftest.py"  # the one that `make test` runs from end to end
 

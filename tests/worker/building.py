@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import LOCKS, Pins, pins
@@ -112,3 +114,22 @@ def answer(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def settings_of(build: str) -> dict[str, Any]:
+    """The file of a build in ``conf/build``, with those that it extends."""
+    settings = yaml.safe_load((ROOT / "conf" / "build" / f"{build}.yaml").read_text())
+    for base in settings.pop("defaults", []):
+        settings = {**settings_of(base), **settings}
+    return settings
+
+
+def answer_of(
+    build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory, **variables: str
+) -> Any:
+    """`answer` of the interpreter of a build in ``conf/build``, with its environment variables."""
+    settings, python = settings_of(build), Path(sys.executable)
+    if settings.get("lock"):
+        python = build_python(settings["lock"], settings["python"], temporary)
+    own = {name: str(value) for name, value in settings.get("environment", {}).items()}
+    return answer(python, script, *arguments, timeout=1200, **own, **variables)

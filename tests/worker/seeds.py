@@ -17,11 +17,12 @@ from rnnbench.grid.point import GridPoint
 from tests.conftest import ROOT
 
 SMALL = (
-    "model.batch=4 model.epochs=1 device=cpu_2"
+    "model.batch=4 device=cpu_2"
     " measure.warmup_steps=1 measure.evaluate_calls=0 measure.predict_calls=0"
 )
 GRIDS = (
-    "model=mnist_mlp,mnist_cnn,cifar10_cnn",
+    "model=mnist_mlp,mnist_cnn",
+    "model=cifar10_cnn",
     "model=imdb_fasttext model.bigrams=10",
     "model=imdb_bilstm,imdb_lstm model.sequence=4 model.words=50 model.units=4",
     "model=lstm_textgen model.characters=5 model.sequence=4 model.units=4"
@@ -46,7 +47,10 @@ def cpu_builds() -> list[str]:
 def grid_points(builds: list[str]) -> list[GridPoint]:
     """One grid point for each model and build."""
     axis = "build=" + ",".join(builds)
-    grids = tuple((*SMALL.split(), axis, *grid.split()) for grid in GRIDS)
+    grids = tuple(
+        (*SMALL.split(), axis, f"model.epochs={1 + ('cifar10' in grid)}", *grid.split())
+        for grid in GRIDS
+    )
     experiment = Experiment("seeds", "", "", grids, file=ROOT / "conf/experiment/seeds.yaml")
     return expand(experiment, [ROOT / "conf"])
 

@@ -5,11 +5,10 @@ place of the op."""
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from tests.worker.building import CERTIFY, answer, build_python, certificate_job
+from tests.worker.building import CERTIFY, answer_of, certificate_job
 
 EQUATIONS = '''
 import os
@@ -92,7 +91,7 @@ STACKS = [("lstm", 2, True), ("gru", 2, True), ("rnn_tanh", 3, False), ("rnn_rel
 
 
 @pytest.fixture(scope="module")
-def certificates() -> list[dict]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     """The certificates of `STACKS`, and one with another layout of the buffer."""
     rnn = {name: {"implementation": name} for name in ("keras", "cudnn_raw")}
     jobs = [
@@ -102,7 +101,8 @@ def certificates() -> list[dict]:
         for cell, layers, both in STACKS
     ]
     arguments = json.dumps([*((False, job) for job in jobs), (True, jobs[2])])
-    return answer(sys.executable, CERTIFY + EQUATIONS, arguments, timeout=600)
+    script = CERTIFY + EQUATIONS
+    return answer_of("current", script, arguments, temporary=tmp_path_factory)
 
 
 @pytest.mark.parametrize("index", range(len(STACKS)), ids=str)
@@ -172,8 +172,7 @@ print(json.dumps(checked))
 def test_the_buffer_of_an_lstm_is_as_jax_unpacks_it(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    python = build_python("keras3_jax", "3.11", tmp_path_factory)
-    assert len(answer(python, PARTS + JAX)) == 6
+    assert len(answer_of("keras3_jax", PARTS + JAX, temporary=tmp_path_factory)) == 6
 
 
 CONTRIB = """
@@ -232,5 +231,4 @@ print(json.dumps(checked))
 def test_the_matrices_and_biases_are_in_the_order_of_tf_contribs_converter(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    python = build_python("tf_1_15", "3.7", tmp_path_factory)
-    assert len(answer(python, PARTS + CONTRIB)) == 24
+    assert len(answer_of("tf_1_15", PARTS + CONTRIB, temporary=tmp_path_factory)) == 24

@@ -4,12 +4,11 @@ TensorFlow, and in torch an error where Keras would fall back."""
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from rnnworker.canonical_weights import GATES
-from tests.worker.building import answer, build_python
+from tests.worker.building import answer_of
 
 CUDNN = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 GRAPHS = """
@@ -71,8 +70,6 @@ def settings_of_both(name):
 X = tf.ones((2, 7, 3))
 print(json.dumps({
     "raw": {c: raw(c, "CudnnRNNV2") for c in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
-    "v3": raw("lstm", "CudnnRNNV3"),
-    "both": raw("gru", "CudnnRNNV2", both=True),
     "stack": raw("lstm", "CudnnRNNV2", both=True, stacked=3, sequences=True),
     "stack_v3": raw("rnn_tanh", "CudnnRNNV3", stacked=2),
     "other_op": error(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
@@ -87,8 +84,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def results() -> dict:
-    return answer(sys.executable, GRAPHS)
+def results(tmp_path_factory) -> dict:
+    return answer_of("current", GRAPHS, temporary=tmp_path_factory)
 
 
 @pytest.mark.parametrize("cell", CUDNN)
@@ -102,29 +99,13 @@ def test_the_raw_op_and_its_gradient_are_in_the_graph(results: dict, cell: str) 
     assert layer["output"] == [None, 4]
 
 
-def test_an_option_chooses_version_3_of_the_op(results: dict) -> None:
-    assert results["v3"]["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
-    assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
-
-
-def test_each_direction_has_separate_canonical_arrays(results: dict) -> None:
-    layer = results["both"]
-    assert layer["output"] == [None, 8]
-    assert layer["parameters"] == 2 * results["raw"]["gru"]["parameters"]
-    directions = ("forward", "backward")
-    names = {f"{direction}_{n}" for direction in directions for n in results["v3"]["shapes"]}
-    assert set(layer["shapes"]) == names
-    assert (layer["ops"], layer["direction"]) == (results["raw"]["gru"]["ops"], "bidirectional")
-
-
 def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
     """TensorFlow's shape inference: sequences (time, batch, features), states (layers · directions,
     batch, units), outputs of both directions."""
-    stack = results["stack"]
-    assert (stack["ops"], stack["direction"]) == (
-        ["CudnnRNNBackpropV2", "CudnnRNNV2"],
-        "bidirectional",
-    )
+    stack, other = results["stack"], results["stack_v3"]
+    assert stack["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
+    assert other["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
+    assert [each["direction"] for each in (stack, other)] == ["bidirectional", "unidirectional"]
     size = 4 * 4 * (2 * (3 + 4) + 4 * (8 + 4) + 6 * 2)
     assert stack["inferred"] == [[7, 2, 3], [6, 2, 4], [size]]
     assert stack["op_output"] == [7, 2, 8]
@@ -133,13 +114,9 @@ def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
     assert stack["shapes"]["layer0_backward_kernel"] == [3, 16]
     assert stack["shapes"]["layer2_forward_kernel"] == [8, 16]
     assert len(stack["shapes"]) == 18
-    other = results["stack_v3"]
-    assert (other["ops"], other["direction"]) == (
-        ["CudnnRNNBackpropV3", "CudnnRNNV3"],
-        "unidirectional",
-    )
     assert other["inferred"][1] == [2, 2, 4]
     assert other["output"] == [None, 4]
+    assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 
 
 def test_cudnn_or_an_error(results: dict) -> None:
@@ -191,8 +168,7 @@ print(json.dumps({"shapes": [list(variable.shape) for variable in variables], "o
 
 
 def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
-    python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
-    layer = answer(python, LEGACY)
+    layer = answer_of("tf_2_21_keras2", LEGACY, temporary=tmp_path_factory)
     assert layer["shapes"] == [[3, 16], [4, 16], [16]]
     assert layer["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
 
@@ -237,9 +213,8 @@ def test_cudnn_layers_train_as_many_biases_as_keras(
     tmp_path_factory, name: str, cells: tuple[str, ...], op: str, layers: int, counts: list[int]
 ) -> None:
     """`counts`: ops (forward and backward), and variables."""
-    python = build_python("tf_1_15", "3.7", tmp_path_factory)
     pairs = json.dumps([[name, cell] for cell in cells])
-    graphs = answer(python, GRAPH, pairs, layers)
+    graphs = answer_of("tf_1_15", GRAPH, pairs, layers, temporary=tmp_path_factory)
     assert set(graphs) == set(cells)
     for cell, (ops, modes, parameters, trained, unused, found, output) in graphs.items():
         assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell
@@ -309,8 +284,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def on_torch(tmp_path_factory) -> dict:
-    python = build_python("keras3_torch", "3.11", tmp_path_factory)
-    return answer(python, TORCH, CUDA_VISIBLE_DEVICES="")
+    return answer_of("keras3_torch", TORCH, temporary=tmp_path_factory, CUDA_VISIBLE_DEVICES="")
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

@@ -5,13 +5,11 @@ tensorflow/python/eager/context.py, ``set_memory_growth``)."""
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from tests.worker.building import answer, build_python
+from tests.worker.building import answer_of, settings_of
 
-CONFIG = {"device": {"kind": "gpu"}, "build": {"name": "b"}}
 TENSORFLOW = """
 import json, sys
 import tensorflow
@@ -38,22 +36,17 @@ print(json.dumps(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]))
 """
 
 
-def output(python, script: str, framework: str) -> object:
-    config = {**CONFIG, "build": {"name": "b", "framework": framework}}
-    return answer(python, script, json.dumps(config))
-
-
-@pytest.mark.parametrize("framework", ["keras3_tensorflow", "keras2_tensorflow2"])
-def test_tensorflow_2(framework: str, tmp_path_factory, monkeypatch) -> None:
-    python = sys.executable
-    if framework == "keras2_tensorflow2":
-        python = build_python("tf_2_21_keras2", "3.11", tmp_path_factory)
-        monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    result = output(python, TENSORFLOW, framework)
+@pytest.mark.parametrize("build", ["current", "tf_2_21_keras2"])
+def test_tensorflow_2(build: str, tmp_path_factory) -> None:
+    result = output(build, TENSORFLOW, tmp_path_factory)
     assert result == {"calls": [["card", True, False]], "cards": ["card"]}
 
 
 def test_jax(tmp_path_factory, monkeypatch) -> None:
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
-    python = build_python("keras3_jax", "3.11", tmp_path_factory)
-    assert output(python, JAX, "keras3_jax") == "false"
+    assert output("keras3_jax", JAX, tmp_path_factory) == "false"
+
+
+def output(build: str, script: str, temporary: pytest.TempPathFactory) -> object:
+    config = {"device": {"kind": "gpu"}, "build": settings_of(build)}
+    return answer_of(build, script, json.dumps(config), temporary=temporary)

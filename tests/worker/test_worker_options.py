@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from rnnworker import options
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent
-from tests.conftest import ROOT
-from tests.worker.building import answer, build_python
+from tests.worker.building import answer_of, settings_of
 
 # Other arguments of Keras's layers, options of other implementations, and a misspelt one.
 OTHERS = (
@@ -18,17 +15,16 @@ OTHERS = (
     *("reset_after", "stateful", "go_backwards", "activaton", "op", "class", "implementation"),
     *options.OF_THE_FUNCTION,
 )
-# Build → its Python, framework, and the implementations whose layers it can make on a CPU.
+# Build → the implementations whose layers it can make on a CPU.
 BUILDS = {
-    "current": (None, "keras3_tensorflow", ("keras", "auto", "cudnn", "cell", "unrolled")),
-    "tf_1_15": ("3.7", "keras2_tensorflow1", ("keras", "auto", "cell", "legacy_cudnn")),
-    "tf_1_2": ("3.6", "keras206_tensorflow1", ("keras", "auto", "unrolled")),
+    "current": ("keras", "auto", "cudnn", "cell", "unrolled"),
+    "tf_1_15": ("keras", "auto", "cell", "legacy_cudnn"),
+    "tf_1_2": ("keras", "auto", "unrolled"),
 }
 SCRIPT = '''
 import json, os, sys
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-source, framework, names = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
-sys.path.insert(0, source)
+framework, names = sys.argv[1], sys.argv[2].split(",")
 if framework == "keras2_tensorflow1":
     import tensorflow
     keras = tensorflow.keras
@@ -86,11 +82,9 @@ def config(name: str, cell: str, framework: str | None, given: tuple[str, ...]) 
 def test_an_honoured_option_changes_the_layer(
     build: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    version, framework, names = BUILDS[build]
-    python = sys.executable
-    if version is not None:
-        python = str(build_python(build, version, tmp_path_factory))
-    results = answer(python, SCRIPT, ROOT / "src", framework, ",".join(names), timeout=900)
+    names, framework = BUILDS[build], settings_of(build)["framework"]
+    arguments = (SCRIPT, framework, ",".join(names))
+    results = answer_of(build, *arguments, temporary=tmp_path_factory)
     listed = {
         f"{name} {cell} {option}"
         for name in names

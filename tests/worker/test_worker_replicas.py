@@ -8,8 +8,9 @@ import json
 import numpy
 import pytest
 
-from rnnworker.frameworks import keras3_torch, replicas
-from tests.worker.building import answer, build_python
+from rnnworker import frameworks
+from rnnworker.frameworks import replicas
+from tests.worker.building import answer_of
 from tests.worker.test_worker_timed import configured, write_digits
 
 SCRIPT = """
@@ -44,8 +45,7 @@ def test_the_applied_steps_are_those_of_the_whole_batch(build, tmp_path_factory)
     config = configured(f"{build} replicas", folder)
     job = {"config": config, "dataset": str(folder / "digits.npz")}
     (folder / "job.json").write_text(json.dumps(job))
-    python = build_python(build, config["build"]["python"], tmp_path_factory)
-    results = answer(python, SCRIPT, folder / "job.json")
+    results = answer_of(build, SCRIPT, folder / "job.json", temporary=tmp_path_factory)
     devices = results["facts"]["framework_devices"]
     assert (results["facts"]["replicas"], len(devices)) == (2, 2)
     assert results["kernels"] == ["while"]
@@ -68,5 +68,6 @@ def test_the_error_for_an_uneven_last_batch_names_the_fix() -> None:
 
 
 def test_a_framework_without_replicas_is_refused() -> None:
+    config = {"build": {"framework": "keras3_torch"}, "device": {"kind": "cpu", "replicas": 2}}
     with pytest.raises(ValueError, match="keras3_torch trains on one device"):
-        replicas.with_replicas(keras3_torch.Session)
+        frameworks.open_session(config, 1)

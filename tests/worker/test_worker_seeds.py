@@ -38,11 +38,26 @@ DETERMINISTIC = (
     "shape_long",
     "shape_short",
 )
+# Weights and biases, calculated by hand from the shapes of the layers; LSTMs have 4 units.
+PARAMETERS = {
+    "mnist_mlp": 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
+    "mnist_cnn": 320 + 18496 + 12 * 12 * 64 * 128 + 128 + 1290,
+    "cifar10_cnn": 1250858,
+    "imdb_fasttext": 20010 * 50 + 51,
+    "imdb_bilstm": 50 * 128 + 2 * 4 * 4 * (128 + 4 + 1) + 9,
+    "imdb_lstm": 50 * 128 + 4 * 4 * (128 + 4 + 1) + 5,
+    "lstm_textgen": 4 * 4 * (5 + 4 + 1) + 5 * 5,
+    "mnist_rnn": 4 * 4 * (196 + 5) + 4 * 4 * (4 + 5) + 5 * 32 + 330,
+    "digits_rnn": 4 * 4 * (8 + 5) + 50,
+    "shape_short": 4 * 4 * (123 + 5) + 50,
+    "shape_long": 4 * 4 * (123 + 5) + 50,
+    "adding": 4 * 4 * (2 + 5) + 5,
+}
 SCRIPT = """
 import functools, json, os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy
-from rnnworker import data, frameworks, run
+from rnnworker import canonical_weights, data, frameworks, run
 from rnnworker.frameworks import keras2_tensorflow1
 from rnnworker.readers import imdb
 
@@ -80,6 +95,16 @@ reviews = [
 # and of an embedding's row that occurs twice in the batch, with gradients of 1.
 layers, changes = keras.layers, {}
 session = frameworks.open_session(job["config"], job["threads"])
+session.load_data(job["dataset"], job["pinned_md5"])
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+states = [session.read_state()]
+for change in (lambda: session.train_steps(2), session.reset):
+    change()
+    states.append(session.read_state())
+resets = [
+    all(numpy.array_equal(*pair) for pair in zip(states[0], state)) for state in states[1:]
+]
 adam = {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-7}
 rmsprop = {"name": "rmsprop", "learning_rate": 1e-3, "rho": 0.9, "epsilon": 1e-8}
 for case, settings in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
@@ -98,7 +123,7 @@ for case, settings in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
     changes[case] = -float(model.get_weights()[0][0, 0])
 
 with open(sys.argv[2], "w") as file:
-    json.dump({"reviews": reviews, "changes": changes}, file)
+    json.dump({"reviews": reviews, "changes": changes, "resets": resets}, file)
 """
 
 
@@ -145,7 +170,8 @@ def _runs(
     chosen: list[GridPoint], data: dict, temporary: pytest.TempPathFactory
 ) -> dict[Any, list]:
     """The events of each run by (build, model); under ``reviews`` the film reviews as the build's
-    Keras and as the worker reads them; under ``changes`` the change of a weight in one step."""
+    Keras and as the worker reads them; under ``changes`` the change of a weight in one step; under
+    ``resets`` whether all state is as at first after two steps, and after a reset."""
     build = chosen[0].config["build"]
     version, python = build["python"], sys.executable
     if build.get("lock"):
@@ -193,8 +219,13 @@ def test_it_runs(build: str, model: str, processes: dict[str, Future]) -> None:
     events = processes[build].result()[build, model]
     assert [event for event in events if event["event"] == "error"] == []
     assert events[-1]["event"] == "finished"
-    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [1]
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2][: 1 + (model == "cifar10_cnn")]
+    accuracy = model != "adding"
+    assert {(epoch["val_acc"] is not None) for epoch in epochs} == {accuracy}
+    assert set(evaluated(events)) >= ({"loss", "acc"} if accuracy else {"loss"})
     measured = facts(events)
+    assert measured["parameters"] == PARAMETERS[model]
     assert measured["weights_sha256"] == measured["started_weights_sha256"]
     assert measured["optimizer"]
 
@@ -209,15 +240,48 @@ def test_every_build_has_the_same_start_and_loss(model: str, processes: dict[str
             continue
         events = future.result()[build, model]
         started[build] = facts(events)["weights_sha256"]
-        (losses[build],) = (
-            event["details"]["result"]["loss"]
-            for event in events
-            if event["event"] == "phase_end" and event["phase"] == "evaluate"
-        )
+        losses[build] = evaluated(events)["loss"]
     assert len(set(started.values())) <= 1, started
     assert None not in losses.values(), losses
     if model in DETERMINISTIC and losses:
         assert max(losses.values()) / min(losses.values()) < 1 + 1e-3, losses
+
+
+@pytest.mark.parametrize("build", ["current"])
+def test_augmented_epochs_follow_each_other_without_a_gap(build: str, processes) -> None:
+    """The time of an epoch includes making its images; a validation separates two epochs."""
+    events = processes[build].result()[build, "cifar10_cnn"]
+    first, second = (event for event in events if event["event"] == "epoch")
+    gap = second["start"] - first["start"] - first["seconds"] - first["val_seconds"]
+    assert 0 <= gap < 0.2
+
+
+@pytest.mark.parametrize("build", ["current"])
+def test_the_optimizer_has_the_settings_of_the_yaml(build: str, processes) -> None:
+    results = processes[build].result()
+    optimizers = {model: facts(results[build, model])["optimizer"] for model in MODELS}
+    assert optimizers["mnist_cnn"]["name"].lower() == "adadelta"
+    assert optimizers["mnist_cnn"]["learning_rate"] == 1.0
+    assert optimizers["mnist_cnn"]["rho"] == pytest.approx(0.95)
+    assert optimizers["mnist_mlp"]["epsilon"] == pytest.approx(1e-8)
+    assert optimizers["lstm_textgen"]["learning_rate"] == pytest.approx(0.01)
+    schedule = optimizers["cifar10_cnn"]["learning_rate"]["config"]
+    assert (schedule["decay_rate"], schedule["decay_steps"]) == (1e-6, 1)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_reset_restores_weights_and_optimizer(build: str, processes: dict[str, Future]) -> None:
+    assert processes[build].result()["resets"] == [False, True]
+
+
+def evaluated(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result of evaluating the trained model."""
+    (result,) = (
+        event["details"]["result"]
+        for event in events
+        if event["event"] == "phase_end" and event["phase"] == "evaluate"
+    )
+    return result
 
 
 def facts(events: list[dict[str, Any]]) -> dict[str, Any]:

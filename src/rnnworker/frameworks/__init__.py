@@ -20,9 +20,10 @@ def open_session(config, threads):
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
         raise ValueError("build.framework {!r} must be one of {}".format(name, known))
-    session = importlib.import_module("rnnworker.frameworks." + FRAMEWORKS[name]).Session
+    module = FRAMEWORKS[name]
     if (config["device"].get("replicas") or 1) > 1:
+        if module != "keras3_tensorflow":
+            raise ValueError("device.replicas: {} trains on one device".format(name))
         # Imported by name, so that the module does not count towards the digest of other runs.
-        replicas = importlib.import_module("rnnworker.frameworks.replicas")
-        session = replicas.with_replicas(session)
-    return session(config, threads)
+        module = "replicas"
+    return importlib.import_module("rnnworker.frameworks." + module).Session(config, threads)

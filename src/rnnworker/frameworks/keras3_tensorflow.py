@@ -26,7 +26,9 @@ class Session(KerasSession):
             tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
             tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
-            enable_memory_growth(tensorflow)
+            # As needed: other runs of a round have contexts on the card too.
+            for card in tensorflow.config.list_physical_devices("GPU"):
+                tensorflow.config.experimental.set_memory_growth(card, True)
             devices = tensorflow.config.list_logical_devices()
         self._messages = tensorflow_facts.import_messages() + captured[0]
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
@@ -56,10 +58,12 @@ class Session(KerasSession):
         return intra_op, threading.get_inter_op_parallelism_threads()
 
     def devices(self):
-        devices = self.tensorflow.config.list_logical_devices()
+        config = self.tensorflow.config
+        cards = config.list_physical_devices("GPU")
+        details = map(config.experimental.get_device_details, cards)
         return {
-            "framework_devices": [device.name for device in devices],
-            "framework_cards": card_names(self.tensorflow),
+            "framework_devices": [device.name for device in config.list_logical_devices()],
+            "framework_cards": [d["device_name"] for d in details if "device_name" in d],
         }
 
     def batches(self, x, y, orders, batch):
@@ -201,18 +205,6 @@ def set_environment(config):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
     if config["device"]["kind"] == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-
-def enable_memory_growth(tensorflow):
-    """Allocates GPU memory as needed: other runs of a round have contexts on the card too."""
-    for gpu in tensorflow.config.list_physical_devices("GPU"):
-        tensorflow.config.experimental.set_memory_growth(gpu, True)
-
-
-def card_names(tensorflow):
-    config = tensorflow.config
-    details = map(config.experimental.get_device_details, config.list_physical_devices("GPU"))
-    return [each["device_name"] for each in details if "device_name" in each]
 
 
 def with_iterator(tensorflow, dataset):

@@ -10,75 +10,69 @@ import numpy
 from rnnworker.frameworks import keras3_tensorflow
 
 
-def with_replicas(base):
-    """The session class `base` of a framework, training on ``device.replicas`` devices. Raises
-    `ValueError` if its framework is not TensorFlow 2."""
-    if not issubclass(base, keras3_tensorflow.Session):
-        raise ValueError("device.replicas: {} trains on one device".format(base.__module__))
+class Session(keras3_tensorflow.Session):
+    """The session of Keras on TensorFlow 2, training on ``device.replicas`` devices."""
 
-    class Replicated(base):
-        can_feed_on_device = False
+    can_feed_on_device = False
 
-        def __init__(self, config, threads):
-            self.replicas = config["device"]["replicas"]
-            super().__init__(config, threads)
-            kind = config["device"]["kind"].upper()
-            names = ["{}:{}".format(kind, number) for number in range(self.replicas)]
-            self.strategy = self.tensorflow.distribute.MirroredStrategy(names)
+    def __init__(self, config, threads):
+        self.replicas = config["device"]["replicas"]
+        super().__init__(config, threads)
+        kind = config["device"]["kind"].upper()
+        names = ["{}:{}".format(kind, number) for number in range(self.replicas)]
+        self.strategy = self.tensorflow.distribute.MirroredStrategy(names)
 
-        def import_keras(self, tensorflow):
-            # Before TensorFlow opens its devices.
-            if self.config["device"]["kind"] == "cpu":
-                split_cpu(tensorflow, self.replicas)
-            return super().import_keras(tensorflow)
+    def import_keras(self, tensorflow):
+        # Before TensorFlow opens its devices.
+        if self.config["device"]["kind"] == "cpu":
+            split_cpu(tensorflow, self.replicas)
+        return super().import_keras(tensorflow)
 
-        def device_facts(self):
-            return dict(super().device_facts(), replicas=self.strategy.num_replicas_in_sync)
+    def device_facts(self):
+        return dict(super().device_facts(), replicas=self.strategy.num_replicas_in_sync)
 
-        def load_data(self, path, pinned_md5=None):
-            facts = super().load_data(path, pinned_md5)
-            check_sizes(facts["sizes"], self.config["model"]["batch"], self.replicas)
-            return facts
+    def load_data(self, path, pinned_md5=None):
+        facts = super().load_data(path, pinned_md5)
+        check_sizes(facts["sizes"], self.config["model"]["batch"], self.replicas)
+        return facts
 
-        def build(self):
-            with self.strategy.scope():
-                return super().build()
+    def build(self):
+        with self.strategy.scope():
+            return super().build()
 
-        def prepare_training(self):
-            super().prepare_training()
-            complete = getattr(self.model, "_maybe_symbolic_build", None)
-            if complete is not None and self.arrays is not None:
-                # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
-                # would take from its feed, whose next batch would then be the second one.
-                complete(data_batch=(self.arrays["x_train"][:1], self.arrays["y_train"][:1], None))
-                self.model._maybe_symbolic_build = lambda **feed: None
+    def prepare_training(self):
+        super().prepare_training()
+        complete = getattr(self.model, "_maybe_symbolic_build", None)
+        if complete is not None and self.arrays is not None:
+            # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
+            # would take from its feed, whose next batch would then be the second one.
+            complete(data_batch=(self.arrays["x_train"][:1], self.arrays["y_train"][:1], None))
+            self.model._maybe_symbolic_build = lambda **feed: None
 
-        def _pipeline(self, batch_of, orders, batch):
-            """The pipeline yields the parts of the batches; consecutive parts go to consecutive
-            replicas."""
-            pipeline, parts = super()._pipeline, parts_of(orders, batch, self.replicas)
-            feed = self.strategy.distribute_datasets_from_function(
-                lambda context: pipeline(batch_of, parts, batch)
-            )
-            return with_iterator(feed)
+    def _pipeline(self, batch_of, orders, batch):
+        """The pipeline yields the parts of the batches; consecutive parts go to consecutive
+        replicas."""
+        pipeline, parts = super()._pipeline, parts_of(orders, batch, self.replicas)
+        feed = self.strategy.distribute_datasets_from_function(
+            lambda context: pipeline(batch_of, parts, batch)
+        )
+        return with_iterator(feed)
 
-        def train_batch(self, x, y):
-            """Through ``fit``: in Keras 3 ``train_on_batch`` gives each replica the whole batch."""
-            feed = self.batches(x, y, [numpy.arange(len(x))], len(x))
-            history = self.model.fit(feed, steps_per_epoch=1, verbose=0)
-            return float(history.history["loss"][0])
+    def train_batch(self, x, y):
+        """Through ``fit``: in Keras 3 ``train_on_batch`` gives each replica the whole batch."""
+        feed = self.batches(x, y, [numpy.arange(len(x))], len(x))
+        history = self.model.fit(feed, steps_per_epoch=1, verbose=0)
+        return float(history.history["loss"][0])
 
-        def loss_of_whole_batch(self, x, y, y_pred):
-            """The loss that the replicas compute together, computed on the first device alone."""
-            loss = self.keras.losses.get(self.config["model"]["loss"])(y, y_pred)
-            return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)
+    def loss_of_whole_batch(self, x, y, y_pred):
+        """The loss that the replicas compute together, computed on the first device alone."""
+        loss = self.keras.losses.get(self.config["model"]["loss"])(y, y_pred)
+        return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)
 
-        def card_memory_peak(self):
-            """The peak of the fullest card."""
-            info = self.tensorflow.config.experimental.get_memory_info
-            return max(int(info("GPU:{}".format(n))["peak"]) for n in range(self.replicas))
-
-    return Replicated
+    def card_memory_peak(self):
+        """The peak of the fullest card."""
+        info = self.tensorflow.config.experimental.get_memory_info
+        return max(int(info("GPU:{}".format(n))["peak"]) for n in range(self.replicas))
 
 
 def split_cpu(tensorflow, replicas):
