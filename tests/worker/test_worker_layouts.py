@@ -3,7 +3,11 @@ have each gate where cuDNN, torch, Keras 2 and tf.contrib have it; what an op la
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -21,6 +25,7 @@ from rnnworker.kernels import (
     native,
 )
 from rnnworker.recurrent import cells, cudnn_layout
+from tests.conftest import ROOT
 
 INPUTS, UNITS = 3, 2
 DIRECTIONS = ("forward", "backward")
@@ -177,3 +182,30 @@ def test_a_build_without_the_layer_is_an_error() -> None:
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
     with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
         native.make(keras, "lstm", 4, {})
+
+
+KERNEL = """
+OPTIONS = ("speed",)
+
+
+def make(keras, cell, units, options):
+    return (keras, cell, units, options["speed"])
+"""
+MAKE_IT = """
+from rnnworker import options, recurrent
+
+rnn = {"implementation": "mine", "options": {"speed": 3}}
+config = {"cell": {"name": "gru"}, "rnn": rnn}
+assert "mine" in options.IMPLEMENTATIONS and options.honoured(config) == ["speed"]
+print(recurrent.Recurrent("keras", config)(4))
+"""
+
+
+def test_a_new_kernel_is_known_by_its_module(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src" / "rnnworker", tmp_path / "rnnworker")
+    (tmp_path / "rnnworker" / "kernels" / "mine.py").write_text(KERNEL)
+    command = [sys.executable, "-c", MAKE_IT]
+    made = subprocess.run(
+        command, env={"PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, check=True
+    )
+    assert made.stdout == b"('keras', 'gru', 4, 3)\n"

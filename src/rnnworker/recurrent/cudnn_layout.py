@@ -72,7 +72,6 @@ def with_untrained(tensorflow, trained, cell, inputs, units, layers=1, direction
     sizes = [matrices + bias] + [bias] * (layers * directions - 1)
     pieces = tensorflow.split(trained, sizes) if len(sizes) > 1 else [trained]
     zeros = tensorflow.zeros([bias], trained.dtype)
-    # TensorFlow 1.15 cannot convert a comprehension with two loops.
     return tensorflow.concat(list(itertools.chain(*((piece, zeros) for piece in pieces))), 0)
 
 
@@ -136,4 +135,5 @@ def _matrix_sizes(cell, inputs, units, layers, directions):
     """The length of each matrix of all gates, input and recurrent, in the buffer's order."""
     columns = len(ORDERS[cell]) * units
     rows = [inputs] * directions + [directions * units] * (layers - 1) * directions
-    return [columns * each for layer_inputs in rows for each in (layer_inputs, units)]
+    # TensorFlow 1.15 cannot convert a comprehension with two loops.
+    return [columns * each for each in itertools.chain(*((each, units) for each in rows))]
