@@ -125,8 +125,11 @@ class Project:
     environment: dict[str, str] = field(default_factory=dict)
     conf: Path = ROOT / "tests" / "conf"
 
-    def command(self, *arguments: str, experiment: str = "selftest", cores: int = 2) -> list[str]:
+    def command(
+        self, *arguments: str, experiment: str = "selftest", overrides: str = "", cores: int = 2
+    ) -> list[str]:
         config = [f"experiment={experiment}", f"conf={self.conf}"]
+        config += [f"overrides={overrides}"] if overrides else []
         return [
             *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow/Snakefile")),
             *("--cores", str(cores), *arguments, "--config", *config),
@@ -144,24 +147,16 @@ class Project:
         )
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.command(*arguments, **options),
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        return self.run(self.command(*arguments, **options))
 
     def rnnbench(self, *arguments: str) -> subprocess.CompletedProcess:
+        return self.run([sys.executable, "-m", "rnnbench", *arguments])
+
+    def run(self, command: list[str], seconds: float = 1200) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-m", "rnnbench", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            timeout=seconds,
+        )  # fmt: skip
 
     def records(self) -> list[Path]:
         return record_files(self.folder / "results")

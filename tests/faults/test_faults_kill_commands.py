@@ -4,9 +4,7 @@ is half-written counts as done."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -16,60 +14,35 @@ import psutil
 import pytest
 
 from rnnbench.records.store import read_record
-from rnnbench.sources.tracked_runs import read_tracked
 from rnnbench.workflow.signal_handling import is_running
 from tests.conftest import Project, copy_of, make_project, wait_until
 from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
+from tests.faults.test_faults_disk import ALL, PHASES, has_page, is_tracked, page, tracked
 
-MOMENTS = 10 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
+MOMENTS = 10 if ALL else 2
 
 
 @pytest.fixture(scope="module")
 def measured(measured_small: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = copy_of(measured_small, tmp_path_factory.mktemp("project"))
-    assert project.rnnbench("export", "small", "-o", "small.zip").returncode == 0
+    export = str(project.folder / "small.zip")
+    assert project.rnnbench("export", "small", "-o", export).returncode == 0
+    project.environment["EXPORT"] = export
     return project
 
 
-def undo_report(project: Project) -> None:
-    shutil.rmtree(project.folder / "reports")
+def readable(project: Project) -> bool:
+    results = project.folder / "results"
+    pointers = [read_pointer(results, pointer) for pointer in project.pointers("small")]
+    return all([*pointers, *map(read_record, project.records())])
 
 
-def undo_tracking(project: Project) -> None:
-    for file in project.folder.glob("mlflow.db*"):
-        file.unlink()
-
-
-def undo_import(project: Project) -> None:
-    shutil.rmtree(project.folder / "results/records")
-    for pointer in project.pointers("small"):
-        pointer.unlink()
-
-
-def check_report(project: Project, done: bool) -> None:
-    page = project.folder / "reports/small/report.html"
-    assert page.read_text().endswith("</html>\n") if page.exists() else not done
-
-
-def check_tracking(project: Project, done: bool) -> None:
-    (folder,) = (project.folder / "results").glob("*/small")
-    assert not done or len(read_tracked([folder])) == 4
-
-
-def check_import(project: Project, done: bool) -> None:
-    results, pointers = project.folder / "results", project.pointers("small")
-    for pointer in pointers:
-        read_pointer(results, pointer)
-    for record in project.records():
-        read_record(record)
-    assert not done or len(pointers) == len(project.records()) == 4
-
-
+# Command → what it does, and whether what a kill has left is whole.
 COMMANDS = {
-    "report": (["report", "small"], undo_report, check_report),
-    "track": (["track", "--output", "TRACKED", "ROUNDS"], undo_tracking, check_tracking),
-    "import": (["import", "--restore", "small.zip"], undo_import, check_import),
+    "report": ("the report is written", lambda p: has_page(p) or not page(p).exists()),
+    "track": ("runs are logged to MLflow", lambda p: is_tracked(p) or not tracked(p).exists()),
+    "import": ("records are imported", readable),
 }
 
 
@@ -88,21 +61,16 @@ COMMANDS = {
     ],
 )
 def test_killed_at_random_moments(measured: Project, name: str) -> None:
-    words, undo, check = COMMANDS[name]
-    (folder,) = (measured.folder / "results").glob("*/small")
-    names = {
-        "TRACKED": [str(folder / "tracked/0.json")],
-        "ROUNDS": [str(file) for file in sorted((folder / "rounds").glob("*.json"))],
-    }
-    command = [part for word in words for part in names.get(word, [word])]
+    what, whole = COMMANDS[name]
+    phase = PHASES[what]
     before = {path: path.read_bytes() for path in measured.records()}
-    undo(measured)
-    begin = time.monotonic()
+    phase.undo(measured)
+    command, begin = phase.arguments(measured), time.monotonic()
     assert measured.rnnbench(*command).returncode == 0
     seconds = time.monotonic() - begin
     generator = random.Random(f"{name} 7")
     for _ in range(MOMENTS):
-        undo(measured)
+        phase.undo(measured)
         process = subprocess.Popen(
             [sys.executable, "-m", "rnnbench", *command],
             cwd=measured.folder,
@@ -114,10 +82,10 @@ def test_killed_at_random_moments(measured: Project, name: str) -> None:
         time.sleep(generator.uniform(0.3, 1.0) * seconds)
         process.kill()
         process.wait()
-        check(measured, done=False)
+        assert whole(measured)
         again = measured.rnnbench(*command)
         assert again.returncode == 0 and "Traceback" not in again.stderr, again.stderr
-        check(measured, done=True)
+        assert phase.complete(measured)
         assert {path: path.read_bytes() for path in measured.records()} == before
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.cli import main
 from rnnbench.errors import TrackingError
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.mapping import COMPLETE
@@ -99,23 +100,28 @@ def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
     assert [kept.info.run_id for kept in runs_of(root, "twins")] == [run.info.run_id]
 
 
-def test_an_unreachable_server_is_reported_without_its_password(tmp_path):
+@pytest.fixture
+def track_here(capfd):
+    """`rnnbench track` in this process: exit code and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code = main(["track", *map(str, arguments)])
+        return code, capfd.readouterr().err
+
+    return run
+
+
+def test_an_unreachable_server_is_one_line_without_its_password(tmp_path, track_here, monkeypatch):
     record, _ = write_run(tmp_path, make_record())
-    uri, begin = f"http://me:topsecret@127.0.0.1:{free_port()}", time.monotonic()
-    pointer = pointer_of(tmp_path, record)
-    process = start_track("--root", tmp_path, pointer, MLFLOW_TRACKING_URI=uri)
-    out, error = process.communicate(timeout=60)
-    assert process.returncode == 1 and time.monotonic() - begin < 15
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
+    begin, output = time.monotonic(), tmp_path / "store.json"
+    code, error = track_here("--root", tmp_path, pointer_of(tmp_path, record))
+    assert code == 1 and time.monotonic() - begin < 15
     assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Fix:" in error
-    assert "topsecret" not in out + error and "me:" not in error
-
-
-def test_an_unreachable_server_does_not_prevent_runs(tmp_path):
-    uri, output = f"http://127.0.0.1:{free_port()}", tmp_path / "store.json"
-    arguments = ["--root", tmp_path, "--init", "--output", output]
-    process = start_track(*arguments, MLFLOW_TRACKING_URI=uri)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 0 and output.exists() and "cannot be reached" in error
+    assert "topsecret" not in error and "me:" not in error
+    code, error = track_here("--root", tmp_path, "--init", "--output", output)
+    assert code == 0 and output.exists(), "it does not prevent runs"
+    assert "cannot be reached" in error
 
 
 def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypatch):
@@ -185,24 +191,23 @@ def test_four_processes_create_the_store_at_once(tmp_path):
     assert len(runs_of(tmp_path, "quick")) == 12
 
 
-def test_broken_pointers_do_not_block_the_others(tmp_path):
+def test_broken_pointers_do_not_block_the_others(tmp_path, track_here):
     record, _ = write_run(tmp_path, make_record())
     folder, output = tmp_path / "results/site/quick", tmp_path / "tracked.json"
     texts = ["{", "[]", "{}", '{"members": [1]}', '{"members": {"a": 1}}']
     broken = [folder / f"broken_{number}.json" for number in range(len(texts))]
     for file, text in zip(broken, texts, strict=True):
         file.write_text(text)
-    arguments = ["--root", tmp_path, "--output", output, *broken, pointer_of(tmp_path, record)]
-    process = start_track(*arguments)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 1 and not output.exists()
+    pointer = pointer_of(tmp_path, record)
+    code, error = track_here("--root", tmp_path, "--output", output, *broken, pointer)
+    assert code == 1 and not output.exists()
     lines = error.splitlines()
     assert len(lines) == len(broken)
     assert all(file.name in line for file, line in zip(broken, lines, strict=True)), error
     assert [run.info.run_name for run in runs_of(tmp_path, "quick")] == [record.name]
 
 
-def test_a_round_file_with_companions(tmp_path):
+def test_a_round_file_with_companions(tmp_path, track_here):
     first, late, companion = make_late()
     for record in (first, late, companion):
         write_run(tmp_path, record)
@@ -213,8 +218,7 @@ def test_a_round_file_with_companions(tmp_path):
     }
     file, output = tmp_path / "results/site/quick/rounds/a_round.json", tmp_path / "tracked.json"
     write_json(file, {"members": members})
-    process = start_track("--root", tmp_path, "--output", output, file)
-    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
+    assert track_here("--root", tmp_path, "--output", output, file) == (0, "")
     assert {name: run["record"] for name, run in json.loads(output.read_text()).items()} == {
         first.name: first.key,
         late.name: late.key,

@@ -54,14 +54,7 @@ def test_a_kernel_of_the_page(
         (home / name).write_text(text)
     (overrides,) = (text for text in COMMANDS if kernel in text)
     overrides = overrides.replace("/home/me", str(home))
-    result = subprocess.run(
-        [*project.command(experiment="quick"), f"overrides={overrides} {SMALL}"],
-        cwd=project.folder,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+    result = project.snakemake(experiment="quick", overrides=f"{overrides} {SMALL}")
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
 
     (path,) = project.folder.glob("results/*/quick/certificates/*.json")
@@ -114,11 +107,9 @@ def test_an_addition_touches_few_files(name: str, most: int) -> None:
 
 def test_a_new_axis_quantity_and_table_reach_the_report(extended: Project) -> None:
     folder = extended.folder
-    result = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "2", "--config", "experiment=clipped",
-         f"conf={extended.conf}"],
-        cwd=folder, env=extended.environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    config = ["experiment=clipped", f"conf={extended.conf}"]
+    # The Snakefile is the copy's.
+    result = extended.run([sys.executable, "-m", "snakemake", "--cores=2", "--config", *config])
     assert result.returncode == 0, result.stdout + result.stderr
     records = [read_json(path) for path in extended.records()]
     chosen = sorted(record["run"]["choices"].get("clipping", "") for record in records)

@@ -6,7 +6,6 @@ Takes about ten minutes on two cores, so it runs only with ``RNNBENCH_SLOW=1``.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,9 @@ LEARNS = {
 def test_every_workload_learns(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     project.environment["RNNBENCH_DATA_MIRROR"] = str(SHARED / "data")
-    command = project.command(experiment="seeds_small")
-    command.append("overrides=dataset=mnist_10k,imdb_from_text")
-    result = subprocess.run(
-        command, cwd=project.folder, env=project.environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, (command, result.stdout + result.stderr)
+    overrides = "dataset=mnist_10k,imdb_from_text"
+    result = project.run(project.command(experiment="seeds_small", overrides=overrides), 3600)
+    assert result.returncode == 0, result.stdout + result.stderr
     records = {
         record.run.choices["model"]: record for record in map(read_record, project.records())
     }

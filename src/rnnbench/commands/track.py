@@ -14,6 +14,7 @@ from rnnbench.records.store import (
     NOT_TRACKED,
     read_json,
     read_record,
+    readable,
     record_files,
     records_behind,
     roots,
@@ -61,8 +62,9 @@ def _track(arguments: argparse.Namespace) -> int:
     requested, faults = _requested(results, arguments.pointers)
     records = requested
     if aside or arguments.all:
-        all_records, unreadable = _all(results)
-        records = all_records | requested
+        files = (file for root in roots(results) for file in record_files(root))
+        read, unreadable = readable(files, lambda file: (file.resolve(), read_record(file)))
+        records = dict(read) | requested
         faults += unreadable if arguments.all else []
     for fault in faults:
         say(fault)
@@ -109,14 +111,3 @@ def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
     for record in records:
         unique = counts[record.name] == 1 and not record.is_companion
         yield record.name if unique else record.key, record
-
-
-def _all(results: Path) -> tuple[dict[Path, Record], list[RecordError]]:
-    records: dict[Path, Record] = {}
-    faults: list[RecordError] = []
-    for file in (file for root in roots(results) for file in record_files(root)):
-        try:
-            records[file.resolve()] = read_record(file)
-        except RecordError as error:
-            faults.append(error)
-    return records, faults
