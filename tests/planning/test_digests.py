@@ -173,7 +173,7 @@ def test_imports_of_a_user_supplied_model_count(worker: Path, tmp_path: Path) ->
     mine = tmp_path / "mine.py"
     mine.write_text("def build():\n    import rnnworker.readers.imdb\n")
     before = digest(function=f"{mine}:build")
-    edit(worker / "readers/imdb.py", "113", "114")
+    edit(worker / "readers/imdb.py", '"train": 113', '"train": 114')
     assert digest(function=f"{mine}:build") != before
 
 
