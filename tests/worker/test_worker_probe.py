@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -51,9 +49,14 @@ def test_uncounted_layers_are_reported() -> None:
     assert not probe.flops_of([{**DENSE, "rows": None}], 16)[1]
 
 
-def test_the_rate_of_a_device_of_known_speed() -> None:
-    rate = statistics.median(probe.sample_rates(lambda: time.sleep(0.002), work=2000))
-    assert rate == pytest.approx(2000 / 0.002, rel=0.5)
+def test_the_rate_of_a_device_of_known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("rnnworker.probe.time.monotonic", lambda: now[0])
+
+    def multiply() -> None:
+        now[0] += 0.002
+
+    assert probe.sample_rates(multiply, 2000) == [pytest.approx(2000 / 0.002)] * probe.SAMPLES
 
 
 REAL = """
