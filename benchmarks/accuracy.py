@@ -6,7 +6,7 @@ In each simulated task, all configurations learn the same. A seed has a common l
 errors make each configuration diverge from it independently, except those that compute the same
 bits as the reference; and an accuracy is a multiple of 1 / validation samples. Prints the
 percentage of tasks with a wrong "difference shown" (``tables/learning.py``; before: Student's t
-alone) and with a wrong outlier (``tables/accuracy.py``), the largest over `SETTINGS`, and
+alone) and with a wrong outlier, the largest over `SETTINGS`, and
 how often true differences are shown. Deterministic for a given TRIES (default: 1,000).
 """
 
@@ -16,8 +16,7 @@ import sys
 
 import numpy as np
 
-from rnnbench.tables.accuracy import distances
-from rnnbench.tables.learning import accuracy_interval
+from rnnbench.tables.learning import accuracy_interval, distances
 from rnnbench.tables.stats import difference_interval
 
 SEEDS, COMPARISONS = (2, 3, 5, 10), (1, 3, 7, 13)

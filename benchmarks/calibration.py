@@ -33,6 +33,7 @@ from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.measurements import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
 from rnnbench.tables.effects import effects_of, relative_values  # noqa: E402
+from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 from tests.factory import make_record  # noqa: E402
@@ -258,7 +259,7 @@ def planned_repeats(
     for batch in batches(tries):
         experiments = [simulate(random, machine, times, rounds, f"net{n}") for n in batch]
         frame = tidy([record for each in experiments for record in each.records])
-        table = time_table(frame, j.REFERENCE)
+        table = time_table(Measurements(frame, j.REFERENCE))
         shown += table.loc[table["rnn"] == "m1", "shown_different"].tolist()
     return rounds, float(np.mean(shown))
 

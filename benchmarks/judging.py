@@ -28,12 +28,12 @@ from rnnbench.report.cost import recommendations  # noqa: E402
 from rnnbench.report.measurements import Measurements, ReportInputs  # noqa: E402
 from rnnbench.report.sections import builds_section  # noqa: E402
 from rnnbench.report.summary import headline  # noqa: E402
-from rnnbench.tables.accuracy import find_accuracy_outliers  # noqa: E402
+from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
-from rnnbench.tables.fastest import fastest  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
-from rnnbench.tables.learning import learning  # noqa: E402
+from rnnbench.tables.learning import find_accuracy_outliers, learning  # noqa: E402
+from rnnbench.tables.time import fastest  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 from tests.factory import STEPS  # noqa: E402
 
@@ -145,15 +145,21 @@ def reads(text: str, value: Any) -> bool:
     return bool(pd.notna(value)) and abs(float(text) - value) <= 0.501 * unit
 
 
-def judge_rows(batch: Sequence[Simulated], tallies: Tallies) -> tuple[pd.DataFrame, pd.DataFrame]:
+def measured(records: Sequence[Record], reference: Mapping[str, str]) -> estimates.Measurements:
+    return estimates.Measurements(tidy(records), reference)
+
+
+def judge_rows(
+    batch: Sequence[Simulated], tallies: Tallies
+) -> tuple[estimates.Measurements, pd.DataFrame]:
     """Judges the rows of the time table for each experiment in `batch`, which are different models.
-    Returns the tidy frame and the time table."""
-    frame = tidy([record for each in batch for record in each.records])
-    speed = time_table(frame, REFERENCE)
+    Returns the measurements and the time table."""
+    every = measured([record for each in batch for record in each.records], REFERENCE)
+    speed = time_table(every)
     rows = dict(iter(speed.groupby("model", sort=False)))
     for each in batch:
         _judge_rows(rows[each.model], _by_name(each.truth), tallies)
-    return frame, speed
+    return every, speed
 
 
 def _only(**tables: Any) -> Measurements:
@@ -163,10 +169,10 @@ def _only(**tables: Any) -> Measurements:
 
 def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
-    frame, speed = judge_rows(batch, tallies)
-    winners, nothing = fastest(frame, speed, REFERENCE), frame.iloc[:0]
-    m = _only(fastest=winners, learning=learning(nothing, REFERENCE),
-              alike=find_accuracy_outliers(nothing))  # fmt: skip
+    every, speed = judge_rows(batch, tallies)
+    winners, nothing = fastest(every, speed), measured([], REFERENCE)
+    m = _only(fastest=winners, learning=learning(nothing),
+              alike=find_accuracy_outliers(nothing.frame))  # fmt: skip
     texts = answers(m)
     _judge_headline(headline(m).speed_sentence, winners, speed, tallies)
     sentences = dict(zip(winners["model"].unique(), texts, strict=True))
@@ -268,9 +274,9 @@ def judge_accuracy(
 ) -> None:
     """Judges what the answer says about accuracy. `shifts`: model → implementation → its true
     difference of accuracy from the reference."""
-    frame = tidy(records)
-    differences, alike = learning(frame, REFERENCE), find_accuracy_outliers(frame)
-    winners = fastest(frame, time_table(frame, REFERENCE), REFERENCE)
+    every = measured(records, REFERENCE)
+    differences, alike = learning(every), find_accuracy_outliers(every.frame)
+    winners = fastest(every, time_table(every))
     texts = answers(_only(fastest=winners, learning=differences, alike=alike))
     for model, answer in zip(winners["model"].unique(), texts, strict=True):
         shift, sentence = shifts[model], answer.accuracy_sentence
@@ -304,7 +310,8 @@ def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Talli
     base = next(iter(batch[0].truth))
     reference = {"device": base.device}
     frame = tidy([record for each in batch for record in each.records])
-    table = cost(frame, time_table(frame, reference), inputs.prices, reference)
+    every = estimates.Measurements(frame, reference, prices=inputs.prices)
+    table = cost(every, time_table(every))
     price = {member.device: inputs.prices.price_of(member.device).usd_per_hour
              for member in batch[0].truth}  # fmt: skip
     seconds, usd = {}, {}
@@ -340,8 +347,7 @@ REGRESSION_FORM = r"Regression: .* takes {0} as long in `(?P<a>[^`]+)` as in `(?
 def judge_builds(each: Simulated, tallies: Tallies) -> None:
     """Judges the sentences on regressions. The members are builds; the reference is the first."""
     truth = {member.build: value for member, value in each.truth.items()}
-    frame = tidy(each.records)
-    table = builds(frame, {"build": next(iter(truth))})
+    table = builds(measured(each.records, {"build": next(iter(truth))}))
     rows = table.set_index("build").to_dict("index")
     tallies[REGRESSION].cases += len(rows) - 1
     for sentence in builds_section(_only(builds=table, records=each.records)).paragraphs:

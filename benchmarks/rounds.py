@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks.experiment import ROOT, measure_experiment  # noqa: E402
 from rnnbench.records.record import Record, run_value  # noqa: E402
+from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 
@@ -103,7 +104,7 @@ def members_of(records: Sequence[Record]) -> set[str]:
 
 
 def row_of(records: Sequence[Record], rnn: str) -> dict:
-    table = time_table(tidy(records), {"rnn": REFERENCE})
+    table = time_table(Measurements(tidy(records), {"rnn": REFERENCE}))
     return table.set_index("rnn").loc[rnn].to_dict()
 
 

@@ -27,6 +27,7 @@ from rnnbench.report import terminal  # noqa: E402
 from rnnbench.report.content import Content  # noqa: E402
 from rnnbench.report.page import to_page, to_readme  # noqa: E402
 from rnnbench.tables.comparison import versus  # noqa: E402
+from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 
 STEP = math.log(0.005)  # log seconds per step
@@ -91,9 +92,9 @@ def differing_numbers(
         expected[row["model"], base, row[axis]] = 1 / ratio, 1 / high, 1 / low
     given = [*_of_tables(page, axis, base), *_of_mlflow(page, records, axis, base)]
     given += [*_of_markdown(markdown, axis, base), *_of_answers(page)]
-    frame = tidy(records)
+    measured = Measurements(tidy(records))
     for a, b in dict.fromkeys((each.a, each.b) for each in given):
-        of_terminal = _of_terminal(versus(frame, [a], [b]), a, b)
+        of_terminal = _of_terminal(versus(measured, [a], [b]), a, b)
         if base not in (a, b):
             expected |= {(g.model, a, b): g[4:] for g in of_terminal if g.place == COMPARE}
         given += of_terminal

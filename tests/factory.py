@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
 from rnnbench.records.store import read_json, records_behind
 from rnnbench.records.timestamps import written
+from rnnbench.tables.estimates import Measurements
+from rnnbench.tables.frame import tidy
 
 DIGITS_MD5 = "7f6f2c1f4b3a5c0e9d8b7a6958473625"
+KERAS = {"rnn": "keras"}
 BEGINNING = datetime(2026, 11, 21, 7, 50, 0, 123456, tzinfo=UTC)
 SAMPLES, STEPS, TEST_SAMPLES = 1438, 45, 359
 # Seconds of all phases except `train`, whose duration follows from its epochs.
@@ -185,6 +188,13 @@ def in_round(
         )
         for place, (record, effect) in enumerate(zip(records, effects, strict=True))
     ]
+
+
+def measured(
+    records: Iterable[Record], reference: Mapping[str, str] = KERAS, *others: Any, **beside: Any
+) -> Measurements:
+    """The measurements that tables are made of; `others`, `beside`: arguments after `reference`."""
+    return Measurements(tidy(records), reference, *others, **beside)
 
 
 def make_config(

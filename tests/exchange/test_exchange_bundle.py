@@ -40,7 +40,7 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
     for members in by_round.values():
         assert {record.run.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
         effects = effects_of(members)
-        effect = {record.run.choices["rnn"]: effects[record.key].log for record in members}
+        effect = {record.run.choices["rnn"]: effects[record.key].effect for record in members}
         assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
     again = project.rnnbench("import", str(folder), "--restore")
     assert again.returncode == 0 and "0 files written" in again.stdout

@@ -42,7 +42,7 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(tmp_path: Path)
         if not record.is_companion and record.round.id == records[companion].round.id
     )
     effects = effects_of([records[companion], late])
-    difference = effects[records[companion].key].log - effects[late.key].log
+    difference = effects[records[companion].key].effect - effects[late.key].effect
     assert difference == pytest.approx(math.log(2), abs=0.3)
     files = (tmp_path / "home/results").glob("*/small/*-r1.json")
     pointers = [json.loads(path.read_text()) for path in files]

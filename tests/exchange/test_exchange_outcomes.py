@@ -17,7 +17,7 @@ with open(sys.argv[1]) as file:
     job = json.load(file)
 steps = {"threads": job["threads"], "steps": 30, "off": 0, "worst": 0.0, "why": None}
 errors = {"outputs": 1e-7, "gradients": 1e-6}
-batches = [dict(errors, **batch) for batch in job["batches"]]
+batches = [dict(errors, rows=batch["batch"], training=True) for batch in job["batches"]]
 layers = {"batches": batches, "wrong": None, "why": None}
 result = {"applied": {job["device"]: steps}, "probed": {job["device"]: layers}}
 if not job["further_device"]:
@@ -77,7 +77,7 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
     assert list(keras["applied"]) == ["cpu_1", "here", "large"]
     assert keras["applied"]["here"]["off"] == 0
-    assert [batch["batch"] for batch in keras["probed"]["here"]["batches"]] == [1]
+    assert [batch["rows"] for batch in keras["probed"]["here"]["batches"]] == [1]
     assert keras["probed"]["large"]["why"] == "it was not tried"
     assert keras["applied"]["large"]["off"] is None
     assert keras["applied"]["large"]["why"] == "it was not tried"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from rnnbench.commands.rules import probe_summary as summary
 from rnnbench.planning.plan import Probe
 from rnnbench.planning.preflight import probes_of
 from rnnbench.records.keys import model_digest
 from rnnbench.running.preflights import assembled_probe as assembled
-from rnnbench.sources.probes import checked
+from rnnbench.sources.probes import probe_of
 from rnnworker.members import Outcome
 from tests.factory import make_probe
 from tests.planning.test_planning_certificates import point
@@ -99,7 +101,7 @@ def test_the_reader_accepts_what_the_worker_reports() -> None:
     facts = facts_event(**{name: expected[name] for name in names})
     finished = {"event": "finished", "t": 9.0}
     probe = assembled(planned(), 1, HARDWARE, Outcome(events=[facts, phase, finished]))
-    assert checked(json.loads(json.dumps(probe)), "here") == probe
+    assert msgspec.to_builtins(probe_of(json.loads(json.dumps(probe)), "here")) == probe
     assert probe["error"] is None and probe["foreign_load"] == 0.25
     assert probe["models"] == expected["models"]
     assert (probe["key"], probe["machine"]) == ("cpu_1-current", "box-1")
@@ -111,7 +113,7 @@ def test_a_failed_probe_contains_the_measurements_so_far_and_the_error() -> None
     outcome = Outcome([facts], exit_code=-11, phase="model_digits_rnn-lstm")
     probe = assembled(planned(), 1, HARDWARE, outcome)
     assert "SIGSEGV" in probe["error"] and probe["peak_gflops"] == 3.0
-    assert checked(json.loads(json.dumps(probe)), "here")["models"] == []
+    assert probe_of(json.loads(json.dumps(probe)), "here").models == []
     assert summary(probe).startswith("probe cpu_1-current failed: ")
     outcome.log_tail = "terminate called: std::bad_alloc"
     out_of_memory = assembled(planned(), 1, HARDWARE, outcome)

@@ -17,6 +17,7 @@ from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList
+from rnnbench.sources.probes import Probe, probe_of
 from rnnbench.sources.published import read_claims, read_published, read_sources
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
@@ -140,17 +141,18 @@ def six() -> list[Record]:
     return records
 
 
-def probes() -> Iterator[dict]:
+def probes() -> Iterator[Probe]:
     """Probes of every device except the k80; the peaks are the same in both builds."""
     by_device = {record.run.choices["device"]: record for record in six()}
     for device, record in by_device.items():
         if device != "k80":
             for build in BUILDS:
                 # The step of digits_rnn is tiny, so the peaks are too.
-                yield make_probe(
+                made = make_probe(
                     device=device, build=build, machine=record.machine, config=record.run.config,
                     peak_gflops=18.0 / DEVICES[device],
                 )  # fmt: skip
+                yield probe_of(made, "here")
 
 
 def inputs() -> ReportInputs:

@@ -14,6 +14,7 @@ from rnnbench.records.store import Place, pointer_is_valid, read_json, read_reco
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
+from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker import cohorts, members
@@ -56,7 +57,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     found = effects_of(records.values())
     slept = slept_effects(records.values())
     for rnn in ("cell", "same", "slow"):
-        effect = found[records[rnn].key].log - found[records["keras"].key].log
+        effect = found[records[rnn].key].effect - found[records["keras"].key].effect
         assert effect == pytest.approx(slept[rnn] - slept["keras"], abs=0.02)
         assert not records[rnn].round.companion
     for record in records.values():
@@ -196,7 +197,7 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
     pointers = sorted(place.folder.glob("*-s*-r*.json"))
     records, _ = records_of(pointers)
     assert len(records) == 12 and sum(r.round.companion for r in records) == 3
-    table = time_table(tidy(records), {"rnn": "keras"}).set_index("rnn")
+    table = time_table(Measurements(tidy(records), {"rnn": "keras"})).set_index("rnn")
     assert table["runs"].to_dict() == {"keras": 3, "cell": 3, "late": 3}
     assert table.loc["late", "speedup"] == pytest.approx(1 / 1.2, rel=0.1)
     assert table.loc["cell", "speedup"] == pytest.approx(1 / 1.3, rel=0.1)

@@ -19,9 +19,9 @@ from rnnbench.sources.published import (
     read_published,
     read_sources,
 )
-from rnnbench.tables.frame import tidy
-from rnnbench.tables.published import compared, published_frame
+from rnnbench.tables.comparison import published_frame, published_pairs
 from rnnbench.tables.time import time
+from tests import factory
 from tests.conftest import ROOT
 from tests.factory import make_record
 
@@ -42,7 +42,7 @@ def test_every_published_row_has_a_caveat(table):
 
 def against_base(table, name):
     (source,) = [source for source in read_sources(FOLDER) if source.source == name]
-    return compared(table, source)
+    return published_pairs(table, source)
 
 
 def test_ratios_match_the_sources(table):
@@ -125,7 +125,7 @@ def add_script():
 def beside(**changes):
     """The section of published rows beside a measured one."""
     named = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
-    table = time(tidy([make_record(epochs=2)]), {"rnn": "keras"}).assign(**named)
+    table = time(factory.measured([make_record(epochs=2)])).assign(**named)
     inputs = ReportInputs(published=tuple(read_published(FOLDER)))
     return beside_section(SimpleNamespace(time=table, inputs=inputs))
 

@@ -20,7 +20,7 @@ from rnnbench.sources.published import (
     read_published,
     read_sources,
 )
-from rnnbench.tables.published import claims_table, compared, published_frame, verdict_of
+from rnnbench.tables.comparison import claims_table, published_frame, published_pairs, verdict_of
 from rnnworker import machine
 from tests.conftest import ROOT
 from tests.factory import make_record
@@ -88,7 +88,9 @@ def test_values_of_the_claims_by_hand():
 
 def means(**fields):
     """The geometric means of time and cost over the pairs of the article."""
-    pairs = compared(published_frame(read_published(FOLDER)), Comparison(source=ARTICLE, **fields))
+    pairs = published_pairs(
+        published_frame(read_published(FOLDER)), Comparison(source=ARTICLE, **fields)
+    )
     return pairs[["time", "cost"]].map(math.log).mean().map(math.exp)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from rnnbench.sources.probes import read_probes
@@ -18,9 +19,9 @@ def test_probes_are_read_including_failed_ones(tmp_path):
     for name, probe in (("a", make_probe()), ("b", {**failed, "error": "it crashed"})):
         (tmp_path / f"{name}.json").write_text(json.dumps(probe))
     (successful, failed), _ = read_probes([tmp_path])
-    assert successful == make_probe()
-    assert failed["error"] == "it crashed" and failed["peak_gflops"] is None
-    assert (failed["large"], failed["models"]) == ([], [])
+    assert msgspec.to_builtins(successful) == make_probe()
+    assert failed.error == "it crashed" and failed.peak_gflops is None
+    assert (failed.large, failed.models) == ([], [])
 
 
 @pytest.mark.parametrize(

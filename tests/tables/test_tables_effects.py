@@ -255,7 +255,7 @@ def test_random_reads_tell_which_turns_a_short_state_slowed_down(monkeypatch):
         for has_reads, known in errors.items():
             for record in records if not has_reads else ():
                 del record.turns["reads"]
-            one, other = (effects_of(records)[record.key].log for record in records)
+            one, other = (effects_of(records)[record.key].effect for record in records)
             known.append(one - other - math.log(1.5))
     with_reads, without = (np.sqrt(np.mean(np.square(errors[key]))) for key in (True, False))
     assert with_reads < 0.025 and without > 1.8 * with_reads

@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench import workflow
 from rnnbench.errors import ConfigError
-from rnnbench.sources.tracked_runs import read_tracked
+from rnnbench.tracking.track import read_tracked
 from rnnbench.workflow.session import ALL_VOID
 from tests.conftest import Project
 

@@ -143,8 +143,8 @@ def report_inputs(
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
-    from rnnbench.sources.tracked_runs import read_tracked
     from rnnbench.tables.certificates import Certificates
+    from rnnbench.tracking.track import read_tracked
 
     certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
     probes, unreadable_probes = read_probes(folder / "probes" for folder in folders)
@@ -215,8 +215,9 @@ def published(arguments: Sequence[str]) -> int:
     from rnnbench.report.page import write_index
     from rnnbench.report.published import write_published
     from rnnbench.sources.published import read_claims, read_published, read_sources
+    from rnnbench.tables.comparison import measured_claims
+    from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
-    from rnnbench.tables.published import measured_claims
 
     rows, claims = read_published(options.rows), read_claims(options.rows)
     if not rows:
@@ -224,7 +225,8 @@ def published(arguments: Sequence[str]) -> int:
     local_machine = machine.fingerprint()["machine"]
     records, certificates = read_certified(options.results)
     local = [record for record in records if record.machine == local_machine]
-    ours = measured_claims(claims, tidy(local), certificates) if local else {}
+    measured = Measurements(tidy(local), certificates=certificates)
+    ours = measured_claims(claims, measured) if local else {}
     page = write_published(rows, options.out, read_sources(options.rows), claims, ours)[0]
     write_index(options.out)
     print(page)

@@ -82,14 +82,16 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.report.notes import session_notes
     from rnnbench.report.terminal import print_comparison
     from rnnbench.tables.comparison import versus, void_messages
-    from rnnbench.tables.frame import run_values, tidy
+    from rnnbench.tables.estimates import Measurements
+    from rnnbench.tables.frame import tidy
 
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
         raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
     frame = tidy(records)
     a, b = options.a.split(","), options.b.split(",")
-    table = versus(frame, a, b, certificates)
+    measured = Measurements(frame, certificates=certificates)
+    table = versus(measured, a, b)
     void = [line for terms in (a, b) for line in void_messages(frame, terms)]
     if table.empty:
         remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
@@ -102,7 +104,7 @@ def compare(arguments: Sequence[str]) -> int:
             remedy=remedy,
         )
     print_comparison(table, options.a, options.b)
-    held = session_notes(run_values(frame)) if table["low"].notna().any() else ()
+    held = session_notes(measured.runs) if table["low"].notna().any() else ()
     for line in dict.fromkeys([*held, *void]):
         print(line)
     return 0

@@ -7,7 +7,7 @@ never those of this project.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,15 @@ from rnnbench.records.store import (
     write_bytes,
     write_json,
 )
-from rnnbench.sources import certificates, probes
+from rnnbench.sources.certificates import Certificate, certificate_of
+from rnnbench.sources.probes import Probe, probe_of
 
 ATTACHED_SUFFIXES = (".events.jsonl", ".log")  # of a record; exports leave logs out
 # Folder of an experiment → the function that checks a file in it.
-PREFLIGHTS = {"certificates": certificates.checked, "probes": probes.checked}
+PREFLIGHTS: Mapping[str, Callable[[Any, str], Certificate | Probe]] = {
+    "certificates": certificate_of,
+    "probes": probe_of,
+}
 UNPACKED = ".import-"  # beginning of the names of folders in which imports are unpacked
 
 
@@ -149,9 +153,9 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
     what, existing = name.split("/")[2:], incoming.root / name
     if len(what) == 2 and what[0] in PREFLIGHTS and file.suffix == ".json":
         made = PREFLIGHTS[what[0]](read_json(file), name)
-        if made["key"] != file.stem or made["machine"] in local:
-            raise _refuse(name, f"says that it is {made['key']!r}, made on {made['machine']!r}")
-        same_plan = _content(existing).get("digest") == made["digest"] is not None
+        if made.key != file.stem or made.machine in local:
+            raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
+        same_plan = _content(existing).get("digest") == made.digest is not None
         incoming.add(name, file, keep=same_plan)
         return
     data: Any = read_json(file) if len(what) == 1 and is_pointer(file) else None

@@ -18,8 +18,8 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import same_group, short_group, variant_labels
 from rnnbench.report.measurements import Measurements
 from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.certificates import ANOTHER_FUNCTION
+from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
     FASTER,

@@ -20,9 +20,8 @@ from rnnbench.report.measurements import Measurements, ReportInputs
 from rnnbench.report.parts import Section, TableView
 from rnnbench.report.sections import SECTIONS
 from rnnbench.tables.estimates import IN_TURNS
-from rnnbench.tables.fastest import extra_ratios
 from rnnbench.tables.runs import epochs, order, provenance
-from rnnbench.tables.time import ratios_shown, run_speedups, unequal_runs
+from rnnbench.tables.time import extra_ratios, ratios_shown, run_speedups, unequal_runs
 
 LEAD = 2  # figures next to the answer
 # `lead` of an experiment → the section whose tables and figures lead, and their ids or kinds.

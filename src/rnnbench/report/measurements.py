@@ -5,24 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.labels import colours, regrouping, same_group
 from rnnbench.sources.prices import PriceList
+from rnnbench.sources.probes import Probe
 from rnnbench.sources.published import PublishedRow
-from rnnbench.tables.accuracy import accuracy, find_accuracy_outliers
+from rnnbench.tables import estimates
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.cost import cost
-from rnnbench.tables.efficiency import efficiency, scaling
-from rnnbench.tables.fastest import fastest
-from rnnbench.tables.frame import ranked, run_values, tidy
-from rnnbench.tables.learning import learning
-from rnnbench.tables.reference import with_named_options
+from rnnbench.tables.cost import cost, efficiency, scaling
+from rnnbench.tables.estimates import with_named_options
+from rnnbench.tables.frame import ranked, tidy
+from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
 from rnnbench.tables.runs import runs, steadiness
-from rnnbench.tables.time import calls, time
+from rnnbench.tables.time import calls, fastest, time
 
 ANSWERS = 6  # on a page; if there are more, a headline and a table take their place
 
@@ -35,7 +33,7 @@ class ReportInputs:
     key → MLflow run id, of tracked runs."""
 
     certificates: Certificates = field(default_factory=Certificates)
-    probes: tuple[Mapping[str, Any], ...] = ()
+    probes: tuple[Probe, ...] = ()
     prices: PriceList | None = None
     published: tuple[PublishedRow, ...] = ()
     deadline: float | None = None
@@ -45,9 +43,9 @@ class ReportInputs:
 
 class Measurements:
     """`records`: all runs, including void ones. The tables have the names of the functions that
-    make them, for all functions of networks that the `reference` of the `experiment` separates.
-    `regroup` and `regrouped`: see `regrouping`. `is_long`: there are too many comparisons for an
-    answer each."""
+    make them from what is `measured`, for all functions of networks that the `reference` of the
+    `experiment` separates. `regroup` and `regrouped`: see `regrouping`. `is_long`: there are too
+    many comparisons for an answer each."""
 
     def __init__(
         self,
@@ -60,21 +58,24 @@ class Measurements:
         self.records = inputs.certificates.mark_wrong_gradients(records)
         every_function = tidy(self.records)
         self.frame = frame = ranked(with_named_options(every_function, reference))
-        self.run_values, self.steadiness = run_values(frame), steadiness(frame)
+        self.measured = measured = estimates.Measurements(
+            frame, reference, inputs.certificates, inputs.prices, inputs.probes
+        )
+        self.run_values, self.steadiness = measured.runs, steadiness(frame)
         self.runs = runs(frame)
-        self.time = time(frame, reference, inputs.certificates)
+        self.time = time(measured)
         self.palette = colours(self.time["implementation"])
         self.regroup = regrouping(self.time, reference)
         self.regrouped = self.regroup(self.time)
-        self.fastest = fastest(frame, self.time, reference)
+        self.fastest = fastest(measured, self.time)
         groups = self.fastest[same_group(reference)]
         self.is_long = len(groups.drop_duplicates()) > ANSWERS
-        self.accuracy = accuracy(frame)
+        self.accuracy = accuracy(measured)
         self.alike = with_named_options(find_accuracy_outliers(every_function), reference)
         # One sentence speaks about all comparisons of a long page.
-        self.learning = learning(frame, reference, together=self.is_long)
-        self.builds = builds(frame, reference, inputs.certificates)
-        self.calls = calls(frame, self.time, reference)
-        self.cost = cost(frame, self.time, inputs.prices, reference)
-        self.efficiency = efficiency(frame, inputs.probes)
-        self.scaling = scaling(frame)
+        self.learning = learning(measured, together=self.is_long)
+        self.builds = builds(measured)
+        self.calls = calls(measured)
+        self.cost = cost(measured, self.time)
+        self.efficiency = efficiency(measured)
+        self.scaling = scaling(measured)

@@ -21,7 +21,13 @@ from rnnbench.report.measurements import Measurements
 from rnnbench.report.page import environment, write_texts
 from rnnbench.report.parts import WORDS, Column, Section, text_of, view_of
 from rnnbench.sources.published import Claim, PublishedRow, Source
-from rnnbench.tables.published import FAILS, OPEN, claims_table, compared, published_frame
+from rnnbench.tables.comparison import (
+    FAILS,
+    OPEN,
+    claims_table,
+    published_frame,
+    published_pairs,
+)
 
 MEASURED = "fastest on its device; training only"
 SHOWN = 4  # values, or pairs of measured configurations, of a claim
@@ -114,7 +120,7 @@ def told(table: pd.DataFrame, sources: Sequence[Source]) -> list[Source]:
 def source_section(table: pd.DataFrame, source: Source) -> Section:
     """The rows of `source` in `table` (`published_frame`), with the columns that it has values for
     and, if it has prices, charts of relative time and cost."""
-    own = compared(table, source)
+    own = published_pairs(table, source)
     rows = own.to_dict("records")
     columns = [
         column

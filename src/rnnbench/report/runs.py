@@ -14,8 +14,8 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor, run_anchor
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import Column, TableView, view_of
+from rnnbench.tables.estimates import move_named_options
 from rnnbench.tables.frame import run_facts
-from rnnbench.tables.reference import move_named_options
 from rnnworker.cards import all_cards
 
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs

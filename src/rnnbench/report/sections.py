@@ -31,8 +31,7 @@ from rnnbench.report.parts import (
 from rnnbench.report.published import beside_section
 from rnnbench.report.speed import calls_section, curves_section
 from rnnbench.tables.certificates import CERTIFICATE_COLUMNS, certified, pairs
-from rnnbench.tables.cost import energy
-from rnnbench.tables.efficiency import published_scaling
+from rnnbench.tables.cost import energy, published_scaling
 from rnnbench.tables.learning import curves, target
 from rnnbench.tables.runs import kernels
 
@@ -227,7 +226,7 @@ def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
 def efficiency_section(m: Measurements) -> Section:
     """Time per timestep, share of the measured peak, energy. Texts explain which shares are
     unknown, and why."""
-    table, energies = m.efficiency, energy(m.frame)
+    table, energies = m.efficiency, energy(m.measured)
     section = Section("efficiency", csv={"efficiency": table, "energy": energies})
     if table.empty:
         return section

@@ -29,8 +29,7 @@ from rnnbench.report.parts import (
     view_of,
 )
 from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.learning import curves
+from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves
 from rnnbench.tables.runs import order, thinned_order
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, Unequal

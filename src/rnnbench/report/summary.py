@@ -27,7 +27,7 @@ from rnnbench.report.labels import (
 )
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import Column, TableView, marked, span_of, view_of
-from rnnbench.tables.accuracy import MIN_SEEDS, TOO_FEW_SEEDS
+from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 SENTENCES = 4  # networks and devices named in the answer on calls

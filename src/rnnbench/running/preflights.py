@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, write_json
@@ -20,7 +22,7 @@ from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import device_reasons, failure_reason
 from rnnbench.running.worker import Event, Outcome, job_of, run_workers
 from rnnbench.sources import probes
-from rnnbench.sources.certificates import NOT_TRIED, judged
+from rnnbench.sources.certificates import NOT_TRIED, Implementation, judged
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity
 from rnnworker.precision import DEFAULT, TOLERANCE
@@ -164,7 +166,8 @@ def assembled_certificate(
         # What failed by itself is wrong apart from layers and steps.
         failed = entry["status"] == "failed"
         entry = {**entry, "function_why": entry["why"] if failed else None}
-        entries[name] = judged(entry, tolerance)
+        typed = msgspec.convert(entry, Implementation)
+        entries[name] = msgspec.to_builtins(judged(typed, tolerance))
     return {
         "schema": 3,
         "key": planned["key"],
@@ -233,4 +236,4 @@ def assembled_probe(
         "error": "; ".join(texts) or None,
         "foreign_load": sum(filter(None, used)) / seconds if known else None,
     }
-    return probes.checked(data, f"probe {planned['key']}")
+    return dict(msgspec.to_builtins(probes.probe_of(data, f"probe {planned['key']}")))

@@ -40,6 +40,7 @@ class Layers(msgspec.Struct):
 
 
 class Steps(msgspec.Struct):
+    threads: Count | None = None
     steps: Count = 0
     off: Count | None = None
     worst: Error | None = None
@@ -62,16 +63,16 @@ class Steps(msgspec.Struct):
 
 class Implementation(msgspec.Struct):
     status: Literal["certified", "failed", "not_run"]
-    function: Mapping[str, Any] | None = None
-    function_why: str | None = None
     why: str | None = None
+    kernel: list[str] | None = None
+    loss_curve: list[float | None] | None = None
+    round_trip: bool | None = None
     outputs: Error | None = None
     gradients: Error | None = None
-    round_trip: bool | None = None
-    kernel: list[str] | None = None
-    loss_curve: list[float] | None = None
+    function: Mapping[str, Any] | None = None
     probed: dict[str, Layers] = {}
     applied: dict[str, Steps] = {}
+    function_why: str | None = None
 
 
 class Pair(msgspec.Struct):
@@ -121,14 +122,9 @@ def read_certificates(
 
 
 def certificate_of(data: Any, where: str) -> Certificate:
-    """`data`, judged. Raises a `RecordError` that names the fault."""
-    return msgspec.convert(checked(data, where), Certificate)
-
-
-def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data`, judged, with every key of the schema filled in. A certificate of schema 1 contains
-    nothing about the applied training steps, and one of schema 2 does not say which batches it
-    tested. Raises a `RecordError` that names the fault."""
+    """`data`, judged. A certificate of schema 1 contains nothing about the applied training steps,
+    and one of schema 2 does not say which batches it tested. Raises a `RecordError` that names the
+    fault."""
     if isinstance(data, dict) and data.get("schema") in (1, 2):
         entries = data.get("implementations")
         if isinstance(entries, dict):
@@ -142,67 +138,55 @@ def checked(data: Any, where: str) -> dict[str, Any]:
             where=where,
             remedy="delete it and run snakemake again, which makes a new certificate.",
         ) from error
-    certificate, tolerance = msgspec.to_builtins(found), found.tolerance
-    entries = {
-        name: judged(entry, tolerance) for name, entry in certificate["implementations"].items()
-    }
-    pairs = [
-        {**pair, "equal": _are_equal(pair, entries, tolerance)} for pair in certificate["pairs"]
-    ]
-    return {**certificate, "implementations": entries, "pairs": pairs}
+    entries = {name: judged(each, found.tolerance) for name, each in found.implementations.items()}
+    for pair in found.pairs:
+        pair.equal = _are_equal(pair, entries, found.tolerance)
+    return replace(found, implementations=entries)
 
 
-def judged(entry: Mapping[str, Any], tolerance: Mapping[str, float]) -> dict[str, Any]:
-    """The result of an implementation with its status and ``why``, which follow from its layers and
-    steps on each device and from ``function_why``, what is wrong apart from them."""
+def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementation:
+    """The result of an implementation with its status and `why`, which follow from its layers and
+    steps on each device and from `function_why`, what is wrong apart from them."""
     probed = {
-        device: {**layers, "wrong": wrong(layers["batches"], tolerance, device)}
-        for device, layers in sorted((entry.get("probed") or {}).items())
+        device: replace(layers, wrong=wrong(msgspec.to_builtins(layers.batches), tolerance, device))
+        for device, layers in sorted(entry.probed.items())
     }
     applied = {
-        device: {**steps, "off": _off(steps, tolerance["gradients"])}
-        for device, steps in sorted((entry.get("applied") or {}).items())
+        device: replace(steps, off=_off(steps, tolerance["gradients"]))
+        for device, steps in sorted(entry.applied.items())
     }
-    reasons = [layers["wrong"] for layers in probed.values() if layers["wrong"]]
-    reasons += [
-        f"on {device} it {fault}"
-        for device, steps in applied.items()
-        if (fault := Steps(steps["steps"], steps["off"], steps["worst"]).fault)
-    ]
-    own = entry.get("function_why")
-    ran = entry["status"] != "not_run"
-    return {
-        **entry,
-        "status": "failed" if reasons or (ran and own) else "certified" if ran else "not_run",
-        "why": "; ".join(filter(None, [own if ran else entry["why"], *reasons])) or None,
-        "probed": probed,
-        "applied": applied,
-    }
+    reasons = [layers.wrong for layers in probed.values() if layers.wrong]
+    reasons += [f"on {device} it {steps.fault}" for device, steps in applied.items() if steps.fault]
+    ran, own = entry.status != "not_run", entry.function_why
+    status = "failed" if reasons or (ran and own) else "certified" if ran else "not_run"
+    why = "; ".join(filter(None, [own if ran else entry.why, *reasons])) or None
+    return replace(entry, status=status, why=why, probed=probed, applied=applied)
 
 
-def _off(steps: Mapping[str, Any], tolerance: float) -> int | None:
+def _off(steps: Steps, tolerance: float) -> int | None:
     """How many steps are off. None are if the worst one is within the tolerance; a count that the
     worst one contradicts is unknown."""
-    off, worst = steps["off"], steps["worst"]
+    off, worst = steps.off, steps.worst
     if off is None or (off == 0) == (worst is not None and worst <= tolerance):
         return off
     return 0 if off else None
 
 
 def _are_equal(
-    pair: Mapping[str, Any], entries: Mapping[str, Any], tolerance: Mapping[str, float]
+    pair: Pair, entries: Mapping[str, Implementation], tolerance: Mapping[str, float]
 ) -> bool:
     """Whether both implementations of a pair compute the same function by themselves, and all
     measured differences are within tolerance."""
-    a, b = (entries.get(pair[side]) for side in ("a", "b"))
-    measured = [name for name in ERRORS if pair[name] is not None]
+    a, b = entries.get(pair.a), entries.get(pair.b)
+    errors = {name: getattr(pair, name) for name in ERRORS}
+    measured = [name for name, error in errors.items() if error is not None]
     return (
         a is not None
         and b is not None
-        and not any(each["function_why"] or each["status"] == "not_run" for each in (a, b))
-        and a["function"] == b["function"]
+        and not any(each.function_why or each.status == "not_run" for each in (a, b))
+        and a.function == b.function
         and len(measured) > 0
-        and all(pair[name] <= tolerance[name] for name in measured)
+        and all(errors[name] <= tolerance[name] for name in measured)
     )
 
 

@@ -56,18 +56,18 @@ class Probe(msgspec.Struct):
     models: list[ProbedModel] = []
 
 
-def read_probes(folders: Iterable[Path]) -> tuple[list[dict[str, Any]], list[RecordError]]:
+def read_probes(folders: Iterable[Path]) -> tuple[list[Probe], list[RecordError]]:
     """All probes in `folders`, of which some may not exist, sorted by file name within each, and
-    the faults of those that cannot be read. A failed probe is included, with a message in ``error``
+    the faults of those that cannot be read. A failed probe is included, with a message in `error`
     and None for values that were not measured."""
     paths = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
-    return readable(paths, lambda path: checked(read_json(path), str(path)))
+    return readable(paths, lambda path: probe_of(read_json(path), str(path)))
 
 
-def checked(data: Any, where: str) -> dict[str, Any]:
-    """`data` with every key of the schema filled in. Raises a `RecordError` naming the fault."""
+def probe_of(data: Any, where: str) -> Probe:
+    """The probe in `data`. Raises a `RecordError` naming the fault."""
     try:
-        return msgspec.to_builtins(msgspec.convert(data, Probe))
+        return msgspec.convert(data, Probe)
     except msgspec.ValidationError as error:
         raise RecordError(
             f"is not a probe of schema {SCHEMA}: {error}.",

@@ -3,11 +3,12 @@ as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from msgspec.structs import replace
 
 from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
@@ -25,9 +26,6 @@ from rnnbench.sources.certificates import (
 )
 from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.precision import batch_sizes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Configuration = Mapping[str, Any]
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
@@ -68,26 +66,24 @@ class Certificates:
         """For each function of a configuration: its certificates, those of the configuration's
         machine first, and the sizes of the batches."""
         functions = self._functions.get(_task(configuration)) or {(): set()}
-        judges = [
-            each
-            for each in self.every
-            if not each.imported or configuration.get("machine") in self.elsewhere
-        ]
-        every = sorted(judges, key=lambda each: not _same_machine(each, configuration))
+        is_elsewhere = configuration.get("machine") in self.elsewhere
+        judges = [each for each in self.every if is_elsewhere or not each.imported]
+        judges.sort(key=lambda each: not _same_machine(each, configuration))
         return [
-            ([each for each in every if _name(each) in names], sizes)
+            ([each for each in judges if _name(each) in names], sizes)
             for names, sizes in functions.items()
         ]
 
-    def _entries(
-        self, configuration: Configuration
-    ) -> Iterator[tuple[Certificate, Implementation]]:
+    def _entries(self, configuration: Configuration) -> list[tuple[Certificate, Implementation]]:
         """The certificates of a configuration with the entry of its implementation, including
         overrides of ``rnn``."""
-        for certificates, _ in self._required(configuration):
-            for each in certificates:
-                if entry := each.implementations.get(_label(configuration)):
-                    yield each, entry
+        name = _label(configuration)
+        return [
+            (each, each.implementations[name])
+            for certificates, _ in self._required(configuration)
+            for each in certificates
+            if name in each.implementations
+        ]
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
@@ -164,15 +160,14 @@ class Certificates:
     def _options(self, a: Configuration, b: Configuration) -> list[dict[str, str]]:
         """The options that define the functions of two configurations: as requested, updated by
         what the worker read if it read them for both."""
-        options = [_requested_function(side) for side in (a, b)]
         read = [
-            next((entry.function for _, entry in self._entries(side) if entry.function), None)
+            next((entry.function for _, entry in self._entries(side) if entry.function), {})
             for side in (a, b)
         ]
-        if all(read):
-            for requested, found in zip(options, read, strict=True):
-                requested.update({name: str(value) for name, value in (found or {}).items()})
-        return options
+        return [
+            {**_requested_function(side), **(_as_text(found) if all(read) else {})}
+            for side, found in zip((a, b), read, strict=True)
+        ]
 
 
 def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -> str | None:
@@ -261,6 +256,10 @@ def _label(configuration: Configuration) -> str:
     return labelled(str(configuration["rnn"]), configuration.get("options", NONE))
 
 
+def _as_text(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items()}
+
+
 def _requested_function(configuration: Mapping[str, Any]) -> dict[str, str]:
     items = [
         item for name in ("options", "variant") for item in configuration.get(name, NONE).items
@@ -306,8 +305,6 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
     device, how many of the tested training steps applied a gradient other than the computed one,
     and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`,
     `tolerance_gradients`. Source: the certificates."""
-    import pandas as pd
-
     rows = [
         {
             **_certificate_columns(certificate),
@@ -335,8 +332,6 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
     `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool).
     Source: the certificates."""
-    import pandas as pd
-
     columns = ["a", "b", *ERRORS, "equal"]
     rows = [
         {**_certificate_columns(certificate), **{name: getattr(pair, name) for name in columns}}

@@ -1,62 +1,54 @@
-"""Comparison of two selections of configurations, pair by pair, and of each build with the
-reference build on the same device."""
+"""Comparison of two selections of configurations, pair by pair; of each build with the reference
+build on the same device; and of published rows with those that their sources compare them with,
+with the verdicts on claims about them. Only numbers of the same source are divided by each other.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
-from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.estimates import Estimates
-from rnnbench.tables.frame import Groups, counts, run_values, split
-from rnnbench.tables.reference import key_of
-from rnnbench.tables.stats import Ratio
-from rnnbench.tables.time import (
-    FASTER,
-    NOT_EQUAL,
-    SLOWER,
-    ratio_columns,
-    ratio_text,
-    wrong_steps,
-)
+from rnnbench.sources.published import COLUMNS, Claim, Comparison, PublishedRow, conditions
+from rnnbench.tables.estimates import Key, Measurements
+from rnnbench.tables.frame import Rows, ends, identified, split
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
     "same", "a", "b", "runs_a", "runs_b", "seconds_a", "seconds_b", "ratio", "low", "high",
     "method", "words", "suspect", "equal", "equal_why", "unequal", "difference",
 ]  # fmt: skip
+RENAMED = {"speedup": "ratio", "speedup_low": "low", "speedup_high": "high"}
+BUILD = KEY.index("build")
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
     *CONFIGURATION, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high",
-    "change", "change_low", "change_high", "effect", "shown_different", "regression", "words",
+    *ends("change"), "effect", "shown_different", "regression", "words",
 ]  # fmt: skip
+HOUR = 3600.0
+RATIOS = {"time": "train_seconds", "cost": "usd", "price": "price_usd_per_hour"}
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot say"
 
 
-def versus(
-    frame: pd.DataFrame,
-    a: Sequence[str],
-    b: Sequence[str],
-    certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
-) -> pd.DataFrame:
+def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.DataFrame:
     """One row per pair of configurations: one that matches all terms of `a`, and one that matches
     all terms of `b`, equal in every axis except those in which the two selections are disjoint. A
     configuration that matches both counts for `a`, or for `b` if nothing else matches `b`.
 
     Columns: `same` (what the pair shares), `a`, `b` (what distinguishes them), `runs_a`, `runs_b`,
-    `seconds_a`, `seconds_b` per epoch, `ratio` = seconds of b / seconds of a (how much faster a is)
-    with the 95 % interval `low`, `high`, its `method` and the result as text (`words`), `suspect`
-    (bool: one side has suspect runs); `equal`, `equal_why`, `unequal` and `difference` as in the
-    time table. A pair that does not compute the same function according to its certificate or
-    ``rnn.options`` has `unequal` instead of `ratio`; if one side applies wrong
-    gradients, the pair has neither.
+    `seconds_a`, `seconds_b` per epoch; `ratio` = seconds of b / seconds of a (how much faster a is)
+    with the 95 % interval `low`, `high`, and the other columns of `time.compared`; `suspect` (bool:
+    one side has suspect runs).
     """
-    values = run_values(frame, companions=True)
+    values, estimates = measured.values, measured.estimates
     records = values.to_dict("records")
     in_a, in_b = (np.array([_matches(row, terms) for row in records], bool) for terms in (a, b))
     in_a, in_b = (in_a, in_b & ~in_a) if (in_b & ~in_a).any() else (in_a & ~in_b, in_b)
@@ -66,22 +58,13 @@ def versus(
         return pd.DataFrame(columns=VERSUS_COLUMNS)
     common = [axis for axis in KEY if axis not in differing]
     varied = [axis for axis in common if values[axis].nunique() > 1]
-    estimates = Estimates(values)
-    groups_b = dict(iter(values_b.groupby(common, sort=False)))
+    groups_a, groups_b = (_by_axes(side, common) for side in (values_a, values_b))
     rows = []
-    for key, group_a in values_a.groupby(common, sort=False):
-        if key not in groups_b:
-            continue
-        pairs = itertools.product(
-            *(group.groupby(differing, sort=False) for group in (group_a, groups_b[key]))
-        )
-        for (_, runs_a), (_, runs_b) in pairs:
-            first, second = ({name: side[name].iat[0] for name in KEY} for side in (runs_a, runs_b))
-            equal = certificates.judge(first, second)
-            key_a, key_b = key_of(first), key_of(second)
-            ratio: dict[str, Any] = {"words": NOT_EQUAL, "unequal": "", "difference": ""}
-            if not wrong_steps(certificates, first, second):
-                ratio = ratio_columns(estimates.ratio(key_a, key_b), equal, "ratio", "low", "high")
+    for shared, of_a in groups_a.items():
+        for (own, runs_a), (other, runs_b) in itertools.product(of_a, groups_b.get(shared, ())):
+            first, second = (dict(zip(KEY, key, strict=True)) for key in (own, other))
+            result = compared(measured, own, other)
+            words = result["words"] if result["words"] in COMPARED else NOT_EQUAL
             rows.append(
                 {
                     "same": _selected_text(first, varied),
@@ -89,15 +72,22 @@ def versus(
                     "b": _selected_text(second, differing),
                     "runs_a": int((~runs_a["companion"]).sum()),
                     "runs_b": int((~runs_b["companion"]).sum()),
-                    "seconds_a": estimates.seconds(key_a).estimate,
-                    "seconds_b": estimates.seconds(key_b).estimate,
-                    **ratio,
+                    "seconds_a": estimates.seconds(own).estimate,
+                    "seconds_b": estimates.seconds(other).estimate,
+                    **{RENAMED.get(name, name): value for name, value in result.items()},
+                    "words": words,
                     "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
-                    "equal": equal[0],
-                    "equal_why": equal[1],
                 }
             )
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
+
+
+def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[Key, Rows]]]:
+    """Values of `axes` → the configurations that have them, with their runs."""
+    found: dict[Key, list[tuple[Key, Rows]]] = {}
+    for key, runs in split(values, KEY, ["companion", "suspect"]).items():
+        found.setdefault(tuple(key[KEY.index(axis)] for axis in axes), []).append((key, runs))
+    return found
 
 
 def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
@@ -129,83 +119,50 @@ def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
     )
 
 
-def builds(
-    frame: pd.DataFrame,
-    reference: Mapping[str, str],
-    certificates: Certificates = Certificates(),  # noqa: B008 (frozen)
-) -> pd.DataFrame:
+def builds(measured: Measurements) -> pd.DataFrame:
     """One row per configuration that was measured in more than one build; empty for one build.
 
-    Columns: the configuration; `against` (the reference build: the build that `reference` names,
-    else the first); `runs`, `suspect` (numbers of runs); `epoch_seconds` with its 95 % interval
-    `epoch_low`, `epoch_high`; `change` = own seconds / seconds of the reference build (above 1:
-    slower) with its 95 % interval `change_low`, `change_high`, computed as in the time table;
-    `effect`: the change of log seconds in standard deviations between runs, pooled over both
+    Columns: the configuration; `against` (the reference build: the build that the reference names,
+    else the first); `runs`, `suspect`; `epoch_seconds` with its interval; `change` = own seconds /
+    seconds of the reference build (above 1: slower) with its interval, computed as in the time
+    table; `effect`: the change of log seconds in standard deviations between runs, pooled over both
     configurations (Cohen's d; missing for a single run); `shown_different` (bool: the interval
     excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
     result as text.
     """
-    values = run_values(frame, companions=True)
-    if values["build"].nunique() < 2:
-        return pd.DataFrame(columns=BUILD_COLUMNS)
-    estimates = Estimates(values)
-    groups = split(values[~values["companion"]], KEY, ["seconds", "suspect", "implementation"])
-    preferred = reference.get("build") or values["build"].iloc[0]
-    all_but_build = [name for name in KEY if name != "build"]
-    rows: list[dict[str, Any]] = []
-    for _, family in values.groupby(all_but_build, sort=False):
-        names = list(dict.fromkeys(family["build"]))
-        if len(names) < 2:
-            continue
-        against = preferred if preferred in names else names[0]
-        for name in names:
-            own = {**{axis: family.iloc[0][axis] for axis in KEY}, "build": name}
-            base = {**own, "build": against}
-            rows.append(_build_row(groups, own, base, certificates, estimates))
+    families: dict[Key, list[Key]] = {}
+    for key in measured.groups:
+        families.setdefault(key[:BUILD] + key[BUILD + 1 :], []).append(key)
+    preferred = measured.reference.get("build") or next((key[BUILD] for key in measured.groups), "")
+    rows = [
+        _build_row(measured, key, next((key for key in keys if key[BUILD] == preferred), keys[0]))
+        for keys in families.values()
+        if len(keys) > 1
+        for key in keys
+    ]
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
-def _build_row(
-    groups: Groups,
-    configuration: Mapping[str, Any],
-    base: Mapping[str, Any],
-    certificates: Certificates,
-    estimates: Estimates,
-) -> dict[str, Any]:
-    key, base_key = key_of(configuration), key_of(base)
-    own, other = groups[key], groups[base_key]
-    seconds = estimates.seconds(key)
+def _build_row(measured: Measurements, key: Key, base: Key) -> dict[str, Any]:
+    runs, result = measured.groups[key], compared(measured, key, base)
     row = {
-        **configuration,
-        **counts(own),
-        "against": base["build"],
-        **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
-        "shown_different": False,
+        **identified(key, runs),
+        **result,
+        "against": base[BUILD],
+        **measured.estimates.seconds(key).columns("epoch_seconds", "epoch_low", "epoch_high"),
         "regression": False,
-        "words": "reference",
     }
-    if configuration["build"] == base["build"]:
-        return {**row, "change": 1.0}
-    if wrong := wrong_steps(certificates, configuration, base):
-        return {**row, "words": wrong}
-    if certificates.judge(configuration, base)[0] == UNEQUAL:
-        return {**row, "words": NOT_EQUAL}
-    # The speed-up of the reference build over this one.
-    ratio = estimates.ratio(base_key, key)
-    slower = ratio.shown_different and ratio.estimate > 1 + NOTABLE
+    if key == base:
+        return {**row, "change": 1.0, "words": IS_REFERENCE}
+    if result["words"] not in COMPARED:
+        return row
+    change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
     return {
         **row,
-        **ratio.columns("change"),
-        "effect": _effect_size(own["seconds"], other["seconds"]),
-        "shown_different": ratio.shown_different,
-        "regression": slower,
-        "words": _change_text(ratio),
+        **change.columns("change"),
+        "effect": _effect_size(runs["seconds"], measured.groups[base]["seconds"]),
+        "regression": change.shown_different and change.estimate > 1 + NOTABLE,
     }
-
-
-def _change_text(ratio: Ratio) -> str:
-    text = ratio_text(ratio)
-    return {FASTER: SLOWER, SLOWER: FASTER}.get(text, text)
 
 
 def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -216,3 +173,105 @@ def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
     squares = ((x - x.mean()) ** 2).sum() + ((y - y.mean()) ** 2).sum()
     spread = float(np.sqrt(squares / (len(a) + len(b) - 2)))
     return float(x.mean() - y.mean()) / spread if spread > 0 else None
+
+
+def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
+    """One row per published row. Columns: its fields, `below`, `place` (device with vCPUs),
+    `us_per_sample`, and `usd` = hours of training · price of an hour."""
+    names = [*COLUMNS, "below", "place", "us_per_sample"]
+    table = pd.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
+    numbers = table[["train_seconds", "price_usd_per_hour"]].astype(float)
+    return table.assign(**numbers, usd=numbers.prod(axis=1, skipna=False) / HOUR)
+
+
+def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+    """One row per pair of a row of `comparison` and its base, or per row if it has no base.
+
+    Columns: those of `published_frame` for the row and, with the suffix ``_base``, for its base;
+    the ratios row / base `time` (seconds), `cost` (USD) and `price` (USD per hour), and `speedup` =
+    1 / `time`, missing without a base.
+    """
+    own = table[table["source"] == comparison.source].assign(row=lambda rows: range(len(rows)))
+    base = _matching(own, comparison.base) if comparison.base else own[:0]
+    keys = ["source", *comparison.by.split()]
+    pairs = _matching(own, comparison.rows).merge(base, "left", keys, suffixes=("", "_base"))
+    pairs = pairs.assign(**{f"{name}_base": pairs[name] for name in keys})
+    for name, column in RATIOS.items():
+        pairs[name] = pairs[column] / pairs[f"{column}_base"]
+    return pairs.assign(speedup=1 / pairs["time"])
+
+
+def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
+    """One row per claim. `table` is a `published_frame`; upper bounds of times are not used.
+
+    Columns: those of `Claim`; `values` (its ratios, by the text of what they are for), empty if
+    nothing is computed; `tested` (what they are compared with, as text) and `verdict`.
+    """
+    exact = table[~table["below"].astype(bool)]
+    rows: list[dict[str, Any]] = []
+    for claim in claims:
+        pairs = published_pairs(exact, claim)
+        pairs = pairs.dropna(subset="cost" if claim.ratio == "larger" else claim.ratio)
+        values = _ratios(pairs, claim)
+        rows.append(
+            {
+                **msgspec.structs.asdict(claim),
+                "values": values,
+                "tested": _tested(claim, pairs) if claim.base else "",
+                "verdict": verdict_of(claim, list(values.values())),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def verdict_of(claim: Claim, ratios: Sequence[float]) -> str:
+    """The verdict on a claim with these `ratios`, with the reason if it is not in the claim."""
+    if not claim.base:
+        return claim.answer
+    if not ratios:
+        return f"{OPEN}: no published row matches"
+    outside = sum(not claim.low <= ratio <= claim.high for ratio in ratios)
+    if not outside:
+        return claim.answer or HOLDS
+    return FAILS + (f": {outside} of {len(ratios)} outside the range" if len(ratios) > 1 else "")
+
+
+def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str, pd.DataFrame]:
+    """Claim → the equivalent pairs of configurations measured on one machine (table of `versus`);
+    claims without measured pairs are omitted."""
+    sides = {c.claim: [side.split(",") for side in c.ours.split(" / ")] for c in claims if c.ours}
+    tables = {claim: versus(measured, a, b) for claim, (a, b) in sides.items()}
+    return {claim: table for claim, table in tables.items() if not table.empty}
+
+
+def _ratios(pairs: pd.DataFrame, claim: Claim) -> dict[str, float]:
+    """The geometric mean of the ratios for each value of the columns `claim.each`, by its text."""
+    each = [pairs[name].map(_text) for name in claim.each.split()]
+    keys = [", ".join(filter(None, texts)) for texts in zip(*each, strict=True)]
+    logarithms = pairs[[*RATIOS]].apply(np.log).groupby(keys or pairs["source"], sort=False)
+    means = logarithms.mean().apply(np.exp)
+    means["larger"] = means[["time", "cost"]].max(axis=1)
+    return {str(key) if keys else "": value for key, value in means[claim.ratio].items()}
+
+
+def _tested(claim: Claim, pairs: pd.DataFrame) -> str:
+    by, each = (" and ".join(names.split()) for names in (claim.by, claim.each))
+    parts = [f"{claim.ratio} of {claim.rows or 'every row'} / {claim.base}", f"by {by}"]
+    parts += [f"for each {each}"] if each else []
+    parts += [f"at least {claim.low:g}"] if claim.low > -math.inf else []
+    parts += [f"at most {claim.high:g}"] if claim.high < math.inf else []
+    rows = pd.concat([pairs["row"], pairs["row_base"]]).nunique()
+    return f"{', '.join(parts)} (rows: {rows}, pairs: {len(pairs)})"
+
+
+def _matching(table: pd.DataFrame, text: str) -> pd.DataFrame:
+    for name, accepted in conditions(text).items():
+        table = table[table[name].map(_text).isin(accepted)]
+    return table
+
+
+def _text(value: Any) -> str:
+    """`value` as in a condition: ``8`` for 8.0, ``""`` if missing."""
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else f"{value:.15g}"

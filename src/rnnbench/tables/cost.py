@@ -1,62 +1,73 @@
-"""Relative time, relative cost, break-even price and the time–cost front of each task, and the
-energy that a GPU uses for training."""
+"""What training costs and how well it uses the machine: relative time, relative cost, break-even
+price and the time–cost front of each task; the energy of a GPU; time per timestep, GFLOP/s and
+share of the measured peak; and thread scaling, with Amdahl's law."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY, PLACE, TASK
+from rnnbench.axes import KEY, PLACE, TASK
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.tables.estimates import Estimates
-from rnnbench.tables.frame import counts, run_values, split
-from rnnbench.tables.reference import key_of
+from rnnbench.sources.probes import Probe, ProbedModel
+from rnnbench.sources.published import PublishedRow
+from rnnbench.tables.estimates import Key, Measurements, key_of
+from rnnbench.tables.frame import COUNTED, Rows, ends, identified
 from rnnbench.tables.stats import Interval, mean_interval
 from rnnbench.tables.time import NOT_EQUAL
 
 COST_COLUMNS = [
-    *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", "seconds", "seconds_low",
-    "seconds_high", "relative", "relative_low", "relative_high", "reference", "price_kind",
-    "usd_per_hour", "usd", "relative_usd", "relative_usd_low", "relative_usd_high",
+    *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", *ends("seconds"),
+    *ends("relative"), "reference", "price_kind", "usd_per_hour", "usd", *ends("relative_usd"),
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 HOUR = 3600.0
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
-FACTS = ["joules_per_sample", "card_watts"]
-ENERGY_COLUMNS = [
-    *CONFIGURATION, "runs", "suspect", "millijoules", "low", "high", "watts",
+ENERGY_COLUMNS = [*COUNTED, "millijoules", "low", "high", "watts"]
+PROBE_PRECISION = "float32"  # see rnnworker.probe
+ABOVE_PEAK = (
+    "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
+    "again while nothing else runs"
+)
+EFFICIENCY_COLUMNS = [
+    *COUNTED, "step_seconds", *ends("us_per_timestep"), *ends("gflops"), *ends("peak_share"),
+    "peak_gflops", "timesteps", "flops_per_step", "foreign_load", "complete", "why",
+]  # fmt: skip
+MIN_COUNTS = 3  # two points fit any line
+FAMILY = [name for name in KEY if name != "device"]
+SCALING_COLUMNS = [
+    *FAMILY, "implementation", "device", "threads", "runs", "suspect", *ends("speedup"), "ideal",
+    "efficiency", "serial_fraction", "fitted",
+]  # fmt: skip
+PUBLISHED_COLUMNS = [
+    "source", "model", "build", "threads", "seconds", *ends("speedup"), "ideal", "serial_fraction",
+    "fitted",
 ]  # fmt: skip
 
 
-def cost(
-    frame: pd.DataFrame,
-    time_table: pd.DataFrame,
-    prices: PriceList | None,
-    reference: Mapping[str, str],
-) -> pd.DataFrame:
+def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     """One row per task (model, RNN cell, dataset, variant) and place (device, machine, build): time
     and cost of one training with the fastest implementation there.
 
-    Columns: the task, the place, `implementation`; `runs`, `suspect` (numbers of runs); `epochs` of
-    a training; `seconds` of all its epochs, without start-up and validation, with the 95 % interval
-    `seconds_low`, `seconds_high`; `relative` = seconds / seconds of the reference place, with the
-    95 % interval `relative_low`, `relative_high` (see `Estimates`); `reference` (bool: the
-    row is the reference place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price;
-    `relative_usd` with the interval of the relative time (`relative_usd_low`,
-    `relative_usd_high`; a price has no interval); `break_even_usd_per_hour`: the price at which the
-    place costs as much as the reference; `on_front` (bool: no other place is both faster and
+    Columns: the task, the place, `implementation`; `runs`, `suspect`; `epochs` of a training;
+    `seconds` of all its epochs, without start-up and validation, and `relative` = seconds / seconds
+    of the reference place, with their intervals; `reference` (bool: the row is the reference
+    place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price; `relative_usd` with the
+    interval of the relative time (a price has none); `break_even_usd_per_hour`: the price at which
+    the place costs as much as the reference; `on_front` (bool: no other place is both faster and
     cheaper).
 
-    The reference place is on the device that `reference` names, else the device that `prices`
-    names, else the first device. If it has several machines or builds, the build that `reference`
-    names is used, else the first. Source: the time table and `prices`.
+    The reference place is on the device that the reference names, else the device that the price
+    list names, else the first device. If it has several machines or builds, the build that the
+    reference names is used, else the first. Source: the time table and the price list.
     """
-    values = run_values(frame, companions=True)
-    estimates = Estimates(values)
-    epochs = values[~values["companion"]].groupby(KEY, sort=False)["epochs"].median().to_dict()
+    reference, prices = measured.reference, measured.prices
     device = reference.get("device") or (prices.reference if prices else "")
     rows: list[dict[str, Any]] = []
     usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
@@ -65,10 +76,7 @@ def cost(
         places = fastest.sort_index().to_dict("records")
         build = reference.get("build")
         base = min(places, key=lambda place: (place["device"] != device, place["build"] != build))
-        place_rows = [
-            _row(place, base, epochs[key_of(place)], epochs[key_of(base)], estimates, prices)
-            for place in places
-        ]
+        place_rows = [_cost_row(measured, place, base) for place in places]
         _mark_front(place_rows)
         rows += place_rows
     return pd.DataFrame(rows, columns=COST_COLUMNS)
@@ -101,41 +109,34 @@ def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Foun
     return row, table[possible & (table.index != best)]
 
 
-def _row(
-    place: Mapping[Any, Any],
-    base: Mapping[Any, Any],
-    epochs: float,
-    base_epochs: float,
-    estimates: Estimates,
-    prices: PriceList | None,
+def _cost_row(
+    measured: Measurements, place: Mapping[Any, Any], base: Mapping[Any, Any]
 ) -> dict[str, Any]:
     key, base_key = key_of(place), key_of(base)
-    seconds = estimates.seconds(key).scaled(epochs)
-    price, base_price = (_price(each, prices) for each in (place, base))
-    is_base = key == base_key
-    relative = Interval(1.0, None, None)
-    if not is_base:  # seconds of the place / seconds of the reference
-        ratio = estimates.ratio(base_key, key)
-        relative = ratio.scaled(epochs / base_epochs)
-    relative_usd = None
-    if price and base_price:
-        price_ratio = price.usd_per_hour / base_price.usd_per_hour
-        relative_usd = relative.scaled(price_ratio)
-    usd = seconds.estimate / HOUR * price.usd_per_hour if price else None
-    return {
+    epochs, base_epochs = (float(np.median(measured.groups[k]["epochs"])) for k in (key, base_key))
+    seconds = measured.estimates.seconds(key).scaled(epochs)
+    row = {
         **{name: place[name] for name in (*TASK, *PLACE, "implementation", "runs", "suspect")},
         "epochs": epochs,
         **seconds.columns("seconds"),
-        **relative.columns("relative"),
-        "reference": is_base,
-        "price_kind": price.kind if price else "",
-        "usd_per_hour": price.usd_per_hour if price else None,
-        "usd": usd,
-        "break_even_usd_per_hour": (
-            base_price.usd_per_hour / relative.estimate if base_price and not is_base else None
-        ),
-        **(relative_usd.columns("relative_usd") if relative_usd else {}),
+        "reference": key == base_key,
+        "price_kind": "",
+        "usd": None,
     }
+    relative = Interval(1.0, None, None)
+    if key != base_key:  # seconds of the place / seconds of the reference
+        relative = measured.estimates.ratio(base_key, key).scaled(epochs / base_epochs)
+    row |= relative.columns("relative")
+    price, base_price = (_price(each, measured.prices) for each in (place, base))
+    if price:
+        row |= {"price_kind": price.kind, "usd_per_hour": price.usd_per_hour}
+        row["usd"] = seconds.estimate / HOUR * price.usd_per_hour
+    if base_price and key != base_key:
+        row["break_even_usd_per_hour"] = base_price.usd_per_hour / relative.estimate
+    if price and base_price:
+        usd = relative.scaled(price.usd_per_hour / base_price.usd_per_hour)
+        row |= usd.columns("relative_usd")
+    return row
 
 
 def _price(place: Mapping[Any, Any], prices: PriceList | None) -> Price | None:
@@ -159,27 +160,210 @@ def _mark_front(rows: list[dict[str, Any]]) -> None:
         )
 
 
-def energy(frame: pd.DataFrame) -> pd.DataFrame:
+def energy(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and machine whose runs report the energy of their GPU.
 
-    Columns: the configuration; `runs`, `suspect` (numbers of runs); `millijoules` per training
-    sample (of the whole card, from the beginning to the end of the training, including its
-    validations; geometric mean over runs) with the 95 % interval `low`, `high` (missing for a
-    single run); `watts` (mean power of the card in that time, geometric mean over runs). Source:
-    the counter of the card, in records of runs that are not void.
+    Columns: the configuration; `runs`, `suspect`; `millijoules` per training sample (of the whole
+    card, from the beginning to the end of the training, including its validations; geometric mean
+    over runs) with the 95 % interval `low`, `high`; `watts` (mean power of the card in that time,
+    geometric mean over runs). Source: the counter of the card, in records of runs that are not
+    void.
     """
-    facts = frame.drop_duplicates("record").set_index("record")[FACTS].astype(float)
-    values = run_values(frame).join(facts, on="record")
-    values = values[(values[FACTS] > 0).all(axis=1)]  # also excludes NaN
     rows = []
-    for key, runs in split(values, KEY, [*FACTS, "suspect", "implementation"]).items():
-        interval = mean_interval((1e3 * runs["joules_per_sample"]).tolist())
-        rows.append(
-            {
-                **dict(zip(KEY, key, strict=True)),
-                **counts(runs),
-                **interval.columns("millijoules", "low", "high"),
-                "watts": mean_interval(runs["card_watts"].tolist()).estimate,
-            }
-        )
+    for key, every in measured.groups.items():
+        reported = (every["joules_per_sample"] > 0) & (every["card_watts"] > 0)  # excludes NaN
+        if reported.any():
+            runs = {name: column[reported] for name, column in every.items()}
+            joules = mean_interval((1e3 * runs["joules_per_sample"]).tolist())
+            rows.append(
+                {
+                    **identified(key, runs),
+                    **joules.columns("millijoules", "low", "high"),
+                    "watts": mean_interval(runs["card_watts"].tolist()).estimate,
+                }
+            )
     return pd.DataFrame(rows, columns=ENERGY_COLUMNS)
+
+
+def efficiency(measured: Measurements) -> pd.DataFrame:
+    """One row per configuration and machine, from runs that are not void and the probe of the same
+    machine, device and build. Values follow from the seconds of the `Estimates`, each with its
+    interval.
+
+    Columns:
+
+    - the configuration; `runs`, `suspect`; `step_seconds` (seconds per training step);
+      `us_per_timestep` (`step_seconds` / `timesteps`, in µs).
+    - `gflops`: GFLOP/s of the matrix products of a step, forward and backward.
+    - `peak_share`: `gflops` / `peak_gflops`, where `peak_gflops` is the best median rate of large
+      float32 products; for float32 runs only. Missing if the runs exceed the peak, which is then
+      wrong.
+    - `timesteps` (length of the longest sequence), `flops_per_step`, `complete` (bool: every
+      layer is counted).
+    - `foreign_load`: CPU seconds per second that other processes used on the probe's cores during
+      the probe.
+    - `why`: the reason for missing values (``""`` if none is missing).
+
+    For an incomplete model too little work is counted, so it has a time per timestep but no shares.
+    """
+    by_key = {(probe.machine, probe.key): probe for probe in measured.probes}
+    machine = KEY.index("machine")
+    rows = [
+        {
+            **identified(key, runs),
+            **_efficiency(
+                runs, measured.estimates.seconds(key), by_key.get((key[machine], runs["probe"][0]))
+            ),
+        }
+        for key, runs in measured.groups.items()
+    ]
+    return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
+
+
+def _efficiency(runs: Rows, seconds: Interval, probe: Probe | None) -> dict[str, Any]:
+    models = probe.models if probe else ()
+    model = next((each for each in models if each.config == runs["config"][0]), None)
+    steps, samples = (statistics.median(runs[name].tolist()) for name in ("steps", "samples"))
+    step, precision = seconds.scaled(1 / steps), runs["precision"][0]
+    peak = probe.peak_gflops if probe and precision == PROBE_PRECISION else None
+    row: dict[str, Any] = {
+        "step_seconds": step.estimate,
+        "peak_gflops": peak,
+        "foreign_load": probe.foreign_load if probe else None,
+        "complete": False,
+        "why": _why(probe, model, precision),
+    }
+    if not model:
+        return row
+    flops = model.flops_per_step.training if model.flops_per_step else None
+    row |= {"timesteps": model.timesteps, "flops_per_step": flops, "complete": model.complete}
+    if model.timesteps:
+        row |= step.scaled(1e6 / model.timesteps).columns("us_per_timestep")
+    if not (model.complete and flops):
+        return row
+    # The last batch of an epoch may be smaller.
+    gflop = flops * (samples / (steps * model.batch) if model.batch else 1.0) / 1e9
+    row |= step.map(lambda s: gflop / s).columns("gflops")
+    if peak and gflop / step.estimate > peak:
+        return {**row, "why": ABOVE_PEAK}
+    if peak:
+        row |= step.map(lambda s: gflop / peak / s).columns("peak_share")
+    return row
+
+
+def _why(probe: Probe | None, model: ProbedModel | None, precision: str) -> str:
+    if precision != PROBE_PRECISION:
+        return f"the peak is measured in {PROBE_PRECISION}, and these runs compute in {precision}"
+    if probe is None:
+        return "this device and build were not probed on this machine"
+    if probe.error:
+        return f"the probe failed: {probe.error}"
+    if model is None:
+        return "the probe does not include this model"
+    if model.error:
+        return f"the probe failed on this model: {model.error}"
+    if not model.complete:
+        return "not all layers of the model are counted (convolutions are not)"
+    return ""
+
+
+def threads_of(device: str) -> int | None:
+    """``cpu_16`` → 16; None for a device without a number of threads."""
+    match = re.fullmatch(r"cpu_(\d+)", device)
+    return int(match.group(1)) if match else None
+
+
+def scaling(measured: Measurements) -> pd.DataFrame:
+    """One row per configuration and number of threads, for configurations that were measured with
+    at least three different numbers of threads.
+
+    Columns: the configuration; `threads`; `runs`, `suspect`; `speedup` over the fewest threads with
+    its interval; `ideal` (threads / fewest threads); `efficiency` = speedup / ideal;
+    `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
+    speed-up. Source: runs that are not void on devices named ``cpu_N``.
+    """
+    families: dict[Key, dict[int, Key]] = {}
+    for key in measured.groups:
+        configuration = dict(zip(KEY, key, strict=True))
+        if (threads := threads_of(configuration["device"])) is not None:
+            family = tuple(configuration[name] for name in FAMILY)
+            families.setdefault(family, {})[threads] = key
+    rows: list[dict[str, Any]] = []
+    for by_count in families.values():
+        least, family_rows = min(by_count), []
+        for threads, key in sorted(by_count.items()):
+            ratio, ideal = measured.estimates.ratio(key, by_count[least]), threads / least
+            family_rows.append(
+                {
+                    **identified(key, measured.groups[key]),
+                    "threads": threads,
+                    **({"speedup": 1.0} if threads == least else ratio.columns("speedup")),
+                    "ideal": ideal,
+                    "efficiency": ratio.estimate / ideal,
+                }
+            )
+        rows += _fitted(family_rows)
+    return pd.DataFrame(rows, columns=SCALING_COLUMNS)
+
+
+def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) -> pd.DataFrame:
+    """One row per published row with vCPUs, for models that `frame` has with several numbers of
+    threads.
+
+    Columns: `source`, `model`, `build`, `threads` (vCPUs), `seconds` as published, `speedup` over
+    the fewest vCPUs of the same source, model and build, without interval; `ideal`,
+    `serial_fraction`, `fitted` as in `scaling`.
+    """
+    measured: dict[str, set[int]] = {}
+    for model, device in frame[["model", "device"]].drop_duplicates().itertuples(index=False):
+        if (threads := threads_of(device)) is not None:
+            measured.setdefault(model, set()).add(threads)
+    families: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in published:
+        if row.vcpus and not row.below and len(measured.get(row.model, ())) > 1:
+            family = families.setdefault((row.source, row.model, row.build), {})
+            family.setdefault(row.vcpus, row.train_seconds)
+    rows: list[dict[str, Any]] = []
+    for (source, model, build), seconds in families.items():
+        least = min(seconds)
+        rows += _fitted(
+            [
+                {
+                    "source": source,
+                    "model": model,
+                    "build": build,
+                    "threads": count,
+                    "seconds": seconds[count],
+                    "speedup": seconds[least] / seconds[count],
+                    "ideal": count / least,
+                }
+                for count in sorted(seconds)
+            ]
+        )
+    return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
+
+
+def _fitted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a family with `serial_fraction` and `fitted`; none if they are too few."""
+    if len(rows) < MIN_COUNTS:
+        return []
+    serial = serial_fraction([row["ideal"] for row in rows], [row["speedup"] for row in rows])
+    return [
+        {**row, "serial_fraction": serial, "fitted": amdahl(row["ideal"], serial)} for row in rows
+    ]
+
+
+def amdahl(threads: float, serial: float) -> float:
+    """The speed-up on n = `threads` threads if a share s = `serial` of the work is serial (Amdahl,
+    AFIPS 1967): 1 / (s + (1 - s) / n)."""
+    return 1 / (serial + (1 - serial) / threads)
+
+
+def serial_fraction(threads: list[float], speedups: list[float]) -> float:
+    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1]. The
+    inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form."""
+    points = [
+        (1 - 1 / n, 1 / speedup - 1 / n) for n, speedup in zip(threads, speedups, strict=True)
+    ]
+    squares = sum(x * x for x, _ in points)
+    return min(1.0, max(0.0, sum(x * y for x, y in points) / squares)) if squares else 0.0

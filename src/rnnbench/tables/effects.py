@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
@@ -51,30 +51,31 @@ LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
 STEEPEST = 1.0  # slope of log seconds in log seconds of the reads
 ITERATIONS = 5  # the slope and the medians of members depend on each other
 KNOWN_FROM = (1, 26)  # NumPy of `processors.KNOWN`
-SECONDS = ("seconds", "steps", "full", "cycle")
 
 
 class Effect(NamedTuple):
     """How long a member's steps took.
 
-    - `log`: natural logarithm of the seconds on the undisturbed machine, relative to the others of
-      its round.
-    - `undisturbed`: the same relative to all of its own turns, if the machine was slowed down in
-      its round. Rounds that were not keep their own seconds: the shortest that are known of a
-      configuration are too short by chance, and an interval around them is too narrow.
+    - `effect`: natural logarithm of the seconds on the undisturbed machine, relative to the others
+      of its round.
+    - `scale`: what to multiply the seconds of its epochs by, so that the ratios within a round are
+      those of its turns and the geometric mean of the round is that of its undisturbed cycles. If
+      the machine was slowed down in the round, it is that of the undisturbed machine. Rounds that
+      were not keep their own seconds: the shortest that are known of a configuration are too short
+      by chance, and an interval around them is too narrow.
     - `widening`: the factor by which the interval of a mean of effects is wider because the machine
       was slowed down.
     - `slowed`: whether the machine was slowed down in most cycles of its round.
-    - `slow_log`: relative to the others, from the cycles in which the machine was slowed down; None
-      if they are too few.
+    - `slow_effect`: relative to the others, from the cycles in which the machine was slowed down;
+      missing if they are too few.
     - `slow_cycles`, `cycles`: the number of these, and of all cycles of the round.
     """
 
-    log: float
-    undisturbed: float = 0.0
+    effect: float = math.nan
+    scale: float = 1.0
     widening: float = 1.0
     slowed: bool = False
-    slow_log: float | None = None
+    slow_effect: float = math.nan
     slow_cycles: int = 0
     cycles: int = 0
 
@@ -82,7 +83,7 @@ class Effect(NamedTuple):
 class Conditions(NamedTuple):
     """A round under the conditions of the machine.
 
-    - `configurations`: of its members.
+    - `members`: record key → turns; `configurations`: of the members.
     - `logs`: log seconds per step of their turns (members × cycles) without what the random reads
       explain, NaN for no turn.
     - `disturbed`: the cycles in which other processes used the cores; `left_out`: the same, or none
@@ -91,6 +92,7 @@ class Conditions(NamedTuple):
     - `slowness`: of its cycles.
     """
 
+    members: Mapping[str, Turns]
     configurations: list[str]
     logs: np.ndarray
     disturbed: frozenset[int]
@@ -130,35 +132,27 @@ class Conditions(NamedTuple):
         return slow > math.log(SLOWED) or 2 * others > len(self.cycles)
 
 
-def members_of_rounds(records: Iterable[Record]) -> list[dict[str, Turns]]:
-    """For each round in turns: record key → turns of its members."""
-    rounds: dict[str, dict[str, Turns]] = {}
+def conditions_of(records: Iterable[Record]) -> list[Conditions]:
+    """The conditions of each round in turns."""
+    rounds: dict[str, dict[str, Record]] = {}
     for record in records:
         if record.round is not None and record.round.in_turns:
-            rounds.setdefault(record.round.id, {})[record.key] = record.turns
-    return list(rounds.values())
-
-
-def conditions_of(records: Iterable[Record]) -> list[Conditions]:
-    """The conditions of each of the rounds (`members_of_rounds`)."""
-    records = list(records)
-    rounds = members_of_rounds(records)
-    by_key = {record.key: record for record in records}
-    companies = [[by_key[key] for key in members] for members in rounds]
-    names = [[f"{r.machine}/{r.run.configuration}" for r in company] for company in companies]
-    all_logs, all_reads = list(map(_logs, rounds)), list(map(_reads, rounds))
-    sources = [list(map(_source, company)) for company in companies]
+            rounds.setdefault(record.round.id, {})[record.key] = record
+    turns = [{key: record.turns for key, record in own.items()} for own in rounds.values()]
+    names = [[f"{r.machine}/{r.run.configuration}" for r in own.values()]
+             for own in rounds.values()]  # fmt: skip
+    all_logs, all_reads = list(map(_logs, turns)), list(map(_reads, turns))
+    sources = [list(map(_source, own.values())) for own in rounds.values()]
     slow = slowness(all_logs, names, all_reads, sources)
     levels = lowest(all_reads, names)
     found = []
     for members, own, logs, reads, each in zip(
-        rounds, names, all_logs, all_reads, slow, strict=True
+        turns, names, all_logs, all_reads, slow, strict=True
     ):
-        undisturbed = np.array([levels[name].value for name in own])[:, None]
-        alike = _without_states(logs, reads - undisturbed)
-        left_out = _left_out(members, logs)
-        disturbed, lacking = disturbed_cycles(members), _lacking(members, left_out)
-        found.append(Conditions(own, alike, disturbed, left_out, lacking, each))
+        alike = _without_states(logs, reads - np.array([levels[name][0] for name in own])[:, None])
+        disturbed, left_out = disturbed_cycles(members), _left_out(members, logs)
+        lacking = _lacking(members, left_out)
+        found.append(Conditions(members, own, alike, disturbed, left_out, lacking, each))
     return found
 
 
@@ -167,32 +161,40 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     all records of their rounds, and of the same configurations in other rounds, by which it is
     known how much these were slowed down."""
     records = list(records)
-    found: dict[str, Effect] = {}
+    seconds, found = _seconds_of(records), {}
+    # Log of the seconds on the undisturbed machine relative to all of a member's turns, by round.
+    undisturbed: list[dict[str, float]] = []
     # Configurations → slowness, lacking time and configuration → record key of each round.
     alike: dict[tuple[str, ...], list[tuple[float, float, dict[str, str]]]] = {}
-    for members, state in zip(members_of_rounds(records), conditions_of(records), strict=True):
-        keys, left_out = list(members), state.not_compared
+    for state in conditions_of(records):
+        keys, left_out = list(state.members), state.not_compared
         fitted = _fitted(_without(state.logs, left_out))
         if not fitted:
             continue
         slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
         slow_logs = _fitted(_without(state.logs, set(cycles) - slowed)) if slowed else {}
         level = state.median(state.slowness.steps) if is_slowed else 0.0
+        relative = {}
         for index, log in fitted.items():
-            seconds = _relative(members[keys[index]], left_out) - level
-            found[keys[index]] = Effect(
-                log, seconds, 1.0, is_slowed, slow_logs.get(index), len(slowed), len(cycles)
-            )
+            key, slow_log = keys[index], slow_logs.get(index, math.nan)
+            relative[key] = _relative(state.members[key], left_out) - level
+            found[key] = Effect(log, 1.0, 1.0, is_slowed, slow_log, len(slowed), len(cycles))
+        undisturbed.append({key: log for key, log in relative.items() if key in seconds})
         compared = {state.configurations[index]: keys[index] for index in fitted}
         slow = state.median(state.slowness.machine)
         alike.setdefault(tuple(sorted(compared)), []).append((slow, state.lacking, compared))
     for group, alike_rounds in alike.items():
         slows, lackings, keys_of = zip(*alike_rounds, strict=True)
-        logs = np.array([[found[own[name]].log for own in keys_of] for name in group])
+        logs = np.array([[found[own[name]].effect for own in keys_of] for name in group])
         adjusted, widening = covariance(logs, np.array(slows), fmean(lackings))
         for name, row in zip(group, adjusted.tolist(), strict=True):
             for own, log in zip(keys_of, row, strict=True):
-                found[own[name]] = found[own[name]]._replace(log=log, widening=widening)
+                found[own[name]] = found[own[name]]._replace(effect=log, widening=widening)
+    for relative in filter(None, undisturbed):
+        excess = {key: found[key].effect - math.log(seconds[key]) for key in relative}
+        level = fmean(relative.values()) - fmean(excess.values())
+        for key, log in excess.items():
+            found[key] = found[key]._replace(scale=math.exp(log + level))
     return found
 
 
@@ -202,6 +204,25 @@ def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     logs, names = _logs(members), list(members)
     fitted = _fitted(_without(logs, _left_out(members, logs)))
     return {names[index]: log for index, log in fitted.items()}
+
+
+def relative_values(records: Iterable[Record], found: Mapping[str, Effect]) -> dict[str, float]:
+    """Record key → what repeats of a configuration are compared by, for runs that are not void: the
+    duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
+    `found`: the `effects_of` the records."""
+    return {
+        key: math.exp(found[key].effect) if key in found else seconds
+        for key, seconds in _seconds_of(records).items()
+    }
+
+
+def _seconds_of(records: Iterable[Record]) -> dict[str, float]:
+    """Record key → seconds per epoch, for runs that are not void."""
+    return {
+        record.key: run_value([epoch.seconds for epoch in record.epochs])
+        for record in records
+        if record.verdict.status != "void" and record.epochs
+    }
 
 
 def _without_states(logs: np.ndarray, reads: np.ndarray) -> np.ndarray:
@@ -249,46 +270,12 @@ def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
 
 def _relative(turns: Turns, left_out: frozenset[int]) -> float:
     """The log of the mean seconds per step of the turns that are not left out / of all turns."""
-    seconds, steps, full, cycle = (np.asarray(turns[name]) for name in SECONDS)
+    columns = ("seconds", "steps", "full", "cycle")
+    seconds, steps, full, cycle = (np.asarray(turns[name]) for name in columns)
     full = full.astype(bool)
     kept = full & ~np.isin(cycle, list(left_out))
     means = [float(seconds[of].sum() / steps[of].sum()) for of in (kept, full)]
     return math.log(means[0] / means[1])
-
-
-def values_of(records: Iterable[Record]) -> dict[str, float]:
-    """Record key → seconds per epoch, for runs that are not void."""
-    return {
-        record.key: run_value([epoch.seconds for epoch in record.epochs])
-        for record in records
-        if record.verdict.status != "void" and record.epochs
-    }
-
-
-def relative_values(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[str, float]:
-    """Record key → what repeats of a configuration are compared by, for runs that are not void: the
-    duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
-    `found`: the `effects_of` the records."""
-    return {
-        key: math.exp(found[key].log) if key in found else seconds
-        for key, seconds in values_of(records).items()
-    }
-
-
-def scales_of(records: Sequence[Record], found: Mapping[str, Effect]) -> dict[str, float]:
-    """Record key → what to multiply the seconds of its epochs by, so that the ratios within a round
-    are those of its turns and the geometric mean of the round is that of its undisturbed cycles.
-    Only runs that are not void and have an effect (`found`: the `effects_of` the records) have an
-    entry."""
-    seconds = values_of(records)
-    scales: dict[str, float] = {}
-    for members in members_of_rounds(records):
-        own = [key for key in members if key in found and key in seconds]
-        excess = {key: found[key].log - math.log(seconds[key]) for key in own}
-        if own:
-            level = fmean(found[key].undisturbed for key in own) - fmean(excess.values())
-            scales |= {key: math.exp(value + level) for key, value in excess.items()}
-    return scales
 
 
 def _source(record: Record) -> Source:

@@ -1,4 +1,5 @@
-"""The seconds of each configuration, and the ratio of any two: one estimate for all tables.
+"""The measurements that tables are made of, the reference of each configuration, and one estimate
+for all tables of its seconds and of the ratio of any two.
 
 The log seconds of a run are modelled as
 
@@ -28,7 +29,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +41,11 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.axes import KEY
 from rnnbench.records import timestamps
-from rnnbench.tables.frame import Rows, split
+from rnnbench.records.overrides import Overrides, option_of
+from rnnbench.sources.prices import PriceList
+from rnnbench.sources.probes import Probe
+from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.frame import Groups, Rows, implementation_of, run_values, split
 from rnnbench.tables.stats import (
     ONE_RUN,
     POOLED_BELOW,
@@ -51,6 +58,7 @@ from rnnbench.tables.stats import (
     student_quantile,
     welch_halfwidth,
 )
+from rnnworker.options import OF_THE_FUNCTION, PREFIX, named
 
 CONFIDENCE = 0.95
 IN_TURNS = "in turns"
@@ -59,11 +67,57 @@ SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
 LEAST_UNDISTURBED = 2
 DEVICE = ["model", "device", "machine"]
-RUN_COLUMNS = ["log", "unit", "companion", "in_turns", "session", "slowed", "widening"]
-SLOW_COLUMNS = ["unit", "slow_effect", "slow_cycles", "cycles"]
+RUN_COLUMNS = [
+    "log", "unit", "companion", "in_turns", "session", "slowed", "widening", "slow_effect",
+    "slow_cycles", "cycles",
+]  # fmt: skip
 LEAST_SLOW_CYCLES = 20
 LEAST_CHANGE = 0.03  # of a ratio, to be worth a clause
+NAMING = ["variant", "rnn", "options", "alias", "implementation"]
 Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What tables are made of.
+
+    - `frame`: the tidy frame of the records.
+    - `reference`: axis or ``rnn.options.NAME`` → choice or value, which configurations are compared
+      with (`references`).
+    - `certificates`: what judges whether two configurations compute the same function.
+    - `prices`: the price list (None: no cost in USD); `probes`: what the devices can do.
+    """
+
+    frame: pd.DataFrame
+    reference: Mapping[str, str] = field(default_factory=dict)
+    certificates: Certificates = field(default_factory=Certificates)
+    prices: PriceList | None = None
+    probes: Iterable[Probe] = ()
+
+    @cached_property
+    def values(self) -> pd.DataFrame:
+        """The `run_values` with companions."""
+        return run_values(self.frame, companions=True)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The `values` without companions."""
+        return self.values[~self.values["companion"]].reset_index(drop=True)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Each configuration (values of `KEY`) → its `runs`."""
+        return split(self.runs, KEY)
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        return Estimates(self.values)
+
+    @cached_property
+    def against(self) -> dict[Key, Key]:
+        """Each configuration → its reference, including those whose runs are void: a void reference
+        is not replaced by another configuration."""
+        return references(keys_of(self.frame), self.reference)
 
 
 class Estimates:
@@ -71,7 +125,6 @@ class Estimates:
     `axes`, the columns that identify a configuration."""
 
     def __init__(self, values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)):
-        self._slow = split(values.assign(unit=values["pairing"]), axes, SLOW_COLUMNS)
         table = values.assign(
             log=np.log(values["seconds"].to_numpy(dtype=float)),
             unit=pd.factorize(values["pairing"])[0],
@@ -83,9 +136,6 @@ class Estimates:
         self._runs = split(table[table["in_turns"] | (in_turns < 2)], axes, RUN_COLUMNS)
         place = [list(axes).index(name) for name in DEVICE]
         self._device_of = {key: tuple(key[index] for index in place) for key in self._runs}
-        self._devices: dict[Key, dict[Key, Rows]] = {}
-        for key, device in self._device_of.items():
-            self._devices.setdefault(device, {})[key] = self._runs[key]
         self._fits: dict[Key, _Fit] = {}
         for keys in _linked(self._runs):
             fit = _Fit({key: self._runs[key] for key in keys})
@@ -100,7 +150,7 @@ class Estimates:
         own = _own(self._runs[key])
         log = self._fits[key].logs[key]
         half = mean_halfwidth(own, CONFIDENCE) if len(own) > 1 else None
-        return _interval(log, half)
+        return Interval.around(log, half).map(math.exp)
 
     def ratio(self, own: Key, base: Key, comparisons: int | None = None) -> Ratio:
         """The speed-up of `own` over `base`: seconds of `base` / seconds of `own`.
@@ -138,7 +188,7 @@ class Estimates:
             method = ONE_RUN if half is None else "by way of others"
         else:
             half, method = welch_halfwidth(_own(a), _own(b), confidence), "welch"
-        interval = _interval(log, half)
+        interval = Interval.around(log, half).map(math.exp)
         return Ratio(interval.estimate, interval.low, interval.high, method)
 
     def is_slowed(self, key: Key) -> bool:
@@ -151,11 +201,11 @@ class Estimates:
         """The speed-up of `own` over `base` while the machine was slowed, from the common rounds in
         turns, and the share of their cycles in which it was; None if these are too few, or if the
         ratio hardly differs from that of the undisturbed machine."""
-        a, b = (self._slow[key] for key in (base, own))
-        other = {unit: place for place, unit in enumerate(b["unit"].tolist())}
-        pairs = [(i, other[unit]) for i, unit in enumerate(a["unit"].tolist()) if unit in other]
-        cycles = sum(a["cycles"][i] for i, _ in pairs)
-        slow = [(a["slow_effect"][i] - b["slow_effect"][j], a["slow_cycles"][i]) for i, j in pairs]
+        a, b = self._runs[base], self._runs[own]
+        effect_of = dict(zip(b["unit"].tolist(), b["slow_effect"].tolist(), strict=True))
+        columns = (a[name].tolist() for name in ("unit", "slow_effect", "slow_cycles", "cycles"))
+        common = [row for row in zip(*columns, strict=True) if row[0] in effect_of]
+        slow = [(effect - effect_of[unit], count) for unit, effect, count, _ in common]
         slow = [(log, count) for log, count in slow if not math.isnan(log)]
         total = sum(count for _, count in slow)
         if total < LEAST_SLOW_CYCLES:
@@ -163,7 +213,7 @@ class Estimates:
         log = sum(log * count for log, count in slow) / total
         if abs(log - math.log(self.ratio(own, base).estimate)) < LEAST_CHANGE:
             return None
-        return math.exp(log), float(total / cycles)
+        return math.exp(log), float(total / sum(cycles for *_, cycles in common))
 
     def _spread(self, own: Key, base: Key, any_repeats: bool) -> Spread | None:
         """The pooled spread of the device of both configurations; None if they are on different
@@ -171,13 +221,11 @@ class Estimates:
         device = self._device_of[own]
         if device != self._device_of[base]:
             return None
-        spread, repeats = self._spread_of(device)
-        return spread if any_repeats or repeats < POOLED_BELOW else None
-
-    def _spread_of(self, device: Key) -> tuple[Spread | None, int]:
         if device not in self._spreads:
-            self._spreads[device] = _pooled_spread(self._devices[device])
-        return self._spreads[device]
+            runs = {key: self._runs[key] for key, its in self._device_of.items() if its == device}
+            self._spreads[device] = pooled_spread(runs)
+        spread, repeats = self._spreads[device]
+        return spread if any_repeats or repeats < POOLED_BELOW else None
 
 
 class _Fit:
@@ -239,7 +287,7 @@ def sessions(values: pd.DataFrame) -> list[int]:
     return numbers
 
 
-def _pooled_spread(runs: Mapping[Key, Rows]) -> tuple[Spread | None, int]:
+def pooled_spread(runs: Mapping[Key, Rows]) -> tuple[Spread | None, int]:
     """The pooled spread of the configurations of a device, and the largest number of their repeats.
     None unless at least three configurations have runs in two or more units, and none has two runs
     in one unit. A missing run only removes that unit from its configuration."""
@@ -294,7 +342,83 @@ def _session_halfwidth(pairs: Sequence[float], session: Sequence[int], confidenc
     return student_quantile(confidence, count - 1) * spread * weights
 
 
-def _interval(log: float, half: float | None) -> Interval:
-    if half is None:
-        return Interval(math.exp(log), None, None)
-    return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
+def key_of(row: Mapping[Any, Any]) -> Key:
+    """The key (values of `KEY`) of a configuration, given a row of any table that has them."""
+    return tuple(row[name] for name in KEY)
+
+
+def keys_of(frame: pd.DataFrame) -> list[Key]:
+    """The distinct keys in a frame with the columns `KEY`, in its order."""
+    return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
+
+
+def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
+    """The key of each configuration → the key of its reference, which may be missing in `keys`.
+
+    The reference has the choices that `reference` (axis → choice) names, no alias unless
+    `reference` names one, and otherwise the choices of the configuration; both compute the same
+    function. Options belong to the implementation, so they may differ if `reference` names the
+    implementation: the reference is the implementation without options, else the one with the same
+    options, else the only one that exists. If `reference` names options (``rnn.options.NAME`` →
+    value), the reference is the implementation with these and the configuration's other options,
+    else the one with only these.
+    """
+    configurations = {key: dict(zip(KEY, key, strict=True)) for key in keys}
+    required = Overrides.of({key: reference[key] for key in reference if key.startswith(PREFIX)})
+    axes = {axis: choice for axis, choice in reference.items() if axis in KEY}
+    available: dict[Key, list[Overrides]] = {}
+    for configuration in configurations.values():
+        without = key_of({**configuration, "options": None})
+        available.setdefault(without, []).append(configuration["options"])
+    result = {}
+    for key, configuration in configurations.items():
+        base = {**configuration, "alias": "", **axes}
+        candidates = available.get(key_of({**base, "options": None}), [])
+        own: Overrides = configuration["options"]
+        if required:
+            with_others = Overrides.of({**dict(own.items), **dict(required.items)})
+            base["options"] = with_others if with_others in candidates else required
+        elif "rnn" in reference:
+            contained = [each for each in candidates if configuration["variant"].contains(each)]
+            only = candidates if own not in candidates and len(candidates) == 1 else [own]
+            base["options"] = (contained or only)[0]
+        result[key] = key_of(base)
+    return result
+
+
+def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
+    """`table` (with the columns of a configuration) after moving the function options that
+    `reference` names from `variant` to `implementation`, so that configurations that differ only in
+    them belong to one group and have the same reference. An option with the reference's own value
+    is not part of the name: ``keras``, ``keras activation=relu``."""
+    if not _function_options(reference) or table.empty:
+        return table
+    rows = table[NAMING].drop_duplicates().to_dict("records")
+    moved = {tuple(row.values()): move_named_options(row, reference) for row in rows}
+    keys = list(table[NAMING].itertuples(index=False, name=None))
+    return table.assign(
+        **{name: [moved[key][name] for key in keys] for name in ("variant", "implementation")}
+    )
+
+
+def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
+    """A row after moving the function options that `reference` names (see `with_named_options`)."""
+    names = _function_options(reference)
+    options: Overrides = row["options"]
+    own = options.those(lambda key: option_of(key) in names)
+    if not own:
+        return dict(row)
+    shown = options.those(
+        lambda key: (
+            own.get(key) not in (None, reference.get(key)) or option_of(key) not in OF_THE_FUNCTION
+        )
+    )
+    return {
+        **row,
+        "variant": row["variant"].those(lambda key: own.get(key) is None),
+        "implementation": implementation_of(row["rnn"], row["alias"], shown),
+    }
+
+
+def _function_options(reference: Mapping[str, str]) -> set[str]:
+    return {name for name in named(reference) if name in OF_THE_FUNCTION}

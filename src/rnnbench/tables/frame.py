@@ -11,40 +11,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, NAMES
+from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
 from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
-from rnnbench.records.record import Epoch, Phase, Record
+from rnnbench.records.record import Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
-from rnnbench.tables.effects import effects_of, scales_of
+from rnnbench.tables.effects import Effect, effects_of
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
-EPOCH = ("epoch", "start", "seconds", "samples", "steps", "loss", "acc", "val_loss", "val_acc",
-         "val_seconds")  # fmt: skip
-RUN_COLUMNS = [
-    "record", "name", "experiment", "site", *CONFIGURATION, "seed", "repeat", "block", "order",
-    "verdict", "reasons", "started", *MEASURED, "kernel", "why_not_cudnn", "probe", "config",
-    "precision", "not_learning", "round", "effect", "widening", "slowed", "slow_effect",
-    "slow_cycles", "cycles", "scale", "companion", "batch",
+OF_RECORD = ("name", "experiment", "site", "machine", "started")
+OF_RUN = ("seed", "repeat", "block", "order")
+# The columns with text, and those with float64.
+RUN_TEXT = [
+    "record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons", "started",
+    "kernel", "why_not_cudnn", "probe", "config", "precision", "round",
 ]  # fmt: skip
-ROW_COLUMNS = [
-    "phase", "epoch", "start", "seconds", "timed", "samples", "steps", "loss", "acc",
-    "val_loss", "val_acc", "val_seconds", "first_call", "call_seconds",
+RUN_NUMBERS = [
+    *OF_RUN, *MEASURED, "not_learning", *Effect._fields, "companion", "batch",
 ]  # fmt: skip
-TEXT_COLUMNS = {"record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons",
-                "started", "kernel", "why_not_cudnn", "probe", "config", "precision", "phase",
-                "round"}  # fmt: skip
+LEARNT = ("loss", "acc", "val_loss", "val_acc")
+EPOCH = ("epoch", "start", "seconds", "samples", "steps", *LEARNT, "val_seconds")
+ROW_NUMBERS = [*EPOCH, "timed", "first_call", "call_seconds"]
+CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
-VALUE_COLUMNS = [
-    *CONFIGURATION, "name", "seed", "repeat", "order", "started", "verdict", "not_learning",
-    "round", "effect", "widening", "slowed", "slow_effect", "slow_cycles", "cycles", "scale",
-    "companion",
-]  # fmt: skip
-BLOCK_COLUMNS = ["machine", "site", "experiment", "block"]
-Groups = dict[tuple[Any, ...], "Rows"]
-Rows = Mapping[str, "np.ndarray"]  # column → its values
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
+COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
+Rows = Mapping[str, np.ndarray]  # column → its values
+Groups = dict[tuple[Any, ...], Rows]
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
@@ -52,7 +46,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
     Columns of the run (the same in all its rows):
 
-    - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`.
+    - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`, `machine`, `seed`,
+      `repeat`, `block`, `order` (position in the planned order), `started` (UTC).
     - the axes (`axes.AXES`): the choices, ``""`` if the run has no such axis; `alias` (``""`` for
       none).
     - `options`: the overrides of the section ``rnn`` (`Overrides`). `rnn` and `options` together
@@ -61,26 +56,19 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       computed, and the alias.
     - `variant`: all other overrides, which change the function or its training (`Overrides`, shown
       as ``batch=64, units=512``), and those of ``rnn.options`` that change the function.
-    - `machine`, `seed`, `repeat`, `block`, `order` (position in the planned order), `started`
-      (UTC).
     - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
-    - `peak_memory_bytes`, `parameters`; `kernel` (kernels found in a training step, ``""`` if none
-      is attested), `why_not_cudnn` (reasons, joined by ``; ``; ``""`` for none).
-    - `joules_per_sample`, `card_watts`: energy and power of the GPU during training including
-      validation (missing if not measured).
+    - `MEASURED`: bytes, a number, joules per training sample (validation included) and watts of the
+      GPU; missing if not measured.
+    - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
+      (reasons, joined by ``; ``).
     - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
       `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); `effect`: log seconds of its steps on the undisturbed machine, relative to the others of
-      the round, from the turns of all of its records (missing if unknown), and the factor
-      `widening` of its intervals (`effects.Effect`); `slowed`: 1 if the machine was slowed down in
-      most of the round's cycles, else 0; `slow_effect`: the effect in the cycles in which it was;
-      `slow_cycles`, `cycles`: the number of these, and of all cycles of the round; `scale`: what
-      its seconds are multiplied by, so that the runs of a round have the ratios of their turns
-      (`scales_of`); `companion`: 1 if the run only serves ratios with the others of its round, else
-      0. A companion has epoch rows only.
+      own); the fields of its `effects.Effect` (`effect` is missing if it has none); `companion`: 1
+      if the run only serves ratios with the others of its round, else 0. A companion has epoch
+      rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -93,38 +81,28 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     """
     records = list(records)
     effects = effects_of(records)
-    scales = scales_of(records, effects)
     runs, rows, counts = [], [], []
     for record in records:
-        record_rows = [*map(_epoch_row, record.epochs)]
+        record_rows = [
+            {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
+            for epoch in record.epochs
+        ]
         if not record.is_companion:
-            record_rows = [_run_row(record), *map(_phase_row, record.phases), *record_rows]
-        effect = effects.get(record.key)
-        derived = {
-            "effect": effect.log if effect else None,
-            "widening": effect.widening if effect else 1.0,
-            "slowed": effect is not None and effect.slowed,
-            "slow_effect": effect.slow_log if effect else None,
-            "slow_cycles": effect.slow_cycles if effect else 0,
-            "cycles": effect.cycles if effect else 0,
-            "scale": scales.get(record.key, 1.0),
-        }
-        runs.append({**run_facts(record), **derived})
+            whole = {"phase": "run", "seconds": record.measured.get("wall_seconds")}
+            record_rows = [whole, *map(_phase_row, record.phases), *record_rows]
+        runs.append({**run_facts(record), **effects.get(record.key, Effect())._asdict()})
         rows += record_rows
         counts.append(len(record_rows))
     # Building one row per run and repeating it is faster than building all rows.
-    run_frame = _columns(runs, RUN_COLUMNS)
+    run_frame = _columns(runs, RUN_TEXT, RUN_NUMBERS)
     repeated = run_frame.loc[run_frame.index.repeat(counts)].reset_index(drop=True)
-    return pd.concat([repeated, _columns(rows, ROW_COLUMNS)], axis=1)
+    return pd.concat([repeated, _columns(rows, ["phase"], ROW_NUMBERS)], axis=1)
 
 
-def _columns(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
-    """`rows` as a frame: `TEXT_COLUMNS`, and float64 for the others; absent keys are missing."""
-    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in names})
-    for name in names:
-        if name not in TEXT_COLUMNS:
-            frame[name] = pd.to_numeric(frame[name]).astype("float64")
-    return frame
+def _columns(rows: list[dict[str, Any]], text: list[str], numbers: list[str]) -> pd.DataFrame:
+    """`rows` as a frame; absent keys are missing."""
+    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in (*text, *numbers)})
+    return frame.assign(**{name: pd.to_numeric(frame[name]).astype("float64") for name in numbers})
 
 
 def flat_text(facts: Any) -> str:
@@ -137,52 +115,39 @@ def flat_text(facts: Any) -> str:
 
 
 def run_facts(record: Record) -> dict[str, Any]:
-    """The run columns of the tidy frame (`RUN_COLUMNS`), except those that follow from
-    other records of its round."""
-    choices, alias = record.run.choices, record.run.alias or ""
+    """The run columns of the tidy frame, except those that follow from other records of its
+    round."""
+    choices, alias, config = record.run.choices, record.run.alias or "", record.run.config
     overrides, function = Overrides.of(record.run.overrides), _function_options(record)
     options = overrides.those(lambda key: section_of(key) == "rnn")
     others = overrides.those(lambda key: section_of(key) != "rnn")
     methods = options.those(lambda key: key not in function)
     return {
         "record": record.key,
-        "name": record.name,
-        "experiment": record.experiment,
-        "site": record.site,
+        **{name: getattr(record, name) for name in OF_RECORD},
+        **{name: getattr(record.run, name) for name in OF_RUN},
         **{axis: choices.get(axis, "") for axis in NAMES},
         "variant": Overrides.of({**dict(others.items), **function}),
         "options": options,
         "alias": alias,
         "implementation": implementation_of(choices.get("rnn", ""), alias, methods),
-        "machine": record.machine,
-        "seed": record.run.seed,
-        "repeat": record.run.repeat,
-        "block": record.run.block,
-        "order": record.run.order,
         "verdict": record.verdict.status,
         "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
-        "started": record.started,
         **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
         "probe": probe_key(choices, record.run.overrides),
-        "config": model_digest(record.run.config),
-        "precision": record.run.config.get("precision") or "float32",
+        "config": model_digest(config),
+        "precision": config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
-        **_round(record),
-        "batch": _batch(record),
-    }
-
-
-def _batch(record: Record) -> Any:
-    model = record.run.config.get("model")
-    return model.get("batch") if isinstance(model, Mapping) else None
-
-
-def _round(record: Record) -> dict[str, Any]:
-    return {
         "round": record.round.id if record.round and record.round.in_turns else "",
         "companion": record.is_companion,
+        "batch": _section(config, "model").get("batch"),
     }
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
@@ -195,14 +160,10 @@ def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    rnn = record.run.config.get("rnn")
-    defaults = (rnn.get("options") if isinstance(rnn, Mapping) else None) or {}
+    defaults = _section(record.run.config, "rnn").get("options") or {}
     options = {f"rnn.options.{name}": value for name, value in defaults.items()}
-    return {
-        key: value
-        for key, value in {**options, **record.run.overrides}.items()
-        if option_of(key) in OF_THE_FUNCTION
-    }
+    requested = {**options, **record.run.overrides}
+    return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
 
 
 def _kernel(kernel: Any) -> dict[str, str]:
@@ -214,10 +175,6 @@ def _kernel(kernel: Any) -> dict[str, str]:
         "kernel": flat_text(kernel["found"]) or fallback,
         "why_not_cudnn": "; ".join(map(str, kernel.get("why_not_cudnn") or ())),
     }
-
-
-def _run_row(record: Record) -> dict[str, Any]:
-    return {"phase": "run", "seconds": record.measured.get("wall_seconds")}
 
 
 def _phase_row(phase: Phase) -> dict[str, Any]:
@@ -233,10 +190,6 @@ def _phase_row(phase: Phase) -> dict[str, Any]:
     }
 
 
-def _epoch_row(epoch: Epoch) -> dict[str, Any]:
-    return {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
-
-
 def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """The rows of timed epochs of runs that are not void, with or without `companions`."""
     usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
@@ -250,44 +203,41 @@ def counted(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs[is_only | (epochs["epoch"] > 1)]
 
 
+def phase_of(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The rows of a phase or of the last epoch (``epoch``) by record."""
+    rows = frame[frame["phase"] == name]
+    is_last = ~rows["record"].duplicated(keep="last" if name == "epoch" else "first")
+    return rows[is_last].set_index("record")
+
+
 def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
     without `companions` (which only serve ratios).
 
-    Columns: `record` and the run columns of the tidy frame; `seconds` (median of its `counted`
-    epochs times its `scale`), `epochs` (their number), `steps` and `samples` (per epoch); `loss`,
-    `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`, `predict` (seconds of the median
-    later call, missing if
-    not measured); `suspect` (bool); `not_learning` (bool: its certificate shows that its training
-    steps apply a gradient other than the computed one); `effect` (log seconds relative to the
-    others of its round, missing if unknown), `slowed` (bool: while the machine was slowed down),
-    `widening`, `slow_effect`, `slow_cycles`, `cycles` (as in the tidy frame) and `companion`
-    (bool); `block`
-    (text): machine, site, experiment and number of the block, as blocks with the same number in
-    different experiments were measured at different times; `pairing`: its round if it has an
-    `effect`, else its block. Runs of two configurations are paired by `pairing`.
+    Columns: those of the run, with `suspect`, `not_learning`, `slowed` and `companion` as bool;
+    `seconds` (median of its `counted` epochs times its `scale`), `epochs` (their number), `steps`
+    and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
+    `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
+    site, experiment and number of the block, as blocks with the same number in different
+    experiments were measured at different times; `pairing`: its round if it has an `effect`, else
+    its block. Runs of two configurations are paired by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
-    values = by_run[VALUE_COLUMNS].first()
-    parts = by_run[BLOCK_COLUMNS].first().astype({"block": "Int64"}).astype(str)
-    values["block"] = parts[BLOCK_COLUMNS[0]].str.cat(parts[BLOCK_COLUMNS[1:]], sep="/")
+    # Not .last(), which would use an earlier epoch if the last loss is missing.
+    values = phase_of(epochs, "epoch")[[*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT]].copy()
+    parts = values[["machine", "site", "experiment", "block"]].astype({"block": "Int64"})
+    parts = parts.astype(str)
+    values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
     values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
-    values["companion"] = values["companion"] == 1
-    values["slowed"] = values["slowed"] == 1
-    median = counted(epochs).groupby("record", sort=False)["seconds"].median()
-    values["seconds"] = median * values["scale"]
+    for name in ("companion", "slowed", "not_learning"):
+        values[name] = values[name] == 1
+    values["suspect"] = values["verdict"] == "suspect"
+    values["seconds"] = counted(epochs).groupby("record")["seconds"].median() * values["scale"]
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
-    # Not .last(), which would use an earlier epoch if the last loss is missing.
-    last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
-    for name in ("loss", "acc", "val_loss", "val_acc"):
-        values[name] = last[name]
-    for phase in ("evaluate", "predict"):
-        rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
-        values[phase] = rows["call_seconds"].reindex(values.index)
-    values["suspect"] = values["verdict"] == "suspect"
-    values["not_learning"] = values["not_learning"] == 1
+    for call in CALLS:
+        values[call] = phase_of(frame, call)["call_seconds"].reindex(values.index)
     if not companions:
         return values[~values["companion"]].reset_index()
     # Without companions that serve no ratio, and without configurations that have no other runs.
@@ -296,19 +246,24 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     return values[~alone].reset_index()
 
 
-def counts(runs: Rows) -> dict[str, Any]:
-    """The columns `implementation`, `runs` and `suspect` (numbers of runs) of a configuration."""
-    suspect = runs["suspect"]
+def identified(key: tuple[Any, ...], runs: Rows) -> dict[str, Any]:
+    """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
     return {
+        **dict(zip(KEY, key, strict=True)),
         "implementation": runs["implementation"][0],
-        "runs": len(suspect),
-        "suspect": int(suspect.sum()),
+        "runs": len(runs["suspect"]),
+        "suspect": int(runs["suspect"].sum()),
     }
 
 
-def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Groups:
-    """Values of `by` → the rows of that group as arrays of `columns`. Groups and rows keep the
-    order of `table`.
+def ends(name: str) -> list[str]:
+    """The columns of an estimate with its 95 % interval: ``NAME``, ``NAME_low``, ``NAME_high``."""
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -> Groups:
+    """Values of `by` → the rows of that group as arrays of `columns` (default: all). Groups and
+    rows keep the order of `table`.
 
     Intended for many small groups, for each of which pandas would build a frame of all columns.
     """
@@ -319,6 +274,7 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> Gro
     ends = np.flatnonzero(np.diff(numbers[order])) + 1
     firsts = order[np.concatenate([[0], ends])]
     keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
+    columns = columns or table.columns
     parts = {name: np.split(table[name].to_numpy()[order], ends) for name in columns}
     return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}
 

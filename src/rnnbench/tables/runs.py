@@ -12,13 +12,17 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.records.record import Record
-from rnnbench.tables.frame import MEASURED, counted, flat_text, run_values, usable_epochs
+from rnnbench.tables.frame import (
+    EPOCH,
+    MEASURED,
+    counted,
+    flat_text,
+    phase_of,
+    run_values,
+    usable_epochs,
+)
 
 COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
-EPOCH_COLUMNS = [
-    "record", "verdict", "epoch", "start", "seconds", "samples", "steps", "loss", "acc",
-    "val_loss", "val_acc", "val_seconds",
-]  # fmt: skip
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
 PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
@@ -43,39 +47,35 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
     epochs = frame[frame["phase"] == "epoch"]
-    by_run = epochs.groupby("record")
-    table["epochs"] = by_run["epoch"].count()
+    table["epochs"] = epochs.groupby("record")["epoch"].count()
     table["epochs"] = table["epochs"].fillna(0).astype(int)
     table["epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
     for phase in PHASES:
-        rows = frame[frame["phase"] == phase].drop_duplicates("record").set_index("record")
+        rows = phase_of(frame, phase)
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
     table["wall_seconds"] = run_rows["seconds"]
     table[list(MEASURED)] = run_rows[list(MEASURED)]
-    last = epochs.loc[~epochs["record"].duplicated(keep="last")].set_index("record")
     for name in ("loss", "acc", "val_acc"):
-        table[name] = last[name]
+        table[name] = phase_of(frame, "epoch")[name]
     return table.reset_index().sort_values(["started", "record"], ignore_index=True)
 
 
 def epochs(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per timed epoch of every run, including void runs: `record`, `verdict`, `epoch`,
-    `start` (seconds of the host's monotonic clock), `seconds`, `samples`, `steps`, `loss`, `acc`,
-    `val_loss`, `val_acc`, `val_seconds`. Source: the records."""
-    return frame.loc[frame["phase"] == "epoch", EPOCH_COLUMNS].reset_index(drop=True)
+    """One row per timed epoch of every run, including void runs. Columns: `record`, `verdict` and
+    `EPOCH`, as in `tidy`. Source: the records."""
+    return frame.loc[frame["phase"] == "epoch", ["record", "verdict", *EPOCH]].reset_index(
+        drop=True
+    )
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and attested kernel: the configuration, `kernel`, `why_not_cudnn`
     (reasons as text), `runs` (their number). Empty if no record attests a kernel. Source:
     ``measured.kernel`` of runs that are not void."""
-    attested = frame[
-        (frame["phase"] == "run") & (frame["verdict"] != "void") & (frame["kernel"] != "")
-    ]
-    runs = attested.groupby([*CONFIGURATION, "kernel", "why_not_cudnn"], sort=False)[
-        "record"
-    ].count()
-    return runs.rename("runs").reset_index()
+    runs = frame[frame["phase"] == "run"]
+    attested = runs[(runs["verdict"] != "void") & (runs["kernel"] != "")]
+    by = [*CONFIGURATION, "kernel", "why_not_cudnn"]
+    return attested.groupby(by, sort=False)["record"].count().rename("runs").reset_index()
 
 
 def order(frame: pd.DataFrame) -> pd.DataFrame:
@@ -87,13 +87,14 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
     trained in turns). Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
-    values["place"] = values.groupby("machine").cumcount() + 1
-    values["relative"] = values["seconds"] / values.groupby(CONFIGURATION)["seconds"].transform(
-        "mean"
+    average = values.groupby(CONFIGURATION)["seconds"].transform("mean")
+    values = values.assign(
+        place=values.groupby("machine").cumcount() + 1,
+        relative=values["seconds"] / average,
+        planned=values["order"],
+        block=values["block"].str.replace(r"^.*/", "", regex=True),
+        together=values["round"].where(values["round"] != "", values["record"]),
     )
-    values["planned"] = values["order"]
-    values["block"] = values["block"].str.replace(r"^.*/", "", regex=True)
-    values["together"] = values["round"].where(values["round"] != "", values["record"])
     return values[["place", "implementation", "device", "machine", "block", "planned",
                    "relative", "suspect", "name", "together"]]  # fmt: skip
 

@@ -67,21 +67,6 @@ class Slowness(NamedTuple):
     machine: np.ndarray
 
 
-class Level(NamedTuple):
-    """The lowest twentieth of `known` values."""
-
-    value: float
-    known: int
-
-
-class Adjusted(NamedTuple):
-    """The effects of members on the undisturbed machine (members × rounds, log), and the factor by
-    which the extrapolation widens the intervals of their means."""
-
-    effects: np.ndarray
-    widening: float
-
-
 def slowness(
     logs: Sequence[np.ndarray],
     configurations: Sequence[Sequence[str]],
@@ -112,9 +97,12 @@ def slowness(
     return found
 
 
-def covariance(effects: np.ndarray, slow: np.ndarray, lacking: float = 0.0) -> Adjusted:
+def covariance(
+    effects: np.ndarray, slow: np.ndarray, lacking: float = 0.0
+) -> tuple[np.ndarray, float]:
     """Analysis of covariance: the `effects` of members (members × rounds, log) as a line in the
-    slowness `slow` of the rounds, taken to slowness 0.
+    slowness `slow` of the rounds, taken to slowness 0; and the factor by which the extrapolation
+    widens the intervals of their means.
 
     The slopes have a normal prior with the standard deviation `UNEQUAL` (ridge regression): where
     a few rounds say little about them, the interval becomes wider instead. What other processes
@@ -122,7 +110,7 @@ def covariance(effects: np.ndarray, slow: np.ndarray, lacking: float = 0.0) -> A
     """
     members, rounds = effects.shape
     if rounds < 2 or members < 2:
-        return Adjusted(effects, 1.0)
+        return effects, 1.0
     slow = np.minimum(slow, SATURATED)
     # Two rounds cannot tell a slope from chance.
     mean, centred = float(slow.mean()), (slow - slow.mean()) * (rounds > 2)
@@ -143,7 +131,7 @@ def covariance(effects: np.ndarray, slow: np.ndarray, lacking: float = 0.0) -> A
     variance_of_mean = (1 + rounds * unknown) * freedom[0] / freedom[1]
     quantiles = [student_quantile(CONFIDENCE, degrees) for degrees in freedom]
     widening = math.sqrt(variance_of_mean) * quantiles[1] / quantiles[0]
-    return Adjusted(effects - slopes[:, None] * slow, widening)
+    return effects - slopes[:, None] * slow, widening
 
 
 def _slowness_of_steps(
@@ -151,13 +139,13 @@ def _slowness_of_steps(
 ) -> list[np.ndarray]:
     """The slowness of the cycles by the steps of the members, including their noise. Arguments as
     in `slowness`."""
-    smoothed = [_running_median(own) for own in logs]
+    smoothed = [medians(_windows(own), (2,)) for own in logs]
     levels = lowest(smoothed, configurations)
     found = []
     for own, names in zip(smoothed, configurations, strict=True):
-        excess = own - np.array([levels[name].value for name in names])[:, None]
+        excess = own - np.array([levels[name][0] for name in names])[:, None]
         # The level of a configuration that has few rounds may itself be a slowed one.
-        weights = np.array([levels[name].known for name in names], float)[:, None]
+        weights = np.array([levels[name][1] for name in names], float)[:, None]
         weights = weights * ~np.isnan(excess)
         total = weights.sum(axis=0)
         with np.errstate(invalid="ignore"):
@@ -177,10 +165,9 @@ def _slowness_of_reads(
     - `sources`: for each round, where its members ran. Their levels are known from all rounds.
     """
     levels: dict[Source, float] = {}
-    for source, level in lowest(reads, sources).items():
+    for source, (level, _) in lowest(reads, sources).items():
         known = math.log(KNOWN.get(source.processor, math.inf))
-        is_slowed = known < level.value < known + math.log(OTHER)
-        levels[source] = known if is_slowed else level.value
+        levels[source] = known if known < level < known + math.log(OTHER) else level
     found = []
     for own, ran in zip(reads, sources, strict=True):
         excess = own - np.array([levels[source] for source in ran])[:, None]
@@ -188,9 +175,11 @@ def _slowness_of_reads(
     return found
 
 
-def lowest(values: Sequence[np.ndarray], keys: Sequence[Sequence[Key]]) -> dict[Key, Level]:
-    """For each of the `keys` of the rows of `values` (of each round: members × cycles), the level
-    of its values over all rounds; NaN if it has none."""
+def lowest(
+    values: Sequence[np.ndarray], keys: Sequence[Sequence[Key]]
+) -> dict[Key, tuple[float, int]]:
+    """For each of the `keys` of the rows of `values` (of each round: members × cycles), the lowest
+    twentieth of its values over all rounds, NaN if it has none, and their number."""
     rows: dict[Key, list[np.ndarray]] = {}
     for own, names in zip(values, keys, strict=True):
         for name, row in zip(names, own, strict=True):
@@ -198,13 +187,8 @@ def lowest(values: Sequence[np.ndarray], keys: Sequence[Sequence[Key]]) -> dict[
     found = {}
     for name, known in rows.items():
         seen = np.concatenate(known)
-        found[name] = Level(float(np.quantile(seen, LEVEL)) if len(seen) else math.nan, len(seen))
+        found[name] = float(np.quantile(seen, LEVEL)) if len(seen) else math.nan, len(seen)
     return found
-
-
-def _running_median(logs: np.ndarray) -> np.ndarray:
-    """The median of `SMOOTHED` cycles around each; fewer at the ends."""
-    return medians(_windows(logs), (2,))
 
 
 def _windows(logs: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 ONE_RUN = "one run: no interval"
 POOLED_BELOW = 5  # repeats
@@ -41,6 +41,13 @@ class Interval:
     low: float | None
     high: float | None
 
+    @classmethod
+    def around(cls, estimate: float, half: float | None) -> Interval:
+        """The interval with this half-width (None: a single value)."""
+        if half is None:
+            return Interval(estimate, None, None)
+        return Interval(estimate, estimate - half, estimate + half)
+
     def map(self, function: Callable[[float], float]) -> Interval:
         """The interval of a monotonic `function` of the estimate."""
         if self.low is None or self.high is None:
@@ -50,6 +57,10 @@ class Interval:
 
     def scaled(self, factor: float) -> Interval:
         return self.map(lambda value: value * factor)
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval exists and does not contain `value`."""
+        return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
     def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
         """The estimate and the ends as columns: `name`, ``NAME_low`` and ``NAME_high``, or as
@@ -74,12 +85,10 @@ class Ratio(Interval):
 
     @property
     def shown_different(self) -> bool:
-        """Whether the interval exists and excludes 1."""
-        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+        return self.excludes(1)
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """`variance` of log seconds between runs of one configuration, without block effects, and the
     `degrees_of_freedom` of the estimate."""
 
@@ -145,11 +154,8 @@ def difference_interval(values: Sequence[float], confidence: float = 0.95) -> In
     """The arithmetic mean of `values` with Student's t-interval: mean ± t(n - 1) · s / √n (Student,
     Biometrika 6, 1908). Intended for differences, which may be negative. Equal values give an
     interval of width zero."""
-    n, mean = len(values), statistics.fmean(values)
-    if n < 2:
-        return Interval(mean, None, None)
-    halfwidth = mean_halfwidth(values, confidence)
-    return Interval(mean, mean - halfwidth, mean + halfwidth)
+    half = mean_halfwidth(values, confidence) if len(values) > 1 else None
+    return Interval.around(statistics.fmean(values), half)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
@@ -162,7 +168,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def mean_halfwidth(values: Sequence[float], confidence: float) -> float:
     """The half-width of Student's interval of the mean of two or more `values`."""
     error = statistics.stdev(values) / math.sqrt(len(values))
-    return _halfwidth(error, len(values) - 1, confidence)
+    return student_quantile(confidence, len(values) - 1) * error
 
 
 def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -> float:
@@ -178,15 +184,7 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     # Dividing by u + v prevents an underflow of the squares of tiny variances.
     p, q = u / (u + v), v / (u + v)
     degrees_of_freedom = 1 / (p**2 / (len(a) - 1) + q**2 / (len(b) - 1))
-    return _halfwidth(math.sqrt(u + v), degrees_of_freedom, confidence)
-
-
-def _halfwidth(standard_error: float, degrees_of_freedom: float, confidence: float) -> float:
-    return (
-        student_quantile(confidence, degrees_of_freedom) * standard_error
-        if standard_error > 0
-        else 0.0
-    )
+    return student_quantile(confidence, degrees_of_freedom) * math.sqrt(u + v)
 
 
 def pooled_halfwidth(

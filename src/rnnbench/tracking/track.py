@@ -16,8 +16,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnnbench.errors import RecordError
 from rnnbench.records.record import Record
 from rnnbench.records.record import Run as PlannedRun
+from rnnbench.records.store import read_json
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping
 from rnnbench.tracking.mapping import COMPLETE, RECORD, TAG_LENGTH, shortened
@@ -242,3 +244,16 @@ def _update_run(
         metrics.append(Metric(SPEEDUP, speedup, round(1000 * time.time()), 0))
     if new_tags or metrics:
         client.log_batch(run_id, metrics=metrics, tags=new_tags)
+
+
+def read_tracked(folders: Iterable[Path]) -> dict[str, str]:
+    """Record key → MLflow run id, from ``tracked/*.json`` in an experiment's `folders`. Unreadable
+    files are skipped: the next ``rnnbench track`` writes them again."""
+    run_ids: dict[str, str] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("tracked/*.json"))):
+        try:
+            entries = list(read_json(path).values())
+            run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
+        except (RecordError, AttributeError, TypeError, KeyError):
+            continue
+    return run_ids

@@ -1,173 +1,15 @@
-"""Cost, builds, threads, targets, warm-up and certificates against numbers computed by hand."""
+"""What certificates say about two configurations."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
-
 from rnnbench.records.overrides import Overrides
-from rnnbench.report.cost import cost_section
-from rnnbench.sources.prices import Price, PriceList
-from rnnbench.tables.accuracy import accuracy
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
-from rnnbench.tables.comparison import builds, versus
-from rnnbench.tables.cost import cheapest_within, cost, fastest_under
-from rnnbench.tables.efficiency import amdahl, scaling, serial_fraction
-from rnnbench.tables.fastest import fastest
-from rnnbench.tables.frame import tidy
-from rnnbench.tables.learning import curves, target
-from rnnbench.tables.runs import steadiness, warm_epochs
-from rnnbench.tables.time import NOT_EQUAL, time
-from tests.factory import make_record, replace
-from tests.report.made_up import measurements
+from rnnbench.tables.learning import accuracy
+from rnnbench.tables.time import NOT_EQUAL, fastest, time
+from tests.factory import make_record, measured, replace
 from tests.report.six import SIZES, as_read, certificate, layers, steps
-
-REFERENCE = {"rnn": "keras"}
-PRICES = PriceList("x", "X", "2026", "me", (
-    Price("cpu_1", "on_demand", 0.36), Price("cpu_2", "on_demand", 1.8),
-    Price("cpu_2", "preemptible", 0.1)), reference="cpu_1")  # fmt: skip
-
-
-def in_build(build, **changes):
-    record = make_record(**changes)
-    return replace(
-        record,
-        choices={**record.run.choices, "build": build},
-        name=record.name.replace("current", build),
-    )
-
-
-def test_cost_by_hand():
-    frame = tidy([make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)])
-    table = cost(frame, time(frame, REFERENCE), PRICES, REFERENCE)
-    cpu_1, cpu_2 = table.to_dict("records")
-    # Five epochs: 100 s at 0.36 USD/h = 0.01 USD; 25 s at 1.8 USD/h = 0.0125 USD.
-    assert (cpu_1["seconds"], cpu_1["usd"]) == (pytest.approx(100), pytest.approx(0.01))
-    assert (cpu_2["relative"], cpu_2["relative_usd"]) == (pytest.approx(0.25), pytest.approx(1.25))
-    assert cpu_2["break_even_usd_per_hour"] == pytest.approx(1.44)
-    assert cpu_1["reference"] and cpu_1["on_front"] and cpu_2["on_front"]
-    assert cheapest_within(table, 120)[0]["device"] == "cpu_1"
-    assert cheapest_within(table, 30)[0]["device"] == "cpu_2"
-    assert cheapest_within(table, 1)[0] is None
-    assert fastest_under(table, 0.011)[0]["device"] == "cpu_1"
-    wide = table.assign(seconds_low=table["seconds"] / 9, seconds_high=table["seconds"] * 1.1)
-    best, others = cheapest_within(wide, 120)
-    assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], (
-        "its cost may be lower"
-    )
-    assert PRICES.price_of("cpu_2", "preemptible").usd_per_hour == 0.1
-
-
-def test_costs_at_another_kind_of_price_stand_beside():
-    records = [make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)]
-    view = cost_section(measurements(records, REFERENCE, prices=PRICES)).views[1]
-    # 25 s at 0.1 USD/h, relative to 100 s at 0.36 USD/h.
-    (row,) = view.rows
-    assert (row.head, *row.cells[1:5]) == ("cpu_2", "preemptible", "0.1000", "0.000694", "0.069×")
-
-
-def test_the_price_of_a_device_is_not_that_of_its_replicas():
-    records = [make_record(), make_record(device="cpu_2")]
-    records.append(make_record(device="cpu_2", overrides={"device.replicas": 2}))
-    m = measurements(records, REFERENCE, prices=PRICES)
-    assert m.cost["usd"].notna().tolist() == [True, True, False]
-    (row,) = cost_section(m).views[1].rows
-    assert row.head == "cpu_2" and "replicas" not in row.group
-
-
-def test_without_a_price_there_is_no_cost():
-    frame = tidy([make_record(), make_record(device="cpu_2", epoch_seconds=0.25)])
-    table = cost(frame, time(frame, REFERENCE), None, REFERENCE)
-    assert table["usd"].isna().all() and table["relative"].tolist() == pytest.approx([1, 0.5])
-    assert not table["on_front"].any()
-
-
-def test_places_are_paired_by_common_blocks_only_on_one_machine():
-    drift = (1.0, 1.3, 1.7, 1.1)
-    cpu_1, cpu_2 = (
-        [make_record(device=device, repeat=r, epoch_seconds=level * d) for r, d in enumerate(drift)]
-        for device, level in (("cpu_1", 2.0), ("cpu_2", 1.0))
-    )
-    for runs in (cpu_2, cpu_2[1:]):  # a missing run only removes its block
-        frame = tidy([*cpu_1, *runs])
-        row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
-        assert row["relative"] == pytest.approx(0.5)
-        assert row["relative_high"] - row["relative_low"] == pytest.approx(0)
-    other_machine = [replace(record, machine="other-1") for record in cpu_2]
-    frame = tidy([*cpu_1, *other_machine])
-    row = cost(frame, time(frame, REFERENCE), None, REFERENCE).to_dict("records")[1]
-    assert row["relative_low"] < 0.4 and row["relative_high"] > 0.6
-
-
-def test_builds_by_hand():
-    records = [
-        in_build(build, repeat=repeat, epoch_seconds=level * noise)
-        for repeat, noise in enumerate((1.0, 1.01, 1.02))
-        for build, level in (("new", 1.0), ("old", 3.0))
-    ]
-    new, old = builds(tidy(records), {"build": "new"}).to_dict("records")
-    assert new["change"] == 1 and old["change"] == pytest.approx(3)
-    assert old["regression"] and old["words"] == "slower"
-    logs = [math.log(x) for x in (1.0, 1.01, 1.02)]
-    spread = math.sqrt(sum((x - sum(logs) / 3) ** 2 for x in logs) / 2)
-    assert old["effect"] == pytest.approx(math.log(3) / spread)
-    assert builds(tidy(records[::2]), {}).empty
-
-
-def test_change_between_builds_has_the_interval_of_the_time_table():
-    times = ((0.99, 1.02, 1.0), (1.0, 0.98, 1.03), (1.02, 1.0, 0.99))
-    frame = tidy([
-        in_build(build, repeat=repeat, epoch_seconds=seconds)
-        for build, by_repeat in zip(("new", "old", "older"), times, strict=True)
-        for repeat, seconds in enumerate(by_repeat)
-    ])  # fmt: skip
-    changes = builds(frame, {"build": "new"}).set_index("build")
-    speed = time(frame, {"build": "new"}).set_index("build")
-    assert speed["method"]["old"].startswith("pooled")
-    for build in ("old", "older"):
-        assert changes["change_low"][build] == pytest.approx(1 / speed["speedup_high"][build])
-        assert changes["change_high"][build] == pytest.approx(1 / speed["speedup_low"][build])
-
-
-def test_serial_fraction_is_recovered():
-    counts = [1, 2, 4, 8]
-    assert serial_fraction(counts, [amdahl(n, 0.1) for n in counts]) == pytest.approx(0.1)
-    # 1 / (0.5 + 0.5 / 2) = 4/3.
-    assert amdahl(2, 0.5) == pytest.approx(4 / 3)
-    records = [
-        make_record(device=f"cpu_{n}", epoch_seconds=1 / amdahl(n, 0.1)) for n in counts
-    ]  # fmt: skip
-    table = scaling(tidy(records))
-    assert table["speedup"].tolist() == pytest.approx([amdahl(n, 0.1) for n in counts])
-    assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
-    assert scaling(tidy(records[:2])).empty
-
-
-def test_time_to_target_by_hand():
-    # Accuracy grows as 0.6, 0.7, 0.8, 0.9, 1.0 of `acc`: the lowest best is 0.9, 99 % of it 0.891.
-    frame = tidy([make_record(acc=0.9, epoch_seconds=2.0), make_record(rnn="cell", acc=1.0)])
-    keras, other = target(frame).to_dict("records")
-    assert keras["target"] == pytest.approx(0.891) and keras["seconds"] == pytest.approx(10)
-    assert other["seconds"] == pytest.approx(2.0) and other["epochs"] == 4
-    assert curves(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "epochs"),
-    [
-        ([2.0, 1.0, 1.01, 0.99, 1.0, 1.0], 1),
-        ([1.5, 1.4, 1.0, 1.01, 0.99, 1.0], 2),
-        ([1.0, 1.01, 0.99, 1.0, 1.0], 0),
-        ([1.03, 1.0, 1.0, 1.0, 1.0], 0),  # slower by less than 5 %
-        ([1.0, 1.0, 1.0, 1.0, 5.0], 0),  # slow at the end
-    ],
-)
-def test_warmup_is_a_change_point(seconds, epochs):
-    assert warm_epochs(seconds) == epochs
-    assert steadiness(tidy([make_record(epoch_seconds=[9.0, *seconds])]))["warm"].tolist() == [
-        epochs
-    ]
 
 
 def config(rnn, build="tf_2_21", device="cpu_1", **options):
@@ -177,6 +19,8 @@ def config(rnn, build="tf_2_21", device="cpu_1", **options):
 
 
 KERAS = config("keras")
+
+
 PUBLISHED = {"build.as_published": True, "model.units": 8}
 
 
@@ -358,7 +202,7 @@ def test_runs_with_wrong_gradients_are_not_clean():
     ]  # fmt: skip
     assert all(record.verdict.reasons[-1].code == "not_learning" for record in marked[3:])
     assert marked[:3] == records[:3]
-    table = accuracy(tidy(marked)).set_index("rnn")
+    table = accuracy(measured(marked)).set_index("rnn")
     assert table["not_learning"].to_dict() == {"keras": False, "block": True}
     assert table.loc["block", "suspect"] == table.loc["block", "runs"]
 
@@ -367,26 +211,12 @@ def test_an_unequal_configuration_has_no_speedup_and_is_not_a_contestant():
     unequal = certificate("current", "digits_rnn")
     unequal["pairs"] = [{"a": "cell", "b": "keras", "gradients": 0.5, "equal": False}]
     levels = {"keras": 0.5, "block": 0.45, "cell": 0.01}
-    frame = tidy([make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()])
-    table = time(frame, REFERENCE, judging(unequal))
+    records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
+    every = measured(records, certificates=judging(unequal))
+    table = time(every)
     row = table[table["rnn"] == "cell"].iloc[0]
     assert row["words"] == NOT_EQUAL and math.isnan(row["speedup"])
     assert str(row["unequal"]) == "≠50.0000" and "gradients differ by 0.5" in row["difference"]
     assert table.loc[table["rnn"] != "cell", ["unequal", "difference"]].eq("").all(axis=None)
-    winner = fastest(frame, table, REFERENCE).iloc[0]
+    winner = fastest(every, table).iloc[0]
     assert winner["name"] == "block" and "gradients differ by 0.5" in winner["left_out"]
-
-
-def test_versus_pairs_configurations_that_are_otherwise_equal():
-    records = [
-        make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)
-        for repeat in (0, 1)
-        for device in ("cpu_1", "cpu_2")
-        for rnn, level in (("keras", 0.6), ("block", 0.3))
-    ]
-    table = versus(tidy(records), ["block"], ["keras"])
-    assert table["same"].tolist() == ["cpu_1", "cpu_2"]
-    assert table["ratio"].tolist() == pytest.approx([2, 2])
-    table = versus(tidy(records), ["cpu_1", "keras"], ["cpu_2", "keras"])
-    assert len(table) == 1 and table["ratio"].iloc[0] == pytest.approx(1)
-    assert versus(tidy(records), ["nothing"], ["keras"]).empty

@@ -1,7 +1,12 @@
-"""An implementation is an rnn choice with its overrides of ``rnn``, except overrides that change
-the function, which belong to the variant."""
+"""The reference of a configuration, its options, and comparisons of selections and builds.
+
+An implementation is an rnn choice with its overrides of ``rnn``, except overrides that change the
+function, which belong to the variant.
+"""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -10,19 +15,31 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
 from rnnbench.tables.certificates import UNEQUAL
-from rnnbench.tables.comparison import versus
-from rnnbench.tables.fastest import fastest
+from rnnbench.tables.comparison import builds, versus
+from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
-from rnnbench.tables.reference import with_named_options
-from rnnbench.tables.time import FASTER, IS_REFERENCE, NO_REFERENCE, NOT_EQUAL, SLOWER, time
+from rnnbench.tables.time import (
+    FASTER,
+    IS_REFERENCE,
+    NO_REFERENCE,
+    NOT_EQUAL,
+    SLOWER,
+    fastest,
+    time,
+)
 from rnnworker.cohorts import reference_of
-from tests.factory import make_record, replace
+from tests.factory import KERAS, make_record, measured, replace
 
-KERAS = {"rnn": "keras"}
 OPTION = "rnn.options."
+
+
 RELU = {"rnn.options.activation": "relu", "rnn.options.recurrent_activation": "hard_sigmoid"}
+
+
 RELU_OVERRIDES = Overrides.of(RELU)
+
+
 RELU_TEXT = "activation=relu, recurrent_activation=hard_sigmoid"
 
 
@@ -40,7 +57,7 @@ def runs(rnn: str, seconds: float, overrides: dict | None = None, **changes) -> 
 
 
 def rows(records: list[Record], reference: dict[str, str] = KERAS):
-    return time(tidy(records), reference).set_index(["rnn", "variant", "options"])
+    return time(measured(records, reference)).set_index(["rnn", "variant", "options"])
 
 
 def unrolled(table, column: str = "speedup") -> list:
@@ -64,24 +81,25 @@ def test_options_of_an_implementation_keep_the_reference() -> None:
 
 
 def test_options_of_an_implementation_stay_in_one_contest() -> None:
-    frame = tidy([*runs("keras", 0.5), *runs("cudnn_raw", 0.2, {"rnn.options.op": "CudnnRNNV3"})])
-    (row,) = fastest(frame, time(frame, KERAS), KERAS).to_dict("records")
+    op = {"rnn.options.op": "CudnnRNNV3"}
+    every = measured([*runs("keras", 0.5), *runs("cudnn_raw", 0.2, op)])
+    (row,) = fastest(every, time(every)).to_dict("records")
     assert (row["name"], row["contestants"]) == ("cudnn_raw op=CudnnRNNV3", 2)
-    assert learning(frame, KERAS)["is_reference"].tolist() == [True, False]
+    assert learning(every)["is_reference"].tolist() == [True, False]
 
 
 def test_a_different_function_is_a_different_task() -> None:
     records = [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU)]
     table = rows(records)
     assert table.loc[("unrolled", RELU_OVERRIDES, RELU_OVERRIDES), "words"] == NO_REFERENCE
-    frame = tidy([*records, *runs("keras", 0.3, RELU)])
-    again = time(frame, KERAS).set_index(["rnn", "variant", "options"])
+    every = measured([*records, *runs("keras", 0.3, RELU)])
+    again = time(every).set_index(["rnn", "variant", "options"])
     key = ("unrolled", RELU_OVERRIDES, RELU_OVERRIDES)
     assert again.loc[key, "speedup"] == pytest.approx(3, rel=0.01)
-    contests = fastest(frame, time(frame, KERAS), KERAS)
+    contests = fastest(every, time(every))
     assert contests["variant"].tolist() == [NONE, RELU_OVERRIDES]
     assert contests["name"].tolist() == ["unrolled", "unrolled"]
-    assert set(learning(frame, KERAS)["variant"]) == {NONE, RELU_OVERRIDES}
+    assert set(learning(every)["variant"]) == {NONE, RELU_OVERRIDES}
 
 
 def test_function_options_in_the_file_of_a_choice_count() -> None:
@@ -136,12 +154,11 @@ def test_a_build_as_reference_keeps_the_options() -> None:
 
 
 def test_versus_gives_no_speedup_between_different_functions() -> None:
-    frame = tidy(
+    every = measured(
         [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU),
-         *runs("keras", 0.3, RELU)]
-    )  # fmt: skip
+         *runs("keras", 0.3, RELU)])  # fmt: skip
     for term in ("*relu*", "activation=relu", RELU_TEXT.split(", ")[1]):
-        (row,) = versus(frame, [term], ["unrolled"]).to_dict("records")
+        (row,) = versus(every, [term], ["unrolled"]).to_dict("records")
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], term
         assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
         assert str(row["unequal"]).startswith("≠")
@@ -151,7 +168,7 @@ def test_versus_gives_no_speedup_between_different_functions() -> None:
             "not the same function: activation relu instead of tanh, "
             "recurrent activation hard_sigmoid instead of sigmoid"
         )
-    (row,) = versus(frame, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
+    (row,) = versus(every, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
     assert row["ratio"] == pytest.approx(3, rel=0.01) and row["unequal"] == row["difference"] == ""
 
 
@@ -167,8 +184,8 @@ def test_a_reference_may_name_options_of_an_implementation() -> None:
     table = rows(records, reference)
     assert table["words"].tolist() == [FASTER, IS_REFERENCE, SLOWER, FASTER]
     assert table["speedup"].round(1).tolist() == [2.0, 1.0, 0.5, 4.0]
-    frame = tidy(records)
-    (best,) = fastest(frame, time(frame, reference), reference).to_dict("records")
+    every = measured(records, reference)
+    (best,) = fastest(every, time(every)).to_dict("records")
     assert (best["name"], best["contestants"]) == ("unrolled", 4)
 
 
@@ -187,8 +204,8 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
     reference = {"rnn": "keras", **plain}
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
-    frame = with_named_options(tidy(records), reference)
-    table = time(frame, reference).set_index("implementation")
+    every = Measurements(with_named_options(tidy(records), reference), reference)
+    table = time(every).set_index("implementation")
     assert set(table["variant"]) == {NONE}
     relu = table.loc[f"keras {RELU_TEXT}"]
     assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
@@ -197,10 +214,10 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
         "activation relu instead of tanh, recurrent activation hard_sigmoid instead of sigmoid"
     )
     assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
-    (best,) = fastest(frame, table.reset_index(), reference).to_dict("records")
+    (best,) = fastest(every, table.reset_index()).to_dict("records")
     assert (best["name"], best["contestants"]) == ("unrolled", 2)
     assert "relu instead of tanh" in best["left_out"]
-    learnt = learning(frame, reference)
+    learnt = learning(every)
     assert learnt["is_reference"].tolist() == [True, False, False]
     # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3
@@ -221,10 +238,10 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
 
 
 def test_a_configuration_that_matches_both_sides_counts_for_one() -> None:
-    frame = tidy([*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("cell", 0.6)])
-    table = versus(frame, ["*"], ["keras"])
+    every = measured([*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("cell", 0.6)])
+    table = versus(every, ["*"], ["keras"])
     assert table["a"].tolist() == ["unrolled", "cell"]
-    assert versus(frame, ["keras"], ["keras"]).empty
+    assert versus(every, ["keras"], ["keras"]).empty
 
 
 def test_blocks_are_common_only_within_experiment_site_and_machine() -> None:
@@ -233,14 +250,16 @@ def test_blocks_are_common_only_within_experiment_site_and_machine() -> None:
     other_site = [*runs("keras", 0.5), *runs("unrolled", 0.4, site="cluster")]
 
     def method(records: list[Record]) -> str:
-        (row,) = versus(tidy(records), ["unrolled"], ["keras"]).to_dict("records")
+        (row,) = versus(measured(records), ["unrolled"], ["keras"]).to_dict("records")
         assert row["ratio"] == pytest.approx(1.25, rel=0.01)
         return row["method"]
 
     assert method(same) == "paired"
     assert method(other_experiment) == method(other_site) == "welch"
     two_machines = [*runs("keras", 0.5), *runs("keras", 0.4, machine="other-0123abcd")]
-    (row,) = versus(tidy(two_machines), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict("records")
+    (row,) = versus(measured(two_machines), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict(
+        "records"
+    )
     assert row["method"] == "welch"
 
 
@@ -251,3 +270,57 @@ def test_a_name_has_only_the_options_that_differ_from_the_reference() -> None:
     records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, relu), *runs("cell", 0.3)]
     names = with_named_options(tidy(records), reference)["implementation"].unique().tolist()
     assert names == ["keras", "keras activation=relu", "cell"]
+
+
+def in_build(build, **changes):
+    record = make_record(**changes)
+    return replace(
+        record,
+        choices={**record.run.choices, "build": build},
+        name=record.name.replace("current", build),
+    )
+
+
+def test_builds_by_hand():
+    records = [
+        in_build(build, repeat=repeat, epoch_seconds=level * noise)
+        for repeat, noise in enumerate((1.0, 1.01, 1.02))
+        for build, level in (("new", 1.0), ("old", 3.0))
+    ]
+    new, old = builds(measured(records, {"build": "new"})).to_dict("records")
+    assert new["change"] == 1 and old["change"] == pytest.approx(3)
+    assert old["regression"] and old["words"] == "slower"
+    logs = [math.log(x) for x in (1.0, 1.01, 1.02)]
+    spread = math.sqrt(sum((x - sum(logs) / 3) ** 2 for x in logs) / 2)
+    assert old["effect"] == pytest.approx(math.log(3) / spread)
+    assert builds(measured(records[::2], {})).empty
+
+
+def test_change_between_builds_has_the_interval_of_the_time_table():
+    times = ((0.99, 1.02, 1.0), (1.0, 0.98, 1.03), (1.02, 1.0, 0.99))
+    every = measured([
+        in_build(build, repeat=repeat, epoch_seconds=seconds)
+        for build, by_repeat in zip(("new", "old", "older"), times, strict=True)
+        for repeat, seconds in enumerate(by_repeat)
+    ], {"build": "new"})  # fmt: skip
+    changes = builds(every).set_index("build")
+    speed = time(every).set_index("build")
+    assert speed["method"]["old"].startswith("pooled")
+    for build in ("old", "older"):
+        assert changes["change_low"][build] == pytest.approx(1 / speed["speedup_high"][build])
+        assert changes["change_high"][build] == pytest.approx(1 / speed["speedup_low"][build])
+
+
+def test_versus_pairs_configurations_that_are_otherwise_equal():
+    records = [
+        make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)
+        for repeat in (0, 1)
+        for device in ("cpu_1", "cpu_2")
+        for rnn, level in (("keras", 0.6), ("block", 0.3))
+    ]
+    table = versus(measured(records), ["block"], ["keras"])
+    assert table["same"].tolist() == ["cpu_1", "cpu_2"]
+    assert table["ratio"].tolist() == pytest.approx([2, 2])
+    table = versus(measured(records), ["cpu_1", "keras"], ["cpu_2", "keras"])
+    assert len(table) == 1 and table["ratio"].iloc[0] == pytest.approx(1)
+    assert versus(measured(records), ["nothing"], ["keras"]).empty

@@ -1,0 +1,203 @@
+"""Accuracy, learning and accuracy outliers: differences that exist are shown, and others in at most
+5 % of the tasks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.accuracy import has_outlier, is_shown, share
+from rnnbench.tables.frame import tidy
+from rnnbench.tables.learning import (
+    accuracy,
+    accuracy_interval,
+    curves,
+    distances,
+    find_accuracy_outliers,
+    learning,
+    target,
+)
+from rnnbench.tables.runs import runs
+from rnnbench.tables.stats import student_quantile
+from tests.factory import TEST_SAMPLES, make_record, measured, replace
+
+FEW_STEPS = (TEST_SAMPLES, 0.97, 0.02, 0.002, 0)  # differences of 0 to 2 validation samples
+
+
+FINE = (25000, 0.85, 0.001, 0.01, 0.8)  # 80 % compute the same bits as the reference
+
+
+def at_most_5_percent(tries):
+    return 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "comparisons", "setting"),
+    [(3, 13, FEW_STEPS), (3, 7, FINE), (10, 13, FINE[:4] + (0,))],
+)
+def test_a_difference_that_does_not_exist_is_rarely_shown(seeds, comparisons, setting):
+    assert share(is_shown, 400, seeds, comparisons, setting) <= at_most_5_percent(400)
+
+
+@pytest.mark.parametrize(("seeds", "setting"), [(3, FEW_STEPS), (10, FINE[:4] + (0,))])
+def test_student_t_alone_would_show_it_more_often(seeds, setting):
+    assert share(is_shown, 400, seeds, 13, setting, before=True) > 0.2
+
+
+def test_configurations_that_agree_do_not_make_the_others_outliers():
+    assert share(has_outlier, 150, 3, 13, FINE) <= at_most_5_percent(150)
+
+
+def test_a_difference_of_5_points_is_shown_from_five_seeds():
+    assert share(is_shown, 200, 5, 13, (2000, 0.9, 0.01, 0.005, 0), gain=-0.05) > 0.9
+
+
+def test_equal_differences_give_an_interval_of_at_least_one_validation_sample():
+    interval = accuracy_interval([0.01] * 3, 100)
+    assert interval.high - interval.low == pytest.approx(2 * 4.3026527 * 0.01 / math.sqrt(3))
+    assert accuracy_interval([0.01] * 2, 100).low is None
+    assert accuracy_interval([0.01] * 3, None).low is None
+
+
+def test_the_intervals_hold_for_a_group_or_for_all_groups_together():
+    records = []
+    for cell in ("lstm", "gru"):
+        for seed, noise in enumerate((0.0, 0.01, 0.02)):
+            for rnn, acc in (("keras", 0.9), ("block", 0.9 + noise), ("cell", 0.9 - noise)):
+                record = make_record(rnn=rnn, seed=seed, acc=acc)
+                choices = {**record.run.choices, "cell": cell}
+                records.append(replace(record, choices=choices, name=f"{cell}-{record.name}"))
+    width = {}
+    for together in (False, True):
+        row = learning(measured(records), together).set_index("rnn").loc["block"].iloc[0]
+        width[together] = row["val_acc_high"] - row["val_acc_low"]
+    one, four = (accuracy_interval([0, 0.01, 0.02], 359, count) for count in (2, 4))
+    assert width[False] == pytest.approx(one.high - one.low)
+    assert width[False] < width[True] == pytest.approx(four.high - four.low)
+
+
+TRIES = 500
+
+
+# Measured: mnist_mlp in tf_1_2 on one thread, on two threads, and in current, three seeds each.
+ONE_THREAD, TWO_THREADS, CURRENT = (0.667, 0.731, 0.773), (0.90, 0.92, 0.94), (0.91, 0.92, 0.93)
+
+
+def records(accuracies):
+    """`accuracies`: (build, device, rnn) → accuracy by seed."""
+    for (build, device, rnn), by_seed in accuracies.items():
+        for seed, acc in enumerate(by_seed):
+            record = make_record(rnn=rnn, device=device, seed=seed, acc=acc)
+            name = record.name.replace("current", build)
+            yield replace(record, choices={**record.run.choices, "build": build}, name=name)
+
+
+def compared(accuracies):
+    table = find_accuracy_outliers(tidy(list(records(accuracies))))
+    return {(row["build"], row["device"], row["rnn"]): row for row in table.to_dict("records")}
+
+
+def test_an_outlier_is_found():
+    accuracies = {
+        ("tf_1_2", "cpu_1", "keras"): ONE_THREAD,
+        ("tf_1_2", "cpu_2", "keras"): TWO_THREADS,
+        ("current", "cpu_1", "keras"): CURRENT,
+        ("current", "cpu_2", "keras"): CURRENT,
+    }
+    rows = compared(accuracies)
+    assert [key for key, row in rows.items() if row["apart"]] == [("tf_1_2", "cpu_1", "keras")]
+    row = rows["tf_1_2", "cpu_1", "keras"]
+    assert row["seeds"] == 3 and row["others"] == pytest.approx(np.mean([0.91, 0.92, 0.93]))
+    assert row["difference"] == pytest.approx(np.mean(ONE_THREAD) - 0.92)
+    # By hand: three of them agree within the sampling error, so there are two configurations with
+    # 2 · (3 - 1) degrees of freedom and one comparison.
+    squares = sum(((np.array(a) - np.mean(a)) ** 2).sum() for a in (ONE_THREAD, TWO_THREADS))
+    allowed = student_quantile(0.95, 4) * math.sqrt(squares / 4 * 2 / 3)
+    assert row["allowed"] == pytest.approx(allowed)
+
+
+def test_two_configurations_with_three_seeds_are_enough_and_two_seeds_show_nothing():
+    two = {("tf_1_2", "cpu_1", "keras"): ONE_THREAD, ("tf_1_2", "cpu_2", "keras"): TWO_THREADS}
+    assert all(row["apart"] for row in compared(two).values())
+    assert compared({key: by_seed[:2] for key, by_seed in two.items()}) == {}
+
+
+def test_spread_is_at_least_the_sampling_error_of_the_validation_set():
+    # All others are equal: one sample of 359 more or less is not an outlier.
+    accuracies = {(f"b{n}", "cpu_1", "keras"): (0.97,) * 3 for n in range(4)}
+    accuracies["b4", "cpu_1", "keras"] = (0.97 - 1 / TEST_SAMPLES,) * 3
+    assert not any(row["apart"] for row in compared(accuracies).values())
+    accuracies["b4", "cpu_1", "keras"] = (0.90,) * 3
+    assert compared(accuracies)["b4", "cpu_1", "keras"]["apart"]
+
+
+def test_configurations_with_other_overrides_or_no_accuracy_are_not_compared():
+    other = [make_record(seed=s, acc=0.5, overrides={"model.units": 8}) for s in range(3)]
+    same = [make_record(seed=s, acc=0.97) for s in range(3)]
+    assert find_accuracy_outliers(tidy([*other, *same])).empty
+    assert find_accuracy_outliers(tidy([])).empty
+
+
+@pytest.mark.parametrize(("count", "seeds"), [(2, 3), (3, 3), (8, 3), (8, 10)])
+@pytest.mark.parametrize("shared", [0.0, 0.9])
+def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(count, seeds, shared):
+    """`shared`: the share of the variance between seeds that all configurations have in common."""
+    generator, alarms, lost = np.random.default_rng(count * seeds), 0, 0.1 if seeds > 2 else 0
+    for _ in range(TRIES):
+        common = generator.normal(size=(1, seeds)) * math.sqrt(shared)
+        own = generator.normal(size=(count, seeds)) * math.sqrt(1 - shared)
+        accuracies = 0.9 + 0.02 * (common + own)
+        accuracies[generator.random(accuracies.shape) < lost] = np.nan
+        alarms += any(row["apart"] for row in distances(accuracies) if row)
+    # 5 % plus three standard errors.
+    assert alarms / TRIES <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / TRIES)
+
+
+@pytest.mark.parametrize(("count", "seeds", "least"), [(2, 3, 0.9), (8, 3, 0.99)])
+def test_an_outlier_of_six_spreads_is_found(count, seeds, least):
+    generator, hits = np.random.default_rng(1), 0
+    for _ in range(200):
+        accuracies = 0.9 + 0.02 * generator.normal(size=(count, seeds))
+        accuracies[0] -= 0.12
+        first = distances(accuracies)[0]
+        hits += first is not None and first["apart"]
+    assert hits / 200 >= least
+
+
+def test_accuracy_by_hand():
+    row = accuracy(measured([make_record(acc=0.9), make_record(acc=1.0, seed=1)])).iloc[0]
+    assert row["val_acc"] == pytest.approx(0.95) and row["seeds"] == 2
+    assert row["val_acc_sd"] == pytest.approx(math.sqrt(0.005))
+
+
+def test_a_missing_last_loss_is_not_taken_from_an_earlier_epoch():
+    record = make_record(epochs=3)
+    last = replace(record.epochs[-1], loss=None, val_acc=None)
+    every = measured([replace(record, epochs=(*record.epochs[:-1], last))])
+    assert pd.isna(accuracy(every).iloc[0]["val_acc"])
+    assert pd.isna(runs(every.frame).iloc[0]["loss"])
+
+
+def test_learning_by_hand():
+    records = [
+        make_record(rnn=rnn, seed=seed, acc=acc)
+        for seed, (base, other) in enumerate([(0.90, 0.89), (0.92, 0.90), (0.94, 0.925)])
+        for rnn, acc in (("keras", base), ("block", other))
+    ]
+    row = learning(measured(records)).set_index("rnn").loc["block"]
+    assert row["val_acc_difference"] == pytest.approx(-0.015)
+    assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
+    assert row["val_acc_largest"] == pytest.approx(0.02) and row["shown_different"]
+    assert row["loss_largest"] == 0
+
+
+def test_time_to_target_by_hand():
+    # Accuracy grows as 0.6, 0.7, 0.8, 0.9, 1.0 of `acc`: the lowest best is 0.9, 99 % of it 0.891.
+    frame = tidy([make_record(acc=0.9, epoch_seconds=2.0), make_record(rnn="cell", acc=1.0)])
+    keras, other = target(frame).to_dict("records")
+    assert keras["target"] == pytest.approx(0.891) and keras["seconds"] == pytest.approx(10)
+    assert other["seconds"] == pytest.approx(2.0) and other["epochs"] == 4
+    assert curves(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
