@@ -8,11 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from rnnbench.tables.states import SATURATED, SLOWED, UNEQUAL, Source, covariance, slowness
+from rnnbench.tables.states import SATURATED, SLOWED, UNEQUAL, Round, Source, covariance, slowness
 from rnnbench.tables.stats import student_quantile
 from rnnworker.processors import KNOWN
 
 MEMBERS = ("keras", "block", "cell")
+PROCESSOR = next(iter(KNOWN))
+SOURCES = [Source("here", PROCESSOR, "current", "cpu_1")] * 3
 TRUE = np.log([0.003, 0.002, 0.003])
 
 
@@ -25,27 +27,29 @@ def logs(cycles: int, noise: float, seed: int, states: np.ndarray | None = None)
     return TRUE[:, None] + unequal * slow + random.normal(0, noise, (3, cycles))
 
 
+def rounds(own: list[np.ndarray], reads: list[np.ndarray] | None = None) -> list[Round]:
+    """Rounds with these logs; without `reads`, in records from before these were known."""
+    reads = reads or [np.full(each.shape, np.nan) for each in own]
+    return [Round(MEMBERS, SOURCES, *each) for each in zip(own, reads, strict=True)]
+
+
 def slowed_cycles(*arguments) -> list[set[int]]:
-    found = slowness(*arguments)
+    found = slowness(rounds(*arguments))
     return [set(np.flatnonzero(each.machine > math.log(SLOWED))) for each in found]
 
 
-def names(rounds: int) -> list[tuple[str, ...]]:
-    return [MEMBERS] * rounds
-
-
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1, 0.15])
-@pytest.mark.parametrize("rounds", [1, 4])
-def test_a_quiet_machine_has_no_slowed_cycles(noise, rounds):
-    own = [logs(40, noise, seed) for seed in range(rounds)]
-    found = slowed_cycles(own, names(rounds))
-    assert sum(map(len, found)) <= 0.02 * 40 * rounds
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_quiet_machine_has_no_slowed_cycles(noise, count):
+    own = [logs(40, noise, seed) for seed in range(count)]
+    found = slowed_cycles(own)
+    assert sum(map(len, found)) <= 0.02 * 40 * count
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
 def test_a_state_of_some_seconds_is_recognized(noise):
     states = np.repeat([0.0, math.log(1.4), 0.0], 15)
-    (found,) = slowed_cycles([logs(45, noise, 0, states)], names(1))
+    (found,) = slowed_cycles([logs(45, noise, 0, states)])
     expected = set(range(15, 30))
     assert len(expected ^ found) <= 4  # at its ends
 
@@ -53,21 +57,17 @@ def test_a_state_of_some_seconds_is_recognized(noise):
 def test_a_round_that_was_slowed_throughout_is_known_by_the_others():
     slow = np.full(30, math.log(1.3))
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1, slow), logs(30, 0.03, 2)]
-    found = slowed_cycles(own, names(3))
+    found = slowed_cycles(own)
     assert [len(cycles) for cycles in found] == [0, 30, 0]
-    assert np.exp(np.median(slowness(own, names(3))[1].machine)) == pytest.approx(1.3, abs=0.08)
+    assert np.exp(np.median(slowness(rounds(own))[1].machine)) == pytest.approx(1.3, abs=0.08)
 
 
 def test_a_cycle_without_turns_is_not_slowed():
     own = logs(30, 0.03, 0)
     own[:, 10:] = np.nan
     own[0] = np.nan
-    (found,), (slow,) = slowed_cycles([own], names(1)), slowness([own], names(1))
+    (found,), (slow,) = slowed_cycles([own]), slowness(rounds([own]))
     assert not found and np.isnan(slow.machine[15]) and not np.isnan(slow.machine[:10]).any()
-
-
-PROCESSOR = next(iter(KNOWN))
-SOURCES = [Source("here", PROCESSOR, "current", "cpu_1")] * 3
 
 
 def reads(cycles: int, slow: float, seconds: float = KNOWN[PROCESSOR]) -> np.ndarray:
@@ -78,9 +78,9 @@ def reads(cycles: int, slow: float, seconds: float = KNOWN[PROCESSOR]) -> np.nda
 def test_a_session_that_was_slowed_throughout_is_known_by_the_reads_of_the_processor():
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1)]
     slow = [reads(30, 1.7)] * 2
-    found = slowed_cycles(own, names(2), slow, [SOURCES] * 2)
+    found = slowed_cycles(own, slow)
     assert [len(cycles) for cycles in found] == [30, 30]
-    quiet = slowed_cycles(own, names(2), [reads(30, 1.0)] * 2, [SOURCES] * 2)
+    quiet = slowed_cycles(own, [reads(30, 1.0)] * 2)
     assert [len(cycles) for cycles in quiet] == [0, 0]
 
 
@@ -88,15 +88,14 @@ def test_a_session_that_was_slowed_throughout_is_known_by_the_reads_of_the_proce
 def test_the_reads_of_another_numpy_or_processor_have_a_level_of_their_own(seconds):
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1)]
     durations = [reads(30, 1.0, seconds), reads(30, 1.7, seconds)]
-    found = slowed_cycles(own, names(2), durations, [SOURCES] * 2)
+    found = slowed_cycles(own, durations)
     assert [len(cycles) for cycles in found] == [0, 30]
 
 
 def test_rounds_without_reads_are_judged_by_their_steps():
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1, np.full(30, math.log(1.3)))]
-    nothing = [np.full((3, 30), np.nan)] * 2
-    found = slowed_cycles(own, names(2), nothing, [SOURCES] * 2)
-    assert found == slowed_cycles(own, names(2)) and len(found[1]) == 30
+    found = slowed_cycles(own)
+    assert [len(cycles) for cycles in found] == [0, 30]
 
 
 def test_effects_are_taken_to_the_undisturbed_machine():

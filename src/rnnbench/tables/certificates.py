@@ -40,6 +40,7 @@ NOT_LEARNING_REMEDY = (
     "otherwise report an issue."
 )
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
+PARTS = ("outputs", "gradients")  # of which errors against the float64 reference are measured
 
 
 @dataclass(frozen=True)
@@ -311,21 +312,18 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
             "rnn": name,
             "status": entry.status,
             "why": entry.why or "",
-            **{part: _largest(entry, part) for part in ("outputs", "gradients")},
+            **{part: _largest(entry, part) for part in PARTS},
             "round_trip": entry.round_trip,
             "batches": _batches(entry.probed),
             "steps": _steps(entry.applied),
-            "tolerance_outputs": certificate.tolerance["outputs"],
-            "tolerance_gradients": certificate.tolerance["gradients"],
+            **{f"tolerance_{part}": certificate.tolerance[part] for part in PARTS},
         }
         for certificate in certificates
         for name, entry in certificate.implementations.items()
     ]
-    columns = [
-        *CERTIFICATE_COLUMNS, "rnn", "status", "why", "outputs", "gradients", "round_trip",
-        "batches", "steps", "tolerance_outputs", "tolerance_gradients",
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    tolerances = [f"tolerance_{part}" for part in PARTS]
+    columns = ["rnn", "status", "why", *PARTS, "round_trip", "batches", "steps", *tolerances]
+    return pd.DataFrame(rows, columns=[*CERTIFICATE_COLUMNS, *columns])
 
 
 def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:

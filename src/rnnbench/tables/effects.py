@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from scipy.sparse.csgraph import connected_components
 from rnnbench.records.record import Record, Turns, disturbed_cycles, run_value
 from rnnbench.tables.states import (
     SLOWED,
+    Round,
     Slowness,
     Source,
     covariance,
@@ -93,7 +94,7 @@ class Conditions(NamedTuple):
     """
 
     members: Mapping[str, Turns]
-    configurations: list[str]
+    configurations: Sequence[str]
     logs: np.ndarray
     disturbed: frozenset[int]
     left_out: frozenset[int]
@@ -139,20 +140,25 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
         if record.round is not None and record.round.in_turns:
             rounds.setdefault(record.round.id, {})[record.key] = record
     turns = [{key: record.turns for key, record in own.items()} for own in rounds.values()]
-    names = [[f"{r.machine}/{r.run.configuration}" for r in own.values()]
-             for own in rounds.values()]  # fmt: skip
-    all_logs, all_reads = list(map(_logs, turns)), list(map(_reads, turns))
-    sources = [list(map(_source, own.values())) for own in rounds.values()]
-    slow = slowness(all_logs, names, all_reads, sources)
-    levels = lowest(all_reads, names)
+    seen = [
+        Round(
+            [f"{record.machine}/{record.run.configuration}" for record in own.values()],
+            list(map(_source, own.values())),
+            _logs(members),
+            _reads(members),
+        )
+        for members, own in zip(turns, rounds.values(), strict=True)
+    ]
+    levels = lowest([own.reads for own in seen], [own.configurations for own in seen])
     found = []
-    for members, own, logs, reads, each in zip(
-        turns, names, all_logs, all_reads, slow, strict=True
-    ):
-        alike = _without_states(logs, reads - np.array([levels[name][0] for name in own])[:, None])
-        disturbed, left_out = disturbed_cycles(members), _left_out(members, logs)
+    for members, own, slow in zip(turns, seen, slowness(seen), strict=True):
+        undisturbed = np.array([levels[name][0] for name in own.configurations])[:, None]
+        alike = _without_states(own.logs, own.reads - undisturbed)
+        disturbed, left_out = disturbed_cycles(members), _left_out(members, own.logs)
         lacking = _lacking(members, left_out)
-        found.append(Conditions(members, own, alike, disturbed, left_out, lacking, each))
+        found.append(
+            Conditions(members, own.configurations, alike, disturbed, left_out, lacking, slow)
+        )
     return found
 
 

@@ -67,33 +67,29 @@ class Slowness(NamedTuple):
     machine: np.ndarray
 
 
-def slowness(
-    logs: Sequence[np.ndarray],
-    configurations: Sequence[Sequence[str]],
-    reads: Sequence[np.ndarray] = (),
-    sources: Sequence[Sequence[Source]] = (),
-) -> list[Slowness]:
-    """The slowness of each round.
+class Round(NamedTuple):
+    """The members of a round; arrays are members × cycles, with NaN for no turn.
 
-    **Arguments:**
-
-    - `logs`: for each round, log seconds per step (members × cycles), NaN for no turn.
-    - `configurations`: for each round, the configurations of its members, by which their levels are
-      known from all rounds.
-    - `reads`, `sources`: as in `_slowness_of_reads`.
+    - `configurations`, `sources`: of the members, by which their levels are known from all rounds.
+    - `logs`: log seconds per step; `reads`: log seconds of the random reads.
     """
-    by_steps = _slowness_of_steps(logs, configurations)
-    by_reads = [np.full(steps.shape, math.nan) for steps in by_steps]
-    if reads:
-        by_reads = _slowness_of_reads(reads, sources)
+
+    configurations: Sequence[str]
+    sources: Sequence[Source]
+    logs: np.ndarray
+    reads: np.ndarray
+
+
+def slowness(rounds: Sequence[Round]) -> list[Slowness]:
+    """The slowness of each round."""
     noise: dict[tuple[str, ...], float] = {}
-    for own, names in zip(logs, configurations, strict=True):
-        kind = tuple(sorted(names))
-        noise[kind] = min(noise.get(kind, math.inf), _noise(own))
-    found = []
-    for steps, core, names in zip(by_steps, by_reads, configurations, strict=True):
-        own = steps - noise[tuple(sorted(names))]
-        found.append(Slowness(own, np.where(np.isnan(own), np.nan, np.fmax(own, core))))
+    for own in rounds:
+        kind = tuple(sorted(own.configurations))
+        noise[kind] = min(noise.get(kind, math.inf), _noise(own.logs))
+    found, by_reads = [], _slowness_of_reads(rounds)
+    for own, by_steps, core in zip(rounds, _slowness_of_steps(rounds), by_reads, strict=True):
+        steps = by_steps - noise[tuple(sorted(own.configurations))]
+        found.append(Slowness(steps, np.where(np.isnan(steps), np.nan, np.fmax(steps, core))))
     return found
 
 
@@ -134,43 +130,33 @@ def covariance(
     return effects - slopes[:, None] * slow, widening
 
 
-def _slowness_of_steps(
-    logs: Sequence[np.ndarray], configurations: Sequence[Sequence[str]]
-) -> list[np.ndarray]:
-    """The slowness of the cycles by the steps of the members, including their noise. Arguments as
-    in `slowness`."""
-    smoothed = [medians(_windows(own), (2,)) for own in logs]
-    levels = lowest(smoothed, configurations)
+def _slowness_of_steps(rounds: Sequence[Round]) -> list[np.ndarray]:
+    """The slowness of the cycles by the steps of the members, including their noise."""
+    smoothed = [medians(_windows(own.logs), (2,)) for own in rounds]
+    levels = lowest(smoothed, [own.configurations for own in rounds])
     found = []
-    for own, names in zip(smoothed, configurations, strict=True):
-        excess = own - np.array([levels[name][0] for name in names])[:, None]
+    for logs, own in zip(smoothed, rounds, strict=True):
+        level, known = np.array([levels[name] for name in own.configurations]).T[:, :, None]
+        excess = logs - level
         # The level of a configuration that has few rounds may itself be a slowed one.
-        weights = np.array([levels[name][1] for name in names], float)[:, None]
-        weights = weights * ~np.isnan(excess)
+        weights = known * ~np.isnan(excess)
         total = weights.sum(axis=0)
         with np.errstate(invalid="ignore"):
             found.append(np.where(total > 0, np.nansum(excess * weights, axis=0) / total, np.nan))
     return found
 
 
-def _slowness_of_reads(
-    reads: Sequence[np.ndarray], sources: Sequence[Sequence[Source]]
-) -> list[np.ndarray]:
-    """For each round, how slow the random reads show the machine to have been in each cycle
-    (natural logarithm, the median of members and `SMOOTHED` cycles; NaN if unknown).
-
-    **Arguments:**
-
-    - `reads`: for each round, log seconds of the random reads (members × cycles), NaN for none.
-    - `sources`: for each round, where its members ran. Their levels are known from all rounds.
-    """
+def _slowness_of_reads(rounds: Sequence[Round]) -> list[np.ndarray]:
+    """How slow the random reads show the machine to have been in each cycle (natural logarithm, the
+    median of members and `SMOOTHED` cycles; NaN if unknown)."""
     levels: dict[Source, float] = {}
-    for source, (level, _) in lowest(reads, sources).items():
+    sources = [own.sources for own in rounds]
+    for source, (level, _) in lowest([own.reads for own in rounds], sources).items():
         known = math.log(KNOWN.get(source.processor, math.inf))
         levels[source] = known if known < level < known + math.log(OTHER) else level
     found = []
-    for own, ran in zip(reads, sources, strict=True):
-        excess = own - np.array([levels[source] for source in ran])[:, None]
+    for own in rounds:
+        excess = own.reads - np.array([levels[source] for source in own.sources])[:, None]
         found.append(GAIN * medians(_windows(excess), (0, 2)))
     return found
 

@@ -10,7 +10,7 @@ in the same blocks, have the same sources of variation, so their spread may be p
 variance of the additive model log seconds = configuration + block, with (configurations - 1)
 (blocks - 1) degrees of freedom (Fisher, *Statistical Methods for Research Workers*, 1925, two-way
 analysis). Pooling is the default below five repeats, decided by simulation
-(``tests/tables/test_tables_coverage.py``; a spread of 1 to 3 % drawn for each configuration):
+(``tests/tables/test_tables_estimates.py``; a spread of 1 to 3 % drawn for each configuration):
 
 - Always pooling covers 94 to 95 % on average, but only 84 to 93 % for the noisiest configurations.
 - Therefore a pair uses the pooled spread only if its own spread does not exceed the upper quartile

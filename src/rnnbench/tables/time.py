@@ -181,16 +181,14 @@ def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) 
 def run_speedups(frame: pd.DataFrame, time_table: pd.DataFrame) -> dict[str, float]:
     """Record key → speed-up of its configuration in `time_table`, for each run of the tidy `frame`
     that has one."""
-    table = time_table[time_table["speedup"].notna()]
-    return _by_run(frame, {key_of(row): row["speedup"] for row in table.to_dict("records")})
+    rows = time_table[time_table["speedup"].notna()].to_dict("records")
+    return _by_run(frame, {key_of(row): row["speedup"] for row in rows})
 
 
 def _by_run(frame: pd.DataFrame, by_key: Mapping[Any, Value]) -> dict[str, Value]:
-    if not by_key:
-        return {}
     runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
-    values = ((row["record"], by_key.get(key_of(row))) for row in runs.to_dict("records"))
-    return {record: value for record, value in values if value is not None}
+    keys = zip(runs["record"], runs[KEY].itertuples(index=False, name=None), strict=True)
+    return {record: by_key[key] for record, key in keys if key in by_key}
 
 
 def calls(measured: Measurements) -> pd.DataFrame:
@@ -239,22 +237,20 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     """One row per contest: configurations that differ only in the implementation or in the axes
     that the reference names.
 
-    Columns: the fastest configuration; `name` (its distinguishing axes as text);
-    `implementations` (their number, void ones included; a name leaves out a single one, unless it
-    would be empty); `contestants`
-    (their number; 0 if no run gave a comparable number); `suspect`, `reference_suspect`,
-    `runner_up_suspect` (bool: it has suspect runs); `seconds` per epoch; `speedup` over the
-    reference with its interval `low`, `high` and the result as text (`words`), which hold
-    simultaneously for all contestants (in the time table, they hold for each on its own);
-    `runner_up` (its name, ``""`` for none); `lead` = seconds of the runner-up / own seconds, with
-    `lead_low`, `lead_high`, `lead_shown` (bool: the interval excludes 1) and `lead_is_speedup`
-    (bool: the lead is the ratio to the reference); `left_out`: names and reasons of configurations
-    that do not compute the reference's function or apply wrong gradients, and are therefore not
-    contestants; `void`: names and reasons of configurations without a usable run;
-    `reference_void`: the reason if the reference is one of them; `equal`: whether the fastest is
-    certified to compute the reference's function; `slow_speedup`: the speed-up while the machine
-    was slowed down, for the share `slow_share` of the time (missing if it is hardly another one);
-    `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
+    Columns: the fastest configuration; `name` (its distinguishing axes as text); `implementations`
+    (their number, void ones included; a name leaves out a single one, unless it would be empty);
+    `contestants` (their number; 0 if no run gave a comparable number); `suspect`,
+    `reference_suspect`, `runner_up_suspect` (bool: it has suspect runs); `seconds` per epoch;
+    `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
+    which hold simultaneously for all contestants; `runner_up` (its name, ``""`` for none); `lead` =
+    seconds of the runner-up / own seconds, with its interval, `lead_shown` (bool: it excludes 1)
+    and `lead_is_speedup` (bool: the lead is the ratio to the reference); `left_out`: names and
+    reasons of configurations that are not contestants, because they do not compute the reference's
+    function or apply wrong gradients; `void`: names and reasons of configurations without a usable
+    run; `reference_void`: the reason if the reference is one of them; `equal` as in `compared`;
+    `slow_speedup`, `slow_share`: the speed-up while the machine was slowed down, and the share of
+    the time in which it was (missing if it hardly differs); `slowed`: whether too few rounds of the
+    fastest are undisturbed, so that slowed ones count.
     """
     void = _void_configurations(measured)
     reference_axes = {axis for axis in measured.reference if axis in KEY} - IMPLEMENTATION_AXES
