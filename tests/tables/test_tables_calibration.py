@@ -8,18 +8,17 @@ narrow, or if a sentence ranks by another number than its table shows.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import random
 
 import numpy as np
 import pytest
 
+from benchmarks import epoch_position
 from benchmarks import judging as j
 from benchmarks.calibration import judged_accuracies, judged_experiments
 from benchmarks.same_number import differing_numbers, random_grids
 from benchmarks.simulated import Machine
-from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -112,20 +111,6 @@ def test_claims_are_read_from_sentences(sentence, expected):
 def test_a_sentence_of_unknown_form_is_an_error():
     with pytest.raises(ValueError, match="unknown form"):
         j.claims("`block` wins.")
-
-
-_spec = importlib.util.spec_from_file_location(
-    "epoch_position", ROOT / "benchmarks/epoch_position.py"
-)
-
-
-assert _spec is not None and _spec.loader is not None
-
-
-epoch_position = importlib.util.module_from_spec(_spec)
-
-
-_spec.loader.exec_module(epoch_position)
 
 
 def simulated_runs(longer: float) -> list[list[float]]:
