@@ -49,7 +49,6 @@ CASES = {
         Case("rnn_tanh", "keras cell"),
         Case("rnn_relu", "keras unrolled"),
         Case("lstm", "keras unrolled block block_cell", STACK),
-        Case("lstm", "keras block", {"units": 7, "batch": 24}),
     ],
     "keras3_torch": [
         *(Case(cell, "keras native") for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
