@@ -172,7 +172,7 @@ def test_nothing_is_imported_while_the_results_are_locked(here: Path, tmp_path, 
     before = everything(here)
     assert run("import", str(file)) != 0
     error = capsys.readouterr().err
-    assert "is in use (process 7)" in error and error.count("\n") == 1
+    assert "is in use by another process (process 7)" in error and error.count("\n") == 1
     assert everything(here) == before
     os.close(lock)
     assert run("import", str(file)) == 0
