@@ -338,5 +338,9 @@ def _layered(layers: list[Spec], width: int, height: int, rows: pd.DataFrame | N
 def _data(rows: pd.DataFrame | list[Spec]) -> Spec:
     if isinstance(rows, list):
         return {"data": {"values": rows}}
-    present = rows.astype(object).where(rows.notna(), None)
-    return {"data": {"values": present.to_dict("records")}}
+    # JSON has no NaN, which differs from itself.
+    values = [
+        {name: value if value == value else None for name, value in row.items()}
+        for row in rows.to_dict("records")
+    ]
+    return {"data": {"values": values}}

@@ -143,13 +143,15 @@ def by_device(
     not run there."""
     table = with_labels(table)
     devices = list(dict.fromkeys(table["column_name"]))
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        lines.setdefault((row["block"], row["series"]), {})[row["column_name"]] = row
     rows = []
-    for (_, name), line in table.groupby(["group_name", "series"], sort=False):
-        by_name = {row["column_name"]: row for row in line.to_dict("records")}
+    for (block, name), by_name in lines.items():
         cells = [(by_name.get(device), column) for device in devices for column in columns]
         texts = tuple(text_of(column.text, row) if row else n.NOTHING for row, column in cells)
         links = tuple(row["anchor"] if row else "" for row, _ in cells)
-        rows.append(Row(str(name), texts, line["block"].iloc[0], links))
+        rows.append(Row(name, texts, block, links))
     under = tuple(replace(column, spanner=device) for device in devices for column in columns)
     return TableView(id, title, "implementation", under, _by_group(rows), notes)
 
