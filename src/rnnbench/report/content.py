@@ -15,9 +15,8 @@ from rnnbench.report import notes, runs, speed, summary
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
-from rnnbench.report.figure import Figure
 from rnnbench.report.measurements import Measurements, ReportInputs
-from rnnbench.report.parts import Section, TableView
+from rnnbench.report.parts import Figure, Section, TableView
 from rnnbench.report.sections import SECTIONS
 from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.runs import epochs, order, provenance

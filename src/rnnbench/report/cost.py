@@ -11,10 +11,9 @@ import pandas as pd
 from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import configuration_anchors, joined
 from rnnbench.report.measurements import Measurements, ReportInputs
-from rnnbench.report.parts import WORDS, Column, Section, marked, span_of, view_of
+from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, marked, span_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE

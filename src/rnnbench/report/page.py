@@ -17,10 +17,9 @@ from markupsafe import Markup
 from rnnbench.locks import locked
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
-from rnnbench.report.figure import standalone, to_png
 from rnnbench.report.labels import run_anchor
 from rnnbench.report.notes import LINKS
-from rnnbench.report.parts import by_spanner, shortened, to_markdown
+from rnnbench.report.parts import by_spanner, shortened, standalone, to_markdown, to_png
 from rnnbench.report.runs import median_epoch
 
 if TYPE_CHECKING:  # sections use `environment`

@@ -15,11 +15,10 @@ import pandas as pd
 from rnnbench.axes import DEVICE_COLUMNS
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import colours, configuration_anchor
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.page import environment, write_texts
-from rnnbench.report.parts import WORDS, Column, Section, text_of, view_of
+from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, text_of, view_of
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.comparison import (
     FAILS,

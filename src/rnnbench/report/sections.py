@@ -13,17 +13,18 @@ from rnnbench.axes import CERTIFIED_AXES, GROUP
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.cost import cost_section
-from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import colours, configuration_anchors, joined, of_these, with_labels
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.parts import (
     WORDS,
     Column,
+    Figure,
     Section,
     TableView,
     by_device,
     epoch_span,
+    figure,
     marked,
     span_of,
     view_of,

@@ -14,16 +14,17 @@ import pandas as pd
 from rnnbench.axes import DEVICE_COLUMNS, GROUP
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.figure import Figure, figure
 from rnnbench.report.labels import colours, joined, of_these, with_labels
 from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import (
     WORDS,
     Column,
+    Figure,
     Section,
     TableView,
     by_device,
     epoch_span,
+    figure,
     marked,
     span_of,
     view_of,
