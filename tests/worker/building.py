@@ -17,6 +17,7 @@ from rnnbench.builds.environments import make
 from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
+from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 
 # Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
@@ -73,6 +74,12 @@ def certificate_job(
     entries = [{"name": name, "rnn": choice} for name, choice in rnn.items()]
     common = {"threads": 1, "device": "cpu_1", "dataset": None}
     return {"config": config, "implementations": entries, **common}
+
+
+def equal(pair: Mapping[str, Any], precision: str = "float32") -> bool:
+    """Whether the differences of a pair in a certificate are within the tolerance."""
+    allowed = TOLERANCE[precision]
+    return all(pair[part] is None or pair[part] <= allowed[part] for part in allowed)
 
 
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:

@@ -15,7 +15,7 @@ from rnnworker import user_functions
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent, implementation, own_file
 from tests.conftest import ROOT
-from tests.worker.building import ALL_CERTIFICATES, answer, certificate_job
+from tests.worker.building import ALL_CERTIFICATES, answer, certificate_job, equal
 
 UNITS, COLUMNS = 4, 16
 GOOD = {
@@ -132,7 +132,7 @@ def test_both_directions_are_certified_and_an_exception_is_reported(tmp_path: Pa
     assert entries["mine"]["kernel"] == ["while"], "found, although the choice names none"
     assert entries["mine"]["applied"]["cpu_1"]["off"] == 0
     (pair,) = certificate["pairs"]
-    assert (pair["a"], pair["b"], pair["equal"]) == ("keras", "mine", True)
+    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "mine", True)
     why = f"RuntimeError: {tmp_path}/raises.py, line 15: on purpose"
     assert (entries["raises"]["status"], entries["raises"]["why"]) == ("failed", why)
 
