@@ -12,8 +12,7 @@ import pytest
 
 from rnnbench.commands.exchange import weights
 from rnnbench.errors import RecordError
-from rnnbench.weights.files import read_weights
-from rnnbench.weights.layers import Cell
+from rnnbench.weights.checkpoints import Cell, read_weights
 from tests.worker.building import answer, build_python
 
 # A checkpoint of CuDNN's layers, created by Keras's converter. Without a GPU these layers can be

@@ -24,7 +24,7 @@ from rnnbench.datasets.pins import pinned
 from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, incoming, outcomes
-from rnnbench.grid.own_code import user_files
+from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.plain_text import plain
@@ -261,8 +261,7 @@ def weights(arguments: Sequence[str]) -> int:
     The layouts are those of the CuDNN layers of Keras 2, of Keras's own layers, and rnnbench's
     canonical arrays.
     """
-    from rnnbench.weights.files import LAYOUTS, bytes_of, read_weights
-    from rnnbench.weights.layers import Cell
+    from rnnbench.weights.checkpoints import LAYOUTS, Cell, bytes_of, read_weights
 
     parser = command_parser(weights)
     parser.add_argument(
