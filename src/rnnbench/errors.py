@@ -14,7 +14,10 @@ Commands print ``str(error)`` on one line and exit with 2 (the user's input is w
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,6 +53,18 @@ class RnnbenchError(Exception):
 def say(message: object) -> None:
     """Prints a message to standard error, prefixed with ``rnnbench:``."""
     print(f"rnnbench: {message}", file=sys.stderr, flush=True)
+
+
+def suggestion(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
+    """``did you mean X? `` if a known word is similar to `word`, else an empty string."""
+    similar = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {similar[0]}? " if similar else ""
+
+
+def display_path(path: Path) -> str:
+    """`path` relative to the working directory if it is inside it, else as given."""
+    cwd = Path.cwd()
+    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
 
 
 class ConfigError(RnnbenchError):

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.datasets.generate import digits, write_digits, write_npz
-from rnnbench.datasets.pins import Pinned, pin_of, pinned
-from rnnbench.datasets.verify import md5_of, own_md5, verify
+from rnnbench.datasets.generate import GENERATORS, digits, write_npz
+from rnnbench.datasets.pins import Pinned, md5_of, own_md5, pin_of, pinned, verify
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 
@@ -79,7 +78,7 @@ def test_a_missing_file_and_a_folder_fail_verification(tmp_path: Path) -> None:
 
 
 def test_generated_digits_have_the_pinned_bytes(tmp_path: Path) -> None:
-    write_digits(tmp_path / "digits.npz")
+    GENERATORS["digits.npz"](tmp_path / "digits.npz")
     verify(tmp_path / "digits.npz", pinned(ROOT)["data/digits.npz"])
 
 

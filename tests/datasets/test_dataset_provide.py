@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.datasets import cache, download
-from rnnbench.datasets.download import Unavailable
-from rnnbench.datasets.provide import MIRROR, provide
+from rnnbench.datasets import provide as module
+from rnnbench.datasets.provide import MIRROR, Unavailable, download, provide
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT, SHARED
 from tests.datasets.conftest import WORDS
@@ -34,8 +34,8 @@ def without_dvc(monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(*_: object) -> None:
         raise Unavailable("not found")
 
-    monkeypatch.setattr("rnnbench.datasets.provide.from_cache", unavailable)
-    monkeypatch.setattr("rnnbench.datasets.provide.to_cache", lambda *_: None)
+    monkeypatch.setattr(module, "from_cache", unavailable)
+    monkeypatch.setattr(module, "to_cache", lambda *_: None)
 
 
 def files_in_data(root: Path) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
     else:
         (repository / ".dvc" / "cache").write_text("")
     assert provide(words, repository).read_bytes() == WORDS
-    (warning,) = (r for r in caplog.records if r.name == cache.__name__)
+    (warning,) = (r for r in caplog.records if r.name == module.__name__)
     assert "data/words.txt was not added to the DVC cache" in warning.getMessage()
 
 
@@ -148,22 +148,23 @@ def test_the_generated_dataset_needs_no_source(without_dvc: None, root: Path) ->
     assert provide(dataset, root).stat().st_size == 475326
 
 
-def test_the_mirror_precedes_the_url(
-    without_dvc: None, root: Path, tmp_path: Path, server, words, monkeypatch
+@pytest.mark.parametrize("mirrored", [WORDS, b"older"])
+def test_the_mirror_precedes_the_url_unless_its_bytes_are_wrong(
+    mirrored: bytes,
+    without_dvc: None,
+    root: Path,
+    tmp_path: Path,
+    server,
+    words,
+    monkeypatch,
+    caplog,
 ) -> None:
-    (tmp_path / "words.txt").write_bytes(WORDS)
+    (tmp_path / "words.txt").write_bytes(mirrored)
     monkeypatch.setenv(MIRROR, str(tmp_path))
     assert provide(words, root).read_bytes() == WORDS
-    assert server.requested == []
-
-
-def test_a_wrong_mirror_is_a_warning_if_the_url_works(
-    without_dvc: None, root: Path, tmp_path: Path, words, monkeypatch, caplog
-) -> None:
-    (tmp_path / "words.txt").write_bytes(b"older")
-    monkeypatch.setenv(MIRROR, str(tmp_path))
-    assert provide(words, root).read_bytes() == WORDS
-    assert f"mirror {tmp_path / 'words.txt'} has md5" in caplog.text
+    wrong = mirrored != WORDS
+    assert server.requested == ["/words.txt"] * wrong
+    assert (f"mirror {tmp_path / 'words.txt'} has md5" in caplog.text) is wrong
 
 
 def test_an_existing_wrong_file_is_set_aside(without_dvc: None, root: Path, words, caplog) -> None:
@@ -242,23 +243,19 @@ def test_every_source_is_reported_and_the_old_file_is_kept(
     assert files_in_data(root) == ["words.txt"]
 
 
-def test_a_server_that_does_not_respond(server, words, tmp_path: Path, monkeypatch) -> None:
-    import socket
-
+def test_a_server_that_does_not_respond(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/words.txt"
         with pytest.raises(Unavailable, match="timed out"):
-            download.download(url, tmp_path / "words.txt", timeout=0.2)
+            download(url, tmp_path / "words.txt")
 
 
-def test_a_server_without_tls(server, words, tmp_path: Path) -> None:
+def test_a_server_without_tls_and_an_unsupported_url(words, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="SSL"):
-        download.download(words["url"].replace("http:", "https:"), tmp_path / "words.txt")
-
-
-def test_an_unsupported_url(tmp_path: Path) -> None:
+        download(words["url"].replace("http:", "https:"), tmp_path / "words.txt")
     with pytest.raises(Unavailable, match="No connection adapters"):
-        download.download("file:///etc/passwd", tmp_path / "x")
+        download("file:///etc/passwd", tmp_path / "x")
 
 
 def test_an_unwritable_folder(without_dvc: None, root: Path, words) -> None:

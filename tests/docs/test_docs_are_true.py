@@ -13,9 +13,9 @@ import yaml
 from rnnbench.commands import COMMANDS
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import KEYS, load_experiment
+from rnnbench.grid.files import files_of
 from rnnbench.workflow.job import SCHEMA, load
 from tests.conftest import ROOT
 

@@ -17,9 +17,8 @@ from rnnbench.builds import launcher
 from rnnbench.commands.rules import check_inputs
 from rnnbench.errors import RunError
 from rnnbench.planning import digests
-from rnnbench.planning.plan import Plan, write_plan
+from rnnbench.planning.plan import Plan, code_of, write_plan
 from rnnbench.planning.planner import make_plan
-from rnnbench.planning.preflight import code_of
 from rnnbench.records.store import read_record
 from tests.conftest import Project, wait_until
 
@@ -122,7 +121,7 @@ def planned(project: Project, experiment: str = "mine") -> Plan:
     """The plan as a new process makes it."""
     for function in (digests._digest, digests._tree, digests._imports):
         function.cache_clear()
-    digests._parsed.cache_clear()
+    digests.parsed.cache_clear()
     launcher._foreign.cache_clear()
     plan = make_plan(experiment, [project.folder / "conf", project.conf], project.folder)
     write_plan(plan, project.folder / "results")

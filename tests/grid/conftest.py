@@ -15,6 +15,26 @@ Expand = Callable[..., tuple[GridPoint, ...]]
 CONF = Path(__file__).parents[2] / "conf"
 
 
+# A user-supplied model.
+MINE = """
+def prepare(source, config):
+    return source
+
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(8, 8))
+    return keras.models.Model(inputs, keras.layers.Dense(10)(recurrent(32)(inputs)))
+"""
+MINE_YAML = """
+function: mine.py:build
+data: {prepare: mine.py:prepare}
+batch: 32
+epochs: 5
+optimizer: {name: adam, learning_rate: 0.001}
+loss: sparse_categorical_crossentropy
+recurrent: true
+"""
+
+
 @pytest.fixture
 def extra(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"

@@ -9,8 +9,8 @@ import pytest
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid import compose
-from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import Library, compose_choices
+from rnnbench.grid.files import files_of
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.grid.compose import Library
 from rnnbench.grid.expand import grid_points_of
-from rnnbench.grid.grammar import parse_overrides
-from rnnbench.grid.overrides import lookup
+from rnnbench.grid.overrides import lookup, parse_overrides
 from rnnbench.grid.point import GridPoint, slug
 
 CHOICES = {

@@ -51,7 +51,7 @@ def grid_points(builds: list[str]) -> list[GridPoint]:
         (*SMALL.split(), axis, f"model.epochs={1 + ('cifar10' in grid)}", *grid.split())
         for grid in GRIDS
     )
-    experiment = Experiment("seeds", "", "", grids, file=ROOT / "conf/experiment/seeds.yaml")
+    experiment = Experiment(name="seeds", grids=grids, file=ROOT / "conf/experiment/seeds.yaml")
     return expand(experiment, [ROOT / "conf"])
 
 

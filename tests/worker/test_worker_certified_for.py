@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from rnnbench.grid.point import GridPoint
-from rnnbench.planning.preflight import certificates_of
+from rnnbench.planning.plan import certificates_of
 from rnnbench.records.overrides import Overrides
 from rnnbench.running.preflights import assembled_certificate
 from rnnbench.running.worker import Outcome

@@ -194,7 +194,7 @@ def test_impossible_grid_points_are_skipped_with_a_reason() -> None:
         "cell=lstm,gru build=keras3_torch,keras3_jax model=mnist_rnn precision=mixed_float16",
     )
     overrides = tuple((*grid.split(), "rnn=native", "device=cpu_1") for grid in grids)
-    points = expand(Experiment("x", "", "", overrides), [ROOT / "conf"])
+    points = expand(Experiment(name="x", grids=overrides), [ROOT / "conf"])
     skips = {
         (point.choices["model"], point.choices["cell"], point.choices["build"]): point.skip
         for point in points

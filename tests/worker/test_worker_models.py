@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pytest
 
-from rnnbench.datasets.verify import md5_of
+from rnnbench.datasets.pins import md5_of
 from rnnworker import data
 from rnnworker.models import (
     adding,

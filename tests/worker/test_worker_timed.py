@@ -49,7 +49,7 @@ def configured(name: str, folder: Path) -> dict:
     if variant == "augmented":
         (folder / "augment.py").write_text(AUGMENT)
         grid += (f"+model.data.augment={folder}/augment.py:augment",)
-    experiment = Experiment("timed", "", "", (grid,), file=ROOT / "conf/experiment/timed.yaml")
+    experiment = Experiment(name="timed", grids=(grid,), file=ROOT / "conf/experiment/timed.yaml")
     (point,) = expand(experiment, [ROOT / "conf"])
     return dict(point.config)
 

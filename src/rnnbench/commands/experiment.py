@@ -15,9 +15,9 @@ from rich.text import Text
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
-from rnnbench.grid.catalogue import nearest_conf
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.files import nearest_conf
 from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet_here
 

@@ -15,12 +15,11 @@ from rnnbench.builds.launcher import missing
 from rnnbench.builds.pins import pins, pins_of, python_versions, relock
 from rnnbench.commands.arguments import add_conf, command_parser, conf_folders
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import pin_of, pinned
+from rnnbench.datasets.pins import pin_of, pinned, verify
 from rnnbench.datasets.provide import MIRROR, provide, read_dataset
-from rnnbench.datasets.verify import verify
 from rnnbench.errors import BuildError, RnnbenchError, say
-from rnnbench.grid.catalogue import files_of
 from rnnbench.grid.compose import compose_choices
+from rnnbench.grid.files import files_of
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.records.store import write_json
 from rnnbench.running import host_check

@@ -17,12 +17,11 @@ from typing import Any
 import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
-from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.verify import own_md5, verify
+from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RunError
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import prober_digest, worker_digest
-from rnnbench.planning.preflight import code_of
+from rnnbench.planning.plan import code_of
 from rnnbench.planning.repeats import known_so_far, read_facts, rule_of, why_not_needed
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.record import Record, Run, run_value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-DIGITS_TRAINING_IMAGES = 1437
+TRAINING_IMAGES = 1437  # of digits
 
 
 def digits() -> dict[str, np.ndarray]:
@@ -24,13 +24,9 @@ def digits() -> dict[str, np.ndarray]:
     order = np.random.RandomState(0).permutation(len(bunch.target))
     images = (bunch.images / 16).astype(np.float32)[order]
     labels = bunch.target.astype(np.int64)[order]
-    cut = DIGITS_TRAINING_IMAGES
-    return {
-        "x_train": images[:cut],
-        "y_train": labels[:cut],
-        "x_val": images[cut:],
-        "y_val": labels[cut:],
-    }
+    parts = {"train": slice(TRAINING_IMAGES), "val": slice(TRAINING_IMAGES, None)}
+    arrays = {"x": images, "y": labels}
+    return {f"{name}_{part}": arrays[name][cut] for part, cut in parts.items() for name in arrays}
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -57,10 +53,7 @@ def _npy(array: np.ndarray) -> bytes:
     return magic + len(header).to_bytes(2, "little") + header + array.tobytes()
 
 
-def write_digits(path: Path) -> None:
-    """Writes `digits` to `path`."""
-    write_npz(path, digits())
-
-
 # File name → function that writes the file.
-GENERATORS: Mapping[str, Callable[[Path], None]] = {"digits.npz": write_digits}
+GENERATORS: Mapping[str, Callable[[Path], None]] = {
+    "digits.npz": lambda path: write_npz(path, digits())
+}

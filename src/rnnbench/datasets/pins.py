@@ -1,10 +1,11 @@
-"""The pinned bytes of each dataset: the entries of ``data.dvc``.
+"""The pinned bytes of each dataset, which are the entries of ``data.dvc``, and the md5 of files.
 
 ``data.dvc`` is read as plain YAML, which avoids importing DVC.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from rnnbench.errors import ConfigError, converted
+from rnnbench.errors import ConfigError, DatasetError, converted
 
 FILE = "data.dvc"
 
@@ -62,3 +63,45 @@ def pin_of(path: str, root: Path) -> Pinned:
             "without a pin: dataset=file dataset.path=FILE.",
         )
     return pins[path]
+
+
+def md5_of(path: Path) -> str:
+    """The MD5 of the file in lower-case hexadecimal. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def own_md5(path: Path) -> str:
+    """The MD5 of a user's file, which nothing pins. It is read each time, because a file may be
+    replaced by one of equal size and time. Raises `ConfigError` if it cannot be read."""
+    try:
+        return md5_of(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror or error}).",
+            where="dataset.path",
+            remedy="name a file that exists: dataset=file dataset.path=FILE.",
+        ) from error
+
+
+def is_pinned(path: Path, pin: Pinned) -> bool:
+    """Whether `path` exists and holds the pinned bytes. Raises `OSError` if it cannot be read."""
+    return path.exists() and md5_of(path) == pin.md5
+
+
+def verify(path: Path, pin: Pinned, name: str = "") -> None:
+    """Raises a `DatasetError` unless the file `path` holds the bytes of `pin`. `name`: that of the
+    dataset, for the remedy; default: the stem of the file."""
+    fetch = f"`rnnbench dataset {name or path.stem}`"
+    try:
+        md5 = md5_of(path)
+    except FileNotFoundError:
+        what, remedy = "does not exist.", f"{fetch} fetches it."
+    except OSError as error:
+        what, remedy = f"cannot be read ({error.strerror or error}).", ""
+    else:
+        if md5 == pin.md5:
+            return
+        what = f"has md5 {md5}, but {FILE} pins {pin.md5}."
+        remedy = f"{fetch} sets this file aside and fetches the pinned one."
+    raise DatasetError(what, where=str(path), remedy=remedy)

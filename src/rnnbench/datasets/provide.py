@@ -1,31 +1,43 @@
-"""Puts pinned datasets into place, from the first source that has them."""
+"""Puts pinned datasets into place, from the first source that has them: the DVC cache or remote, a
+mirror, the dataset's URL or its generator.
+
+``data.dvc`` is never written. `Repo.commit` would write it: with ``force`` it hashes every file of
+``data.dvc`` and pins its current content. So a single output is saved and committed, which adds its
+bytes to the cache and leaves ``data.dvc`` unchanged.
+
+DVC and requests are imported inside the functions: that takes a second or two, and most calls need
+neither.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rnnbench.datasets.cache import from_cache, to_cache
-from rnnbench.datasets.download import Unavailable, download
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import FILE, Pinned, pin_of
-from rnnbench.datasets.verify import is_pinned, md5_of
+from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
 
 MIRROR = "RNNBENCH_DATA_MIRROR"
+TIMEOUT = 30.0  # seconds without data after which a download fails
+NO_GIT = {"core": {"no_scm": True}}
 log = logging.getLogger(__name__)
-
-
 # The name of a source, for messages → the function that writes the file to a path or raises
 # `Unavailable`.
 Sources = Mapping[str, Callable[[Path], None]]
+
+
+class Unavailable(Exception):
+    """A source cannot provide the bytes; another one may. The message is the reason, without the
+    name of the source. `provide` collects the reasons: the exception never leaves this module."""
 
 
 def read_dataset(name: str, root: Path) -> dict[str, Any]:
@@ -92,8 +104,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
 
 
 def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
-    sources: dict[str, Callable[[Path], None]] = {}
-    sources["DVC cache"] = lambda path: from_cache(pin, root, path)
+    sources: dict[str, Callable[[Path], None]] = {
+        "DVC cache": lambda path: from_cache(pin, root, path)
+    }
     if mirror := os.environ.get(MIRROR):
         copy = Path(mirror) / file
         sources[f"mirror {copy}"] = lambda path: _from_mirror(copy, path)
@@ -102,6 +115,38 @@ def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
     if file in GENERATORS:
         sources["generator"] = GENERATORS[file]
     return sources
+
+
+def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
+    # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
+    temporary = target.with_name(f".{target.name}.part")
+    present = md5_of(target) if target.exists() else None
+    reasons = []
+    try:
+        for name, write in sources.items():
+            try:
+                write(temporary)
+            except Unavailable as unavailable:
+                reasons.append(f"{name}: {unavailable}")
+                continue
+            if (md5 := md5_of(temporary)) == pin.md5:
+                if present:
+                    aside = target.with_name(f"{target.name}.wrong-{present[:8]}")
+                    target.replace(aside)
+                    log.warning("%s had wrong bytes and was renamed to %s.", target, aside.name)
+                temporary.replace(target)
+                return
+            log.warning("%s: %s has md5 %s instead of %s.", pin.path, name, md5, pin.md5)
+            reasons.append(f"{name}: has md5 {md5}")
+    finally:
+        temporary.unlink(missing_ok=True)
+    also = f" (the present file has md5 {present})" if present else ""
+    raise DatasetError(
+        f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}.",
+        where=pin.path,
+        remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
+        f"{target} by hand.",
+    )
 
 
 def _from_mirror(copy: Path, path: Path) -> None:
@@ -113,36 +158,75 @@ def _from_mirror(copy: Path, path: Path) -> None:
         raise Unavailable(f"cannot be copied ({error.strerror or error})") from error
 
 
-def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
-    # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
-    temporary = target.with_name(f".{target.name}.part")
-    reasons = []
+def download(url: str, target: Path) -> None:
+    """Downloads `url` (http or https; the usual proxy variables are respected) to `target`, with a
+    progress bar. Raises `Unavailable` if the network or the server fails, including a response that
+    ends early, and `OSError` if `target` cannot be written; it is then incomplete."""
+    import requests
+    from rich.console import Console
+    from rich.progress import Progress
+
+    as_stored = {"Accept-Encoding": "identity", "User-Agent": "rnnbench"}
     try:
-        for name, write in sources.items():
-            try:
-                write(temporary)
-            except Unavailable as unavailable:
-                reasons.append(f"{name}: {unavailable}")
-                continue
-            if (md5 := md5_of(temporary)) == pin.md5:
-                _set_aside(target)
-                temporary.replace(target)
+        with (
+            requests.get(url, stream=True, timeout=TIMEOUT, headers=as_stored) as response,
+            Progress(console=Console(stderr=True)) as bar,
+            target.open("wb") as file,
+        ):
+            response.raise_for_status()
+            length = response.headers.get("Content-Length")
+            task = bar.add_task(target.name, total=int(length) if length else None)
+            for chunk in response.iter_content(1 << 18):
+                file.write(chunk)
+                bar.advance(task, len(chunk))
+    except requests.RequestException as error:
+        raise Unavailable(str(error)) from error
+
+
+def from_cache(pin: Pinned, root: Path, target: Path) -> None:
+    """Copies the pinned bytes from the DVC cache of `root` to `target`. If the cache lacks them and
+    a default remote is configured, they are fetched first. Raises `Unavailable`."""
+    try:
+        with _repository(root) as repository:
+            cached = Path(repository.cache.local.oid_to_path(pin.md5))
+            if not cached.exists() and repository.config["core"].get("remote"):
+                repository.fetch([str(root / pin.path)])
+            if not cached.exists():
+                raise Unavailable("not found")
+            shutil.copyfile(cached, target)
+    except Unavailable:
+        raise
+    except Exception as error:  # remotes raise many types; the next source may work
+        raise Unavailable(f"{type(error).__name__}: {error}") from error
+
+
+def to_cache(pin: Pinned, root: Path) -> None:
+    """Adds the verified file of `pin` to the DVC cache of `root`. If the cache cannot be written,
+    logs a warning: the file itself is in place."""
+    try:
+        with _repository(root) as repository, locked(root / ".dvc" / "tmp" / "rnnbench.lock"):
+            cached = Path(repository.cache.local.oid_to_path(pin.md5))
+            if is_pinned(cached, pin):
                 return
-            log.warning("%s: %s has md5 %s instead of %s.", pin.path, name, md5, pin.md5)
-            reasons.append(f"{name}: has md5 {md5}")
-    finally:
-        temporary.unlink(missing_ok=True)
-    present = f" (the present file has md5 {md5_of(target)})" if target.exists() else ""
-    raise DatasetError(
-        f"no source has the bytes that {FILE} pins, md5 {pin.md5}{present}: {'; '.join(reasons)}.",
-        where=pin.path,
-        remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
-        f"{target} by hand.",
-    )
+            cached.unlink(missing_ok=True)
+            (output,) = repository.find_outs_by_path(str(root / pin.path))
+            output.save()
+            output.commit(relink=False)
+            if not is_pinned(cached, pin):
+                raise OSError("the bytes in the cache are wrong")
+    except Exception as error:  # the verified file can be used in any case
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        log.warning("%s was not added to the DVC cache (%s); it is used anyway.", pin.path, reason)
 
 
-def _set_aside(target: Path) -> None:
-    if target.exists():
-        aside = target.with_name(f"{target.name}.wrong-{md5_of(target)[:8]}")
-        target.replace(aside)
-        log.warning("%s had wrong bytes and was renamed to %s.", target, aside.name)
+@contextmanager
+def _repository(root: Path) -> Iterator[Any]:
+    if not (root / ".dvc").is_dir():
+        raise Unavailable(f"{root} is not a DVC repository")
+    from dvc.logger import set_loggers_level
+    from dvc.repo import Repo
+
+    # Silenced: DVC logs to standard output, and its errors are reported from its exceptions.
+    # Without git, so that an unpacked archive of the project works too.
+    with set_loggers_level(logging.CRITICAL + 1), Repo(str(root), config=NO_GIT) as repository:
+        yield repository

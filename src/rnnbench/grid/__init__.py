@@ -2,7 +2,8 @@
 
     experiment.load_experiment   conf/experiment/NAME.yaml → Experiment
     expand.expand                Experiment → grid points
-    point.identity_of            everything that decides whether a run is repeated
+    point.full_identity          everything that decides whether a run is repeated
 
-Only ``grammar`` and ``compose`` import Hydra; ``experiment`` imports OmegaConf to read a file.
+Hydra is imported by ``compose``, and by ``overrides`` to parse a text; OmegaConf also by
+``experiment`` to read a file.
 """

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 from msgspec import Meta, Struct, inspect
 
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import suggestion
+from rnnbench.errors import ConfigError, suggestion
 from rnnbench.grid.overrides import ABSENT, lookup
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path
-from rnnbench.grid.own_code import with_absolute_paths
+from rnnbench.errors import ConfigError, display_path
+from rnnbench.grid.files import with_absolute_paths
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
@@ -54,19 +52,6 @@ class Library:
     defaults: Mapping[str, Mapping[str, str]]
     model: str
     files: Mapping[Choice, Path]
-
-    @cached_property
-    def open_choices(self) -> frozenset[Choice]:
-        """The (group, choice) whose section has a missing or interpolated value."""
-        return frozenset(key for key, section in self.sections.items() if is_open(section))
-
-    @cached_property
-    def base_is_open(self) -> bool:
-        return is_open(self.base)
-
-    def is_open(self, choices: Mapping[str, str]) -> bool:
-        """Whether the config of `choices`, group → choice, has a missing or interpolated value."""
-        return self.base_is_open or not self.open_choices.isdisjoint(choices.items())
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
@@ -95,7 +80,7 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         if group in ("model", "rnn")
     }
     for key, file in files.items():
-        sections[key] = with_absolute_paths(sections[key], file.parent, display_path(file))
+        sections[key] = with_absolute_paths(key[0], sections[key], file)
     return Library(base, sections, defaults, any_model, files)
 
 

@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path, file_of, files_of, suggestion
+from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.choices import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
-from rnnbench.grid.grammar import Setting, combinations, parse_overrides
-from rnnbench.grid.overrides import Change, apply_changes
-from rnnbench.grid.own_code import FUNCTIONS, IMPLEMENTATION, absolute, check_own_code
+from rnnbench.grid.files import (
+    FUNCTIONS,
+    IMPLEMENTATION,
+    absolute,
+    check_own_code,
+    file_of,
+    files_of,
+)
+from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.grid.requirements import check_options, unmet, unmet_precision
+from rnnbench.grid.requirements import check_options, unmet
 
 Grid = Mapping[str, Setting]
-Combination = Mapping[str, tuple[Setting, Any]]  # key → (setting, one of its values)
+Combination = Mapping[str, Setting]  # key → the setting with one of its values
 Constraints = Callable[[Mapping[str, Any]], str | None]
 NUMBERS = ("seed", "repeat", "alias")
 
@@ -100,10 +105,12 @@ def _with_datasets(
     """Each of `combinations` with every value of the override `dataset` that may replace its own
     data set; unchanged if none may."""
     for combination in combinations:
-        model = combination["model"][1] if "model" in combination else library.model
-        own = combination.get("dataset", (None, library.defaults[model]["dataset"]))[1]
+        model = combination["model"].value if "model" in combination else library.model
+        own = library.defaults[model]["dataset"]
+        if "dataset" in combination:
+            own = combination["dataset"].value
         fitting: list[Combination] = [
-            {**combination, "dataset": (dataset, value)}
+            {**combination, "dataset": dataset._replace(values=(value,))}
             for value in dataset.values
             if value == own or _replaced_by(value, library) in (None, own)
         ]
@@ -124,28 +131,40 @@ def _parsed(
 ) -> dict[str, Setting]:
     """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`."""
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
-    for group in settings.keys() & set(NAMES):
-        setting = settings[group]
-        if setting.mode:
-            raise ConfigError(
-                f"{setting.mode}{group} adds or deletes an axis; a grid point has each axis once.",
-                where=where,
-                remedy=f"write {group}=CHOICE.",
-            )
-        paths = [file_of(conf, group, _text(value), where, folder) for value in setting.values]
+    for key, setting in settings.items():
+        _check_setting(setting)
+        if key not in NAMES:
+            continue
+        known = files_of(conf, key)
+        texts = ["null" if value is None else str(value) for value in setting.values]
+        paths = [file_of(known, key, text, where, folder) for text in texts]
         for path in paths:
-            if files.setdefault(group, {}).setdefault(path.stem, path) != path:
-                raise ConfigError(
-                    f"{group}={path} and {files[group][path.stem]} have the same name.",
-                    where=where,
-                    remedy="rename one of the two files.",
+            if files.setdefault(key, {}).setdefault(path.stem, path) != path:
+                raise setting.error(
+                    f"{key}={path} and {files[key][path.stem]} have the same name.",
+                    "rename one of the two files.",
                 )
-        settings[group] = Setting(group, "", tuple(path.stem for path in paths), where)
+        settings[key] = setting._replace(values=tuple(path.stem for path in paths))
     return settings
 
 
-def _text(value: Any) -> str:
-    return "null" if value is None else str(value)
+def _check_setting(setting: Setting) -> None:
+    key, mode, values, _ = setting
+    if mode and key in NAMES:
+        raise setting.error(
+            f"{mode}{key} adds or deletes an axis; a grid point has each axis once.",
+            f"write {key}=CHOICE.",
+        )
+    if mode and key in NUMBERS:
+        raise setting.error(
+            f"{mode}{key} adds or deletes a key that every grid point has.", f"write {key}=VALUE."
+        )
+    for value in values if key in ("seed", "repeat") else ():
+        if type(value) is not int or value < 0:
+            raise setting.error(
+                f"{key} is {value!r}; it must be an integer ≥ 0.",
+                f"write {key}=range(3) or {key}=0,1,2.",
+            )
 
 
 def _grid_point(
@@ -155,40 +174,38 @@ def _grid_point(
     grid: int,
     sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
-    named = {key: value for key, (_, value) in combination.items() if key in NAMES}
+    named = {key: setting.value for key, setting in combination.items() if key in NAMES}
     model = named.get("model", library.model)
     defaults = library.defaults[model]
     choices = {group: named.get(group, defaults[group]) for group in NAMES}
-    config: Mapping[str, Any] = {
-        **{group: library.sections[group, choice] for group, choice in choices.items()},
-        **library.base,
-    }
-    changes = [
-        _change(key, setting, value, model, choices["rnn"], library)
-        for key, (setting, value) in combination.items()
-        if key not in NAMES
-    ]
-    config, differing = apply_changes(config, changes)
-    where = next((setting.where for setting, _ in combination.values()), "grid")
-    overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
-    named_choices = {
-        axis: choice
-        for axis, choice in choices.items()
-        if axis in REQUIRED or choice != defaults[axis]
-    }
-    if library.is_open(choices) or is_open(differing):
+    folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
+    config, differing = apply_settings(
+        {
+            **{group: library.sections[group, choice] for group, choice in choices.items()},
+            **library.base,
+        },
+        [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
+    )
+    where = next((setting.where for setting in combination.values()), "grid")
+    if is_open(config):
         config = resolved(config, where)
-    written = {key: setting.where for key, (setting, _) in combination.items()}
-    written |= {group: sources.get((group, choices[group]), where) for group in ("model", "rnn")}
+    written = {key: setting.where for key, setting in combination.items()}
+    written |= {group: sources.get((group, choices[group]), where) for group in folders}
 
     def source_of(key: str) -> str:
         return written.get(key) or written.get(key.partition(".")[0]) or where
 
     check_config(config, source_of)
     check_own_code(config, source_of)
-    seed, repeat, alias = config["seed"], config["repeat"], config["alias"]
-    name = name_of(named_choices, overrides, seed, repeat, alias)
-    skip = unmet(config) or unmet_precision(config)
+    named_choices = {
+        axis: choice
+        for axis, choice in choices.items()
+        if axis in REQUIRED or choice != defaults[axis]
+    }
+    overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
+    numbers = {key: config[key] for key in NUMBERS}
+    name = name_of(named_choices, overrides, **numbers)
+    skip = unmet(config)
     if not skip:
         rnn = library.sections["rnn", choices["rnn"]]
         check_options(config, overrides, rnn, f"{where}, grid point {name}")
@@ -196,37 +213,21 @@ def _grid_point(
         name=name,
         choices=named_choices,
         overrides=overrides,
-        seed=seed,
-        repeat=repeat,
-        alias=alias,
         config=config,
         skip=skip or (unmet_constraints(config) if unmet_constraints else None),
         grid=grid,
+        **numbers,
     )
 
 
-def _change(
-    key: str, setting: Setting, value: Any, model: str, rnn: str, library: Library
-) -> Change:
-    if key in NUMBERS and setting.mode:
-        raise ConfigError(
-            f"{setting.mode}{key} adds or deletes a key that every grid point has.",
-            where=setting.where,
-            remedy=f"write {key}=VALUE.",
-        )
-    if key in ("seed", "repeat") and (type(value) is not int or value < 0):
-        raise ConfigError(
-            f"{key} is {value!r}; it must be an integer ≥ 0.",
-            where=setting.where,
-            remedy=f"write {key}=range(3) or {key}=0,1,2.",
-        )
-    if key == "alias" and value is not None:
+def _adjusted(setting: Setting, folders: Mapping[str, Path]) -> Setting:
+    """`setting` with a path of a Python file made absolute, and with a text as alias."""
+    value = setting.value
+    if setting.key in FUNCTIONS or setting.key == IMPLEMENTATION:
+        value = absolute(value, folders[setting.key.partition(".")[0]], setting.where)
+    elif setting.key == "alias" and value is not None:
         value = str(value)
-    if key in FUNCTIONS:
-        value = absolute(value, library.files["model", model].parent, setting.where)
-    if key == IMPLEMENTATION:
-        value = absolute(value, library.files["rnn", rnn].parent, setting.where)
-    return Change(key, setting.mode, value, setting.where)
+    return setting._replace(values=(value,))
 
 
 def _name_clash(first: GridPoint, second: GridPoint, where: str) -> ConfigError:

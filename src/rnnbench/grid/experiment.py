@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError, converted
-from rnnbench.grid.catalogue import display_path, files_of, suggestion
+from rnnbench.errors import ConfigError, converted, display_path, suggestion
+from rnnbench.grid.files import files_of
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
-    from rnnbench.grid.grammar import Setting
+    from rnnbench.grid.overrides import Setting
 
 Number = Annotated[int, Meta(ge=2)]
 Limit = Annotated[float, Meta(gt=0, lt=1e12)]
@@ -46,12 +46,9 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.asdict(self)
 
 
-class ExperimentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of an experiment's file.
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the grids of an experiment are measured and reported.
 
-    - `grids`: each a list of Hydra overrides, or their text.
-    - `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
-      value.
     - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
     - `order_seed`: seed of the order of measuring.
     - `probe`: whether the devices are probed first.
@@ -59,10 +56,6 @@ class ExperimentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `lead`: what the report leads with.
     """
 
-    title: str | None = None
-    about: str | None = None
-    grids: str | list[str | list[str]] = []
-    reference: dict[str, str | int | float | bool] | None = None
     grid_order: Literal["interleaved", "sequential"] = "interleaved"
     order_seed: int = 0
     probe: bool = True
@@ -70,22 +63,26 @@ class ExperimentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lead: Literal["time", "devices", "kernels", "calls"] = "time"
 
 
-class Experiment(msgspec.Struct, frozen=True):
-    """A set of grids to measure, with the settings of its `ExperimentFile`, and that `file`.
+class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of an experiment's file. `grids`: each a list of Hydra overrides, or their text;
+    `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
+    value."""
 
-    `grids`: each a tuple of Hydra overrides; `sequential`: ``grid_order: sequential``."""
+    title: str | None = None
+    about: str | None = None
+    grids: str | list[str | list[str]] = []
+    reference: dict[str, str | int | float | bool] | None = None
+
+
+class Experiment(Settings, frozen=True, kw_only=True):
+    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`."""
 
     name: str
-    title: str
-    about: str
+    title: str = ""
+    about: str = ""
     grids: tuple[tuple[str, ...], ...]
     reference: Mapping[str, str] = {}
-    order_seed: int = 0
-    probe: bool = True
     file: Path = Path("experiment.yaml")
-    repeats: Repeats | None = None
-    sequential: bool = False
-    lead: str = "time"
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
@@ -107,7 +104,8 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             where=", ".join(display_path(Path(folder) / "experiment") for folder in conf),
             remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
         )
-    where = display_path(known[name])
+    file = known[name]
+    where = display_path(file)
     if not is_name(name) or len(name) > LONGEST:
         raise ConfigError(
             f"the experiment's name is {name[:60]!r}.",
@@ -115,21 +113,14 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
         )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
-    data = converted(_read(known[name]), ExperimentFile, where, remedy)
-    grids = _grids(data.grids, where)
-    return Experiment(
-        name=name,
-        title=data.title or name,
-        about=data.about or "",
-        grids=_repeated(grids, data.repeats.most, where) if data.repeats else grids,
-        reference=_reference(data.reference or {}, where),
-        order_seed=data.order_seed,
-        probe=data.probe,
-        file=known[name],
-        repeats=data.repeats,
-        sequential=data.grid_order == "sequential",
-        lead=data.lead,
-    )
+    data = converted(_read(file), ExperimentFile, where, remedy)
+    settings = msgspec.structs.asdict(data) | {
+        "title": data.title or name,
+        "about": data.about or "",
+        "grids": _grids(data, where),
+        "reference": _reference(data.reference or {}, where),
+    }
+    return Experiment(name=name, file=file, **settings)
 
 
 def _read(file: Path) -> Any:
@@ -138,31 +129,28 @@ def _read(file: Path) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    where = display_path(file)
+    errors = (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError)
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
-    except (
-        yaml.YAMLError,
-        OmegaConfBaseException,
-        OSError,
-        ValueError,
-        RecursionError,
-    ) as error:
+    except errors as error:
         raise ConfigError(
-            f"cannot be read: {error}.", where=display_path(file), remedy="correct the YAML."
+            f"cannot be read: {error}.", where=where, remedy="correct the YAML."
         ) from None
     for key in data if isinstance(data, dict) else ():
         if key not in KEYS:
             raise ConfigError(
                 f"unknown key {key!r}.",
-                where=display_path(file),
+                where=where,
                 remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
             )
     return data
 
 
-def _grids(grids: str | Sequence[str | Sequence[str]], where: str) -> tuple[tuple[str, ...], ...]:
+def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
+    """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
     split = []
-    for grid in [grids] if isinstance(grids, str) else grids:
+    for grid in [data.grids] if isinstance(data.grids, str) else data.grids:
         parts = [grid] if isinstance(grid, str) else grid
         split.append(tuple(override for part in parts for override in split_overrides(part)))
     if not split or not all(split):
@@ -171,19 +159,16 @@ def _grids(grids: str | Sequence[str | Sequence[str]], where: str) -> tuple[tupl
             where=where,
             remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
         )
-    return tuple(split)
-
-
-def _repeated(grids: tuple[tuple[str, ...], ...], most: int, where: str):
-    """The grids with the maximum number of repeats, `most`, added."""
-    for grid in grids:
-        if any(override.lstrip("+~").partition("=")[0] == "repeat" for override in grid):
-            raise ConfigError(
-                "both a grid (repeat=) and the key repeats set the number of repeats.",
-                where=where,
-                remedy="remove repeat= from the grid.",
-            )
-    return tuple((*grid, f"repeat=range({most})") for grid in grids)
+    if data.repeats is None:
+        return tuple(split)
+    keys = {override.lstrip("+~").partition("=")[0] for grid in split for override in grid}
+    if "repeat" in keys:
+        raise ConfigError(
+            "both a grid (repeat=) and the key repeats set the number of repeats.",
+            where=where,
+            remedy="remove repeat= from the grid.",
+        )
+    return tuple((*grid, f"repeat=range({data.repeats.most})") for grid in split)
 
 
 def split_overrides(text: str) -> list[str]:
@@ -230,38 +215,27 @@ def check_reference(
     - `grids`: the experiment's grids, without the overrides of the command line.
     - `defaults`: model → group → the choice if a grid names none.
     """
+
+    def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
+        if axis in grid:
+            return {str(value) for value in grid[axis].values}
+        models = grid["model"].values if "model" in grid else (default_model,)
+        return {defaults[model][axis] for model in models if axis in defaults[model]}
+
     where = display_path(experiment.file)
-    reference = experiment.reference
-    choices = [
-        {axis: _choices(grid, axis, defaults, default_model) for axis in reference}
-        for grid in grids
-    ]
-    for axis, choice in reference.items():
-        known = sorted(set().union(*(grid[axis] for grid in choices)))
+    wanted = experiment.reference.items()
+    for axis, choice in wanted:
+        known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
         if choice not in known:
             raise ConfigError(
                 f"reference has {axis}={choice}, which is not in any grid.",
                 where=where,
                 remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
             )
-    if not any(all(choice in grid[axis] for axis, choice in reference.items()) for grid in choices):
-        text = " ".join(f"{axis}={choice}" for axis, choice in reference.items())
+    if not any(all(choice in choices_of(grid, axis) for axis, choice in wanted) for grid in grids):
         raise ConfigError(
-            f"reference is {text}, but no grid contains all of it.",
+            f"reference is {' '.join('='.join(each) for each in wanted)}, but no grid contains all "
+            "of it.",
             where=where,
             remedy="add a grid that contains all of it, or name fewer axes.",
         )
-
-
-def _choices(
-    grid: Mapping[str, Setting],
-    axis: str,
-    defaults: Mapping[str, Mapping[str, str]],
-    default_model: str,
-) -> set[str]:
-    if axis in grid:
-        return {str(value) for value in grid[axis].values}
-    if axis.startswith(PREFIX):
-        return set()
-    models = grid["model"].values if "model" in grid else (default_model,)
-    return {defaults[model][axis] for model in models}

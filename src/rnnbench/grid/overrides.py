@@ -1,18 +1,124 @@
-"""Overrides of a config, applied strictly: a misspelt key or a value of the wrong type is an error.
-Configs are nested dicts, which are read by dotted keys and never modified."""
+"""Overrides of a config: parsed in Hydra's grammar and applied strictly, so that a misspelt key or
+a value of the wrong type is an error. Configs are nested dicts, which are read by dotted keys and
+never modified."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import suggestion
+from rnnbench.errors import ConfigError, suggestion
 
-MISSING = "???"
 ABSENT = object()
+# Hydra's type of override → its prefix.
+MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
+
+
+class Setting(NamedTuple):
+    """A key with its values, or with one of them in a combination. `mode` is Hydra's prefix: empty,
+    ``+``, ``++`` or ``~``; `where` is its location, for errors."""
+
+    key: str
+    mode: str
+    values: tuple[Any, ...]
+    where: str
+
+    @property
+    def value(self) -> Any:
+        """The first value; in a combination the only one."""
+        return self.values[0]
+
+    def error(self, what: str, remedy: str) -> ConfigError:
+        return ConfigError(what, where=self.where, remedy=remedy)
+
+
+def parse_overrides(
+    overrides: Sequence[str], where: str, options: Callable[[str], Sequence[str]]
+) -> dict[str, Setting]:
+    """Key → setting. `options` lists the choices of a group, for ``glob(…)``."""
+    settings: dict[str, Setting] = {}
+    for text in overrides:
+        setting = _parse(text, where, options)
+        if setting.key in settings:
+            raise setting.error(
+                f"{setting.key} is set twice.",
+                f"write it once, with its values separated by commas: {setting.key}=A,B.",
+            )
+        settings[setting.key] = setting
+    return settings
+
+
+def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
+    """The product of all settings: key → the setting with one of its values."""
+    singles = [
+        [setting._replace(values=(value,)) for value in setting.values]
+        for setting in settings.values()
+    ]
+    for combination in itertools.product(*singles):
+        yield {setting.key: setting for setting in combination}
+
+
+def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
+    # Here, because processes that measure import this module and must stay small.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Glob, QuotedString, Transformer, ValueType
+    from hydra.errors import HydraException
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, QuotedString):
+            return value.text
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        return value
+
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(
+            f"{text!r} is not an override{_error_position(str(error))}.",
+            where=where,
+            remedy="write key=value or key=value,value without spaces around '=' and ','; "
+            "put a string that contains a space or a comma in quotes.",
+        ) from None
+    except RecursionError:
+        raise ConfigError(
+            f"{text[:40]}… is nested too deeply.", where=where, remedy="write a simpler value."
+        ) from None
+    setting = Setting(override.key_or_group, MODES[override.type.name], (), where)
+    if override.package is not None:
+        raise setting.error(f"{text!r} names a package.", "remove '@' and the package name.")
+    if override.value_type == ValueType.INTERVAL_SWEEP:
+        raise setting.error(
+            f"{text!r} is an interval, which has no discrete values.",
+            "use range(start,stop,step) or a list A,B,C.",
+        )
+    values: Iterable[Any] = [override.value()]
+    if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+        pattern = override.value()
+        assert isinstance(pattern, Glob)
+        values = pattern.filter(list(options(setting.key)))
+    elif override.is_sweep_override():
+        values = override.sweep_iterator(transformer=Transformer.identity)
+    setting = setting._replace(values=tuple(map(plain, values)))
+    if not setting.values:
+        raise setting.error(
+            f"{text!r} has no value, so the grid is empty.", "widen the pattern or the range."
+        )
+    return setting
+
+
+def _error_position(message: str) -> str:
+    """The position in a parser error `message`, without the list of expected tokens."""
+    match = re.search(r"at input '(.*?)'|input '(.*?)' expecting|missing (\S+) at", message)
+    if match is None:
+        return ""
+    rest = next(filter(None, match.groups()), "")
+    return " (it ends too early)" if rest in ("", "<EOF>") else f" (invalid from {rest!r} on)"
 
 
 def lookup(config: Any, key: str) -> Any:
@@ -22,6 +128,37 @@ def lookup(config: Any, key: str) -> Any:
             return ABSENT
         config = config[part]
     return config
+
+
+def apply_settings(
+    config: Mapping[str, Any], settings: Iterable[Setting]
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The config with the `value` of each setting, and its differences from `config`: dotted key →
+    value, ``~key`` for a deleted key. `config` is not modified."""
+    differing: dict[str, Any] = {}
+    flat = [leaf for setting in settings for leaf in _leaves(setting)]
+    for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
+        default = lookup(config, setting.key)
+        _check(config, setting, default)
+        if setting.mode == "~":
+            config = replaced(config, setting.key.split("."), ABSENT)
+            differing[f"~{setting.key}"] = None
+            continue
+        value = _fitting(setting, default)
+        if not _same(value, default):
+            config = replaced(config, setting.key.split("."), value)
+            differing[setting.key] = value
+    return config, differing
+
+
+def _leaves(setting: Setting) -> Iterator[Setting]:
+    """Splits a setting whose value is a dict into settings of single keys, as Hydra merges
+    dicts."""
+    if setting.mode != "~" and isinstance(setting.value, dict) and setting.value:
+        for key, value in setting.value.items():
+            yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(value,)))
+    else:
+        yield setting
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
@@ -38,105 +175,53 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
     return copy
 
 
-def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Every dotted key, including those of sections."""
     for key, value in config.items():
-        dotted = f"{prefix}.{key}".removeprefix(".")
-        yield dotted
+        yield f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from keys_of(value, dotted)
+            yield from _keys_of(value, f"{prefix}{key}.")
 
 
-@dataclass(frozen=True)
-class Change:
-    """An override of a grid point. `mode` is empty, ``+``, ``++`` or ``~``."""
-
-    key: str
-    mode: str
-    value: Any
-    where: str
-
-
-def apply_changes(
-    config: Mapping[str, Any], changes: Iterable[Change]
-) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """The changed config, and its differences from `config`: dotted key → value, ``~key`` for a
-    deleted key. `config` is not modified."""
-    differing: dict[str, Any] = {}
-    flat = [leaf for change in changes for leaf in _leaves(change)]
-    for change in sorted(flat, key=lambda change: (change.mode not in ("+", "++"), change.key)):
-        default = lookup(config, change.key)
-        _check(config, change, default)
-        if change.mode == "~":
-            config = replaced(config, change.key.split("."), ABSENT)
-            differing[f"~{change.key}"] = None
-            continue
-        value = _fitting(change, default)
-        if not _same(value, default):
-            config = replaced(config, change.key.split("."), value)
-            differing[change.key] = value
-    return config, differing
-
-
-def _leaves(change: Change) -> Iterator[Change]:
-    """Splits a change whose value is a dict into changes of single keys, as Hydra merges dicts."""
-    if change.mode != "~" and isinstance(change.value, dict) and change.value:
-        for key, value in change.value.items():
-            yield from _leaves(Change(f"{change.key}.{key}", change.mode, value, change.where))
-    else:
-        yield change
-
-
-def _check(config: Mapping[str, Any], change: Change, default: Any) -> None:
-    if change.mode == "+" and default is not ABSENT:
-        raise ConfigError(
-            f"+{change.key} adds a key that exists already.",
-            where=change.where,
-            remedy=f"write {change.key}=VALUE to change it.",
+def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
+    key, mode, (value,), _ = setting
+    if mode == "+" and default is not ABSENT:
+        raise setting.error(
+            f"+{key} adds a key that exists already.", f"write {key}=VALUE to change it."
         )
-    parent = change.key.rpartition(".")[0]
+    parent = key.rpartition(".")[0]
     above = lookup(config, parent) if parent else config
-    if change.mode in ("+", "++") and above is not ABSENT and not isinstance(above, dict):
-        raise ConfigError(
-            f"{change.mode}{change.key}: {parent} is {_kind(above)} and has no keys.",
-            where=change.where,
-            remedy="add the key to a section.",
+    if mode in ("+", "++") and above is not ABSENT and not isinstance(above, dict):
+        raise setting.error(
+            f"{mode}{key}: {parent} is {_kind(above)} and has no keys.", "add the key to a section."
         )
-    if change.mode in ("", "~") and default is ABSENT:
-        similar = suggestion(change.key, keys_of(config))
-        raise ConfigError(
-            f"{change.mode}{change.key} is not a key of the config.",
-            where=change.where,
-            remedy=similar.strip() or f"to add a key, write +{change.key}=VALUE.",
+    if mode in ("", "~") and default is ABSENT:
+        similar = suggestion(key, _keys_of(config)).strip()
+        raise setting.error(
+            f"{mode}{key} is not a key of the config.",
+            similar or f"to add a key, write +{key}=VALUE.",
         )
-    if change.mode == "~" and change.value is not None and not _same(change.value, default):
-        raise ConfigError(
-            f"~{change.key}={change.value!r} deletes a key whose value is {default!r}.",
-            where=change.where,
-            remedy=f"write ~{change.key}.",
+    if mode == "~" and value is not None and not _same(value, default):
+        raise setting.error(
+            f"~{key}={value!r} deletes a key whose value is {default!r}.", f"write ~{key}."
         )
 
 
-def _fitting(change: Change, default: Any) -> Any:
+def _fitting(setting: Setting, default: Any) -> Any:
     """The value in the type of its default. Raises a `ConfigError` if the types do not match."""
-    value = change.value
+    value = setting.value
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(
-            f"{change.key}={value} is not finite.",
-            where=change.where,
-            remedy="write a finite number.",
-        )
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        raise setting.error(f"{setting.key}={value} is not finite.", "write a finite number.")
+    if isinstance(default, float) and type(value) is int:
         return float(value)
-    free = default is ABSENT or default is None or default == MISSING or _is_reference(default)
+    free = default in (ABSENT, None, "???") or _is_reference(default)
     if free or _is_reference(value) or (value is None and not isinstance(default, dict)):
         return value
     if type(value) is not type(default):
-        raise ConfigError(
-            f"{change.key}={value!r} is {_kind(value)}; it must be {_kind(default)}.",
-            where=change.where,
-            remedy=f"its default is {default!r}"
-            + ("; put the value in quotes." if isinstance(default, str) else "."),
+        quotes = "; put the value in quotes" if isinstance(default, str) else ""
+        raise setting.error(
+            f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}.",
+            f"its default is {default!r}{quotes}.",
         )
     return value
 

@@ -93,30 +93,23 @@ def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", text) or "empty"
 
 
-NOT_IN_CONFIG = ("limits",)
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
 
 
-def identity_of(
-    config: Mapping[str, Any], dataset_md5: str | None, build_lock: str | None, worker_digest: str
-) -> dict[str, Any]:
-    """Everything that a result depends on: the config without limits and without the documentation
-    keys at the top level of each section, the MD5 of the dataset, the lock of the build, and the
-    digest of the worker's code."""
-    rest = {"build_lock": build_lock, "dataset_md5": dataset_md5, "worker": worker_digest}
-    return full_identity(config, rest)
-
-
 def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The `identity_of` a planned run, given its config and the rest of its identity, or of a
-    planned certificate or probe, whose identity has a config already."""
+    """Everything that a result depends on: the config without limits and without the documentation
+    keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
+    data set, lock of the build, digest of the worker's code), or all of them for a certificate or
+    a probe."""
     # The default precision is left out, so that records from before the key stay valid.
     identifying = {
-        key: _undocumented(value) if isinstance(value, Mapping) else value
+        key: {name: item for name, item in value.items() if name not in DOCUMENTATION}
+        if isinstance(value, Mapping)
+        else value
         for key, value in config.items()
-        if key not in NOT_IN_CONFIG and (key, value) != ("precision", DEFAULT)
+        if key != "limits" and (key, value) != ("precision", DEFAULT)
     }
     return {"config": identifying, **identity}
 
@@ -134,7 +127,3 @@ def digest_of_round(digests: Mapping[str, str]) -> str:
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no whitespace. Raises `ValueError` for NaN and infinity."""
     return _ENCODER.encode(data)
-
-
-def _undocumented(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in section.items() if key not in DOCUMENTATION}

@@ -19,8 +19,7 @@ from functools import cache
 from typing import Any
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError, converted
-from rnnbench.grid.catalogue import suggestion
+from rnnbench.errors import ConfigError, converted, suggestion
 from rnnbench.grid.choices import Requirement, Rnn
 from rnnbench.grid.overrides import ABSENT, lookup
 from rnnworker import cards as nvidia
@@ -36,8 +35,8 @@ REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
 def unmet(config: Mapping[str, Any]) -> str | None:
-    """The reason of the first unmet requirement, in the order of the axes, then of replicas; or
-    None."""
+    """The reason of the first unmet requirement, in the order of the axes, then of replicas and
+    precision; or None."""
     for group in NAMES:
         section = config[group]
         if group == "rnn" and (why := _unmet_rnn(config)):
@@ -52,7 +51,7 @@ def unmet(config: Mapping[str, Any]) -> str | None:
                 continue
             if _value(config, required.key, where) not in required.values:
                 return required.why
-    return _unmet_replicas(config)
+    return _unmet_replicas(config) or _unmet_precision(config)
 
 
 def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
@@ -110,20 +109,16 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def unmet_precision(config: Mapping[str, Any]) -> str | None:
+def _unmet_precision(config: Mapping[str, Any]) -> str | None:
     """Why a run with `config` cannot compute in its precision, or None."""
-    precision, framework = requested_precision(config), config["build"].get("framework")
-    if precision == DEFAULT:
+    precision = requested_precision(config)
+    if precision == "tf32" and config["device"].get("kind") != "gpu":
+        return "TF32 exists on NVIDIA GPUs only"
+    if precision == DEFAULT or config["build"].get("framework") not in WITHOUT_POLICY:
         return None
     if precision == "tf32":
-        if config["device"]["kind"] != "gpu":
-            return "TF32 exists on NVIDIA GPUs only"
-        if framework in WITHOUT_POLICY:
-            return "TensorFlow 1 has no setting for TF32"
-        return None
-    if framework in WITHOUT_POLICY:
-        return f"this Keras has no dtype policy {precision}"
-    return None
+        return "TensorFlow 1 has no setting for TF32"
+    return f"this Keras has no dtype policy {precision}"
 
 
 def check_options(

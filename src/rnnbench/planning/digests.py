@@ -5,24 +5,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.errors import ConfigError
-from rnnbench.planning import canonical_source
+from rnnbench.grid.files import parsed
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
-_ENTRY = ("__main__.py",)
-_CERTIFIER = ("certify.py",)
-_PROBER = ("probe.py",)
 # Modules that only list names, or only reject invalid configs before a run starts.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 
@@ -54,26 +49,22 @@ def _digest(
         module = "keras" if is_keras(implementation) else implementation
         builtin = _ROOT / f"kernels/{module}.py"
         files.append(Path(implementation) if is_user_file(implementation) else builtin)
-    return _digest_of_files([*_files(_ENTRY), *files, *sorted(map(_file_of, functions))])
+    return _digest_of_files([_ROOT / "__main__.py", *files, *sorted(map(_file_of, functions))])
 
 
 def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
     """SHA-256 over the modules that certifying the runs with `configs` uses."""
-    return _combined(configs, _CERTIFIER)
+    return _combined(configs, "certify.py")
 
 
 def prober_digest(configs: Sequence[Mapping[str, Any]]) -> str:
     """SHA-256 over the modules that probing with the models of `configs` uses."""
-    return _combined(configs, _PROBER)
+    return _combined(configs, "probe.py")
 
 
-def _combined(configs: Sequence[Mapping[str, Any]], patterns: tuple[str, ...]) -> str:
-    digests = [*map(worker_digest, configs), _digest_of_files(_files(patterns))]
+def _combined(configs: Sequence[Mapping[str, Any]], file: str) -> str:
+    digests = [*map(worker_digest, configs), _digest_of_files([_ROOT / file])]
     return hashlib.sha256("\n".join(digests).encode("utf-8")).hexdigest()
-
-
-def _files(patterns: Iterable[str]) -> list[Path]:
-    return [file for pattern in patterns for file in sorted(_ROOT.glob(pattern))]
 
 
 def _file_of(reference: str) -> Path:
@@ -108,7 +99,7 @@ def _imports(file: Path) -> tuple[Path, ...]:
         return ()
     package = file.relative_to(_ROOT).parent.parts if file.is_relative_to(_ROOT) else None
     names = set() if package is None else {".".join((_PACKAGE, *package))}
-    for node in ast.walk(_parsed(file)):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -131,16 +122,66 @@ def _modules(name: str) -> Iterator[Path]:
 @cache
 def _tree(file: Path) -> str:
     """The canonical source of `file`. A missing file is an error only when the run starts."""
-    return canonical_source.of_tree(_parsed(file)) if file.exists() else f"missing {file.name}"
+    return canonical(parsed(file)) if file.exists() else f"missing {file.name}"
 
 
-@cache
-def _parsed(file: Path) -> ast.Module:
-    try:
-        return canonical_source.parsed(file.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"is not valid Python {platform.python_version()} ({error}).",
-            where=str(file),
-            remedy="correct the file.",
-        ) from error
+# Fields that follow from the position of a node, from its notation, or from comments.
+_IGNORED_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def canonical(value: Any) -> str:
+    """A syntax tree, or a part of it, without comments, docstrings and layout: a text that depends
+    only on what the code computes, and not on the Python version that parses it. `ast.dump` is
+    unsuitable: 3.12 added a field to functions and classes, 3.13 omits empty lists."""
+    if isinstance(value, ast.Constant):
+        return _constant(value.value)
+    if isinstance(value, ast.JoinedStr):
+        return f"JoinedStr({canonical(_merged(value.values))})"
+    if isinstance(value, ast.AST):
+        return f"{type(value).__name__}({','.join(_fields(value))})"
+    if isinstance(value, list):
+        return f"[{','.join(map(canonical, value))}]"
+    # None in a list: the missing key of `{**a}`, or the missing default of a keyword argument.
+    return "absent" if value is None else _constant(value)
+
+
+def _fields(node: ast.AST) -> list[str]:
+    """The non-empty fields, each with its name. Fields that only some versions have are empty."""
+    fields = []
+    for name, value in sorted(ast.iter_fields(node)):
+        if name == "body" and isinstance(node, _WITH_DOCSTRING):
+            value = _without_docstring(value)
+        if name not in _IGNORED_FIELDS and value is not None and value != []:
+            fields.append(f"{name}={canonical(value)}")
+    return fields
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0] if body else None
+    constant = first.value if isinstance(first, ast.Expr) else None
+    is_text = isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+    return body[1:] if is_text else body
+
+
+def _merged(values: list[ast.expr]) -> list[ast.expr | str]:
+    """The parts of an f-string; adjacent literals are joined and empty ones are omitted."""
+    parts: list[ast.expr | str] = []
+    for value in values:
+        text = value.value if isinstance(value, ast.Constant) else None
+        if not isinstance(text, str):
+            parts.append(value)
+        elif parts and isinstance(parts[-1], str):
+            parts[-1] += text
+        elif text:
+            parts.append(text)
+    return parts
+
+
+def _constant(value: Any) -> str:
+    """A constant with its type, so that 1, 1.0 and True differ. In ASCII, because the set of
+    printable characters depends on the version; integers in hexadecimal, because the conversion to
+    decimal has a limit."""
+    if type(value) is int:
+        return f"int {value:x}"
+    return f"{type(value).__name__} {value!a}"

@@ -5,7 +5,7 @@ side effects.
 The stopping rule depends on the width of an interval, never on whether the interval excludes 1:
 measuring until a difference shows always finds one in the end. The width alone is not safe either:
 the rule stops early if the runs happen to agree, and then the interval is too narrow. In a
-simulation (``tests/planning/test_stopping_rule.py``; spreads of 1 to 3 %, 3 to 10 repeats), the
+simulation (``tests/planning/test_repeats.py``; spreads of 1 to 3 %, 3 to 10 repeats), the
 intervals of a rule that uses each configuration's own spread cover 91 % instead of 95 %. It uses
 the pooled spread of the device if it is larger (94 to 95 %), and measures the only configuration of
 a device at least five times (93 to 95 %).

@@ -1,18 +1,47 @@
-"""What an experiment's plan consists of. Imports nothing that only making a plan needs."""
+"""What an experiment's plan consists of, and the certificates and probes that its grid points need
+before their runs. Imports nothing that only making a plan needs.
+
+There is one certificate per function, i.e. model × cell × build with the values that change it, for
+all implementations, devices and sizes of batches of its grids, and one probe per device × build.
+The fake framework gets neither, because it computes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
-from rnnbench.grid.point import digest_of_round
+from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
+from rnnbench.grid.requirements import unmet
+from rnnbench.planning.digests import certifier_digest, prober_digest
+from rnnbench.records.keys import (
+    OF_BATCHES,
+    PROBED_AXES,
+    certificate_key,
+    function_overrides,
+    model_digest,
+    probe_key,
+    probed_overrides,
+)
+from rnnbench.records.overrides import label
 from rnnbench.records.record import Run
 from rnnbench.records.store import write_json
+from rnnworker.cards import replicas_of
+
+BATCH_RUNS = 24
+MOST_BATCHES = 100
+NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
+NOT_OF_A_PROBE = ("limits", "measure", "repeat", "alias", "precision")
+# Implementations to build a probed model with. An unrolled layer has the same products, but takes
+# minutes to build.
+PREFERRED = ("keras", "none", "auto", "cell")
+Lock = Callable[[Mapping[str, Any]], Any]  # a build's section → its lock
 
 
 @dataclass(frozen=True)
@@ -33,10 +62,6 @@ class Preflight:
 
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-
-BATCH_RUNS = 24
-MOST_BATCHES = 100
 
 
 @dataclass(frozen=True)
@@ -149,3 +174,176 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
         "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
     }
+
+
+def certifiable(point: GridPoint) -> bool:
+    return point.config["build"]["framework"] != "fake"
+
+
+def certificates_of(
+    points: Iterable[GridPoint],
+    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    build_lock: Lock,
+) -> dict[str, Certificate]:
+    """The certificates for `points`, which include skipped ones, by key. `dataset_md5`: maps a
+    config to the MD5 of its dataset, or None."""
+    groups: dict[str, list[GridPoint]] = {}
+    for point in sorted(filter(certifiable, points), key=_preference):
+        groups.setdefault(certificate_key(point.choices, point.config), []).append(point)
+    return {
+        key: _certificate(key, group, dataset_md5, build_lock)
+        for key, group in sorted(groups.items())
+        if any(point.skip is None for point in group)
+    }
+
+
+def _preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point provides the certificate's config. GPUs come first, because
+    every implementation runs on a GPU; a single device comes before replicas."""
+    device = point.config["device"]
+    gpu, replicas = device["kind"] == "gpu", replicas_of(device)
+    return not gpu, replicas, len(point.overrides), point.seed, point.repeat, point.name
+
+
+def _certificate(
+    key: str,
+    group: list[GridPoint],
+    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    build_lock: Lock,
+) -> Certificate:
+    """The certificate for the grid points in `group`, in the order of `_preference`."""
+    chosen = next(point for point in group if point.skip is None)
+    config = {
+        name: value for name, value in chosen.config.items() if name not in NOT_OF_THE_FUNCTION
+    }
+    sections: dict[str, Mapping[str, Any]] = {}
+    for point in group:
+        sections.setdefault(_label(point, "rnn"), point.config["rnn"])
+    implementations: tuple[dict[str, Any], ...] = tuple(
+        {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
+        for name, rnn in sorted(sections.items())
+    )
+    devices = _devices(group, [entry["name"] for entry in implementations if not entry["skip"]])
+    all_of_it = {
+        **config,
+        **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
+        **{f"device_{place['name']}": place["device"] for place in devices},
+        "devices": [{**place, "device": None} for place in devices],
+    }
+    identity = {
+        "build_lock": build_lock(config["build"]),
+        "dataset_md5": dataset_md5(config),
+        "worker": code_of(config, implementations, devices),
+    }
+    identity = full_identity(all_of_it, identity)
+    return Certificate(
+        key=key,
+        digest=digest_of(identity),
+        identity=identity,
+        choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
+        overrides=function_overrides(chosen.overrides),
+        config={**config, "limits": chosen.config.get("limits") or {}},
+        implementations=implementations,
+        devices=devices,
+    )
+
+
+def code_of(
+    config: Mapping[str, Any],
+    implementations: Iterable[Mapping[str, Any]],
+    devices: Iterable[Mapping[str, Any]],
+) -> str:
+    """The digest of the code that a `Certificate` with these fields is made with."""
+    rnns = {entry["name"]: entry["rnn"] for entry in implementations}
+    return certifier_digest(
+        [
+            {**config, "device": place["device"], "rnn": rnns[name]}
+            for place in devices
+            for name in place["implementations"]
+        ]
+    )
+
+
+def _label(point: GridPoint, axis: str) -> str:
+    """The name of the choice of `axis` with its overrides, in a certificate."""
+    return label(point.choices[axis], point.overrides, axis)
+
+
+def _devices(group: list[GridPoint], runnable: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """The devices of those of `group` that are not skipped. The first tests all `runnable`
+    implementations; each other one tests those that the grids have on it."""
+    by_device: dict[str, list[GridPoint]] = {}
+    for point in group:
+        if point.skip is None:
+            by_device.setdefault(_label(point, "device"), []).append(point)
+    first, *others = by_device
+    return tuple(
+        {
+            "name": name,
+            "device": dict(by_device[name][0].config["device"]),
+            "implementations": runnable
+            if name == first
+            else sorted({_label(point, "rnn") for point in by_device[name]}),
+            "batches": _batches(by_device[name]),
+        }
+        for name in (first, *sorted(others))
+    )
+
+
+def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
+    """The different settings of `points` on which the sizes of their batches depend."""
+    models = [point.config["model"] for point in points]
+    settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
+    return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]
+
+
+def probes_of(points: Iterable[GridPoint], build_lock: Lock) -> dict[str, Probe]:
+    """The probes for those of `points` that are not skipped, by key. A device with replicas gets
+    none, because a probe measures one of them."""
+    groups: dict[str, dict[str, list[GridPoint]]] = {}
+    for point in points:
+        alone = replicas_of(point.config["device"]) == 1
+        if point.skip is None and certifiable(point) and alone:
+            key, digest = probe_key(point.choices, point.overrides), model_digest(point.config)
+            groups.setdefault(key, {}).setdefault(digest, []).append(point)
+    return {key: _probe(key, groups[key], build_lock) for key in sorted(groups)}
+
+
+def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) -> Probe:
+    chosen = {digest: min(groups[digest], key=_probe_preference) for digest in sorted(groups)}
+    first = min(chosen.values(), key=_probe_preference)
+    config: dict[str, Any] = {name: first.config[name] for name in PROBED_AXES}
+    models: tuple[dict[str, Any], ...] = tuple(
+        {
+            "model": point.choices["model"],
+            "cell": point.choices.get("cell", ""),
+            "config": digest,
+            "settings": {
+                name: value for name, value in point.config.items() if name not in NOT_OF_A_PROBE
+            },
+        }
+        for digest, point in chosen.items()
+    )
+    rnns = {model["config"]: model["settings"]["rnn"] for model in models}
+    identity = {
+        "build_lock": build_lock(config["build"]),
+        "dataset_md5": None,
+        "worker": prober_digest([model["settings"] for model in models]),
+    }
+    identity = full_identity({**config, "models": rnns}, identity)
+    return Probe(
+        key=key,
+        digest=digest_of(identity),
+        identity=identity,
+        choices={axis: first.choices[axis] for axis in PROBED_AXES},
+        overrides=probed_overrides(first.overrides),
+        config={**config, "limits": first.config.get("limits") or {}},
+        models=models,
+    )
+
+
+def _probe_preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point's config builds the model."""
+    implementation = point.config["rnn"].get("implementation")
+    known = implementation in PREFERRED
+    return PREFERRED.index(implementation) if known else len(PREFERRED), point.seed, point.name

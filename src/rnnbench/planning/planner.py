@@ -13,34 +13,33 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rnnbench.builds.launcher import lock_of, missing
 from rnnbench.builds.pins import pins_of
-from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.verify import own_md5
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import display_path
+from rnnbench.datasets.pins import own_md5, pinned
+from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment, split_overrides
 from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import worker_digest
-from rnnbench.planning.plan import Plan
-from rnnbench.planning.preflight import certifiable, certificates_of, probes_of
+from rnnbench.planning.plan import Plan, certifiable, certificates_of, probes_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
 from rnnworker.cohorts import takes_turns
 
+Value = TypeVar("Value")
+ALWAYS_COMPARED = {"rnn"}
+FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
-@dataclass(frozen=True)
-class OrderedPoint:
+
+class Ordered(NamedTuple):
     """A grid point with its position in the order of measuring. `block`: number of its block, which
     contains all grid points of one seed and repeat; `order`: position over all blocks. Both count
     from 0."""
@@ -52,26 +51,19 @@ class OrderedPoint:
 
 def plan_order(
     points: Sequence[GridPoint], order_seed: int, sequential: bool = False
-) -> tuple[OrderedPoint, ...]:
+) -> list[Ordered]:
     """The grid points that are not skipped, in the order of measuring. The result depends on the
     set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
-    runnable = sorted((point for point in points if point.skip is None), key=lambda p: p.name)
     blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
-    for point in runnable:
-        grid = point.grid if sequential else 0
-        blocks.setdefault((grid, point.repeat, point.seed), []).append(point)
-    ordered: list[OrderedPoint] = []
+    for point in sorted(points, key=lambda point: point.name):
+        if point.skip is None:
+            key = (point.grid if sequential else 0, point.repeat, point.seed)
+            blocks.setdefault(key, []).append(point)
+    ordered: list[Ordered] = []
     for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
         random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(block)
-        ordered += [
-            OrderedPoint(point, number, len(ordered) + position)
-            for position, point in enumerate(block)
-        ]
-    return tuple(ordered)
-
-
-ALWAYS_COMPARED = {"rnn"}
-FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
+        ordered += [Ordered(point, number, len(ordered) + i) for i, point in enumerate(block)]
+    return ordered
 
 
 def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
@@ -91,9 +83,6 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
         if not key.removeprefix("~").startswith(sections)
     }
     return name_of(choices, overrides, point.seed, point.repeat, None)
-
-
-Value = TypeVar("Value")
 
 
 def make_plan(
@@ -134,23 +123,24 @@ def make_plan(
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
-    for ordered in plan_order(points, experiment.order_seed, experiment.sequential):
-        point = ordered.point
-        path = point.config["dataset"].get("path")
+    for point, block, order in plan_order(
+        points, experiment.order_seed, experiment.grid_order == "sequential"
+    ):
+        config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
-            datasets[path] = point.config["dataset"]["name"]
-        if environment := environment_of(point.config["build"]):
+            datasets[path] = config["dataset"]["name"]
+        if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {
-            "build_lock": lock(point.config["build"]),
+            "build_lock": lock(config["build"]),
             "dataset_md5": md5(path),
-            "worker": worker_digest(point.config),
+            "worker": worker_digest(config),
         }
         runs[point.name] = Run(
             name=point.name,
-            order=ordered.order,
-            block=ordered.block,
-            digest=digest_of(full_identity(point.config, identity)),
+            order=order,
+            block=block,
+            digest=digest_of(full_identity(config, identity)),
             round=round_of(point, experiment.reference, bool(site)),
             identity=identity,
             choices=dict(point.choices),
@@ -158,10 +148,8 @@ def make_plan(
             seed=point.seed,
             repeat=point.repeat,
             alias=point.alias,
-            config=point.config,
-            certificate=certificate_key(point.choices, point.config)
-            if certifiable(point)
-            else None,
+            config=config,
+            certificate=certificate_key(point.choices, config) if certifiable(point) else None,
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))
@@ -181,8 +169,7 @@ def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value
     results: dict[str, Value] = {}
 
     def remembered(section: Any) -> Value:
-        key = repr(section)
-        if key not in results:
+        if (key := repr(section)) not in results:
             results[key] = function(section)
         return results[key]
 

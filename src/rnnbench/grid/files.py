@@ -1,6 +1,7 @@
-"""The Python code that YAML files name: a model's functions (``package.module:name`` or
-``mine.py:name``) and the implementation of an rnn choice (a name or ``mine.py``). It is checked by
-its syntax tree and never executed.
+"""The files that a grid names: ``conf/GROUP/CHOICE.yaml`` in every config folder, and the Python
+code that these name: a model's functions (``package.module:name`` or ``mine.py:name``) and the
+implementation of an rnn choice (a name or ``mine.py``). Code is checked by its syntax tree and
+never executed.
 
 A relative path to a Python file is relative to the YAML file that contains it, so a model or a
 kernel is a pair of files that can be placed in any folder.
@@ -9,15 +10,16 @@ kernel is a pair of files that can be placed in any folder.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.errors import ConfigError
-from rnnbench.grid.catalogue import suggestion
-from rnnbench.grid.overrides import ABSENT, lookup
+from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
@@ -25,6 +27,53 @@ IMPLEMENTATION = "rnn.implementation"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
+
+
+def nearest_conf(start: Path) -> Path:
+    """The nearest ``conf/`` that contains a ``config.yaml``, searched from `start` upwards."""
+    for folder in (start, *start.parents):
+        if (folder / "conf" / "config.yaml").is_file():
+            return folder / "conf"
+    raise ConfigError(
+        "no conf/config.yaml here or in any parent folder.",
+        where=str(start),
+        remedy="change into the project's folder, or name its config folder with --conf.",
+    )
+
+
+def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
+    """Maps each choice of `group` to its file, sorted by choice, over all config folders."""
+    files: dict[str, Path] = {}
+    for folder in conf:
+        for path in sorted((Path(folder) / group).glob("*.yaml")):
+            if path.stem in files:
+                raise ConfigError(
+                    f"{group}={path.stem} is also defined in {display_path(files[path.stem])}.",
+                    where=display_path(path),
+                    remedy="rename one of the two files.",
+                )
+            files[path.stem] = path.resolve()
+    return dict(sorted(files.items()))
+
+
+def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, folder: Path) -> Path:
+    """The file of a choice: one of the `known` of `files_of`, or the YAML file at the path
+    `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
+    if choice in known:
+        return known[choice]
+    path = (folder / Path(choice).expanduser()).resolve()
+    if not choice.endswith((".yaml", ".yml")):
+        what = f"{group}={choice} is not a choice."
+        remedy = f"{suggestion(choice, known)}the choices of {group} are "
+        remedy += f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
+    elif not path.is_file():
+        what, remedy = f"{group}={path}: no such file.", "correct the path."
+    elif known.get(path.stem, path) != path:
+        what = f"{group}={path} has the same name as {display_path(known[path.stem])}."
+        remedy = "rename your file: its stem is the name of the choice."
+    else:
+        return path
+    raise ConfigError(what, where=where, remedy=remedy)
 
 
 def absolute(text: Any, folder: Path, where: str) -> Any:
@@ -43,17 +92,14 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
     return f"{file}{name}"
 
 
-def with_absolute_paths(section: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
-    """The section of a model or of an rnn choice, with its paths made absolute."""
-    changed = dict(section)
-    for key in {"function", "implementation"} & changed.keys():
-        changed[key] = absolute(changed[key], folder, where)
-    if isinstance(changed.get("data"), dict):
-        changed["data"] = {
-            key: absolute(value, folder, where) if f"model.data.{key}" in FUNCTIONS else value
-            for key, value in changed["data"].items()
-        }
-    return changed
+def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """The `section` of a choice in `file`, with its paths of Python files made absolute."""
+    for key in (*FUNCTIONS, IMPLEMENTATION):
+        of_group, _, inner = key.partition(".")
+        if of_group == group and (value := lookup(section, inner)) is not ABSENT:
+            path = absolute(value, file.parent, display_path(file))
+            section = replaced(section, inner.split("."), path)
+    return section
 
 
 def user_files(config: Mapping[str, Any]) -> set[Path]:
@@ -81,7 +127,7 @@ def _check_function(key: str, reference: str, where: str) -> None:
         if first != rnnworker.__name__:
             return
         file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
-    names = top_level(file)
+    names = _bindings(parsed(file).body)
     if name not in names and STAR not in names:
         raise ConfigError(
             f"{key}: {file} has no function {name}.",
@@ -101,7 +147,7 @@ def _check_implementation(implementation: str, where: str) -> None:
             remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
             f"{', '.join(IMPLEMENTATIONS)}.",
         )
-    bound = top_level(Path(implementation))
+    bound = _bindings(parsed(Path(implementation)).body)
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
             raise ConfigError(
@@ -127,19 +173,8 @@ def _accepts(arguments: ast.arguments, count: int) -> bool:
     return fits and not has_required_keywords
 
 
-@cache
-def top_level(file: Path) -> Mapping[str, ast.stmt]:
-    """Maps each name at the top level of `file` to the statement that binds it. Raises a
-    `ConfigError` if the file cannot be read or is not valid Python."""
-    try:
-        return _bindings(ast.parse(file.read_bytes()).body)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"cannot be read as Python: {error}.", where=str(file), remedy="correct the file."
-        ) from None
-
-
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+    """Maps each name that `body` binds, not in functions and classes, to the statement."""
     bindings: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.If | ast.Try):
@@ -152,3 +187,19 @@ def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
             parts = (part for target in node.targets for part in ast.walk(target))
             bindings |= {part.id: node for part in parts if isinstance(part, ast.Name)}
     return bindings
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a Python file. Raises a `ConfigError` if it cannot be read or is not
+    valid in the Python that runs this."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as for an invalid escape sequence
+            return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"cannot be read as Python {platform.python_version()}: {error}.",
+            where=str(file),
+            remedy="correct the file.",
+        ) from None

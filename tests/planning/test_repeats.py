@@ -1,13 +1,115 @@
+"""The forecast of repeats, and the rule that stops them."""
+
 from __future__ import annotations
+
+import math
+import random
+from statistics import fmean
 
 import numpy as np
 import pytest
 
 from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.experiment import Repeats
-from rnnbench.planning.forecast import relative_ci_halfwidth, stop_reason
-from rnnbench.tables.stats import mean_interval
+from rnnbench.planning.forecast import (
+    GUESS_SECONDS,
+    GUESS_SPREAD,
+    FinishedRun,
+    forecast,
+    relative_ci_halfwidth,
+    repeats_for,
+    run_spread,
+    stop_reason,
+)
+from rnnbench.tables.stats import mean_interval, welch_halfwidth
 from tests.conftest import Project
+
+
+def finished(configuration: str, *walls: float) -> list[FinishedRun]:
+    return [
+        FinishedRun(f"{configuration}-s0-r{i}", wall, 1000, wall / 10)
+        for i, wall in enumerate(walls)
+    ]
+
+
+def test_without_finished_runs_the_forecast_is_a_guess() -> None:
+    result = forecast(["a-s0-r0", "a-s0-r1"], [])
+    assert result.guessed == result.left == 2
+    assert result.seconds == pytest.approx(2 * GUESS_SECONDS, rel=0.1)
+    assert (result.spread, result.degrees_of_freedom) == (GUESS_SPREAD, 0)
+
+
+def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
+    runs = [*finished("a", 10, 12), *finished("b", 100)]
+    result = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], runs)
+    assert result.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
+    assert result.guessed == 1
+    assert result.bytes == 3000
+
+
+def test_spread_is_pooled_within_configurations() -> None:
+    runs = [*finished("a", 10, 10 * math.exp(0.02)), *finished("b", 90, 90 * math.exp(0.02))]
+    spread, freedom = run_spread(runs)
+    assert (spread, freedom) == (pytest.approx(0.02 / math.sqrt(2)), 2)
+
+
+def test_other_runs_of_the_machine_count_if_degrees_of_freedom_are_few() -> None:
+    few = finished("a", 10, 11)
+    many = [run for name in "bcdef" for run in finished(name, 10, 10 * math.exp(0.02))]
+    result = forecast(["a-s0-r2"], few, lambda: many)
+    assert (result.degrees_of_freedom, result.borrowed) == (6, True)
+    result = forecast(["b-s0-r2"], many, lambda: pytest.fail("called without need"))
+    assert (result.spread, result.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.03])
+@pytest.mark.parametrize("difference", [0.02, 0.05, 0.10])
+def test_the_forecast_repeats_have_a_power_of_80_percent(difference: float, spread: float) -> None:
+    repeats = repeats_for(difference, spread)
+    assert repeats is not None
+
+    def power(runs: int, seed: int) -> float:
+        generator = random.Random(seed)
+
+        def sample(level: float) -> list[float]:
+            return [math.log(level) + generator.gauss(0, spread) for _ in range(repeats)][:runs]
+
+        pairs = [(sample(1 + difference), sample(1.0)) for _ in range(400)]
+        shown = (abs(fmean(a) - fmean(b)) > welch_halfwidth(a, b, 0.95) for a, b in pairs)
+        return sum(shown) / 400
+
+    assert power(repeats, 1) > 0.74
+    if repeats > 5:
+        assert power(repeats // 2, 2) < 0.74
+
+
+def test_a_tiny_difference_needs_too_many_repeats() -> None:
+    assert repeats_for(1e-5, 0.3) is None
+
+
+def test_the_spread_is_computed_among_comparable_values() -> None:
+    """Values relative to a round are comparable only for the same configurations in the round, and
+    not with seconds."""
+    pair, four = ("a", "b"), ("a", "b", "c", "d")
+    values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
+    runs = [FinishedRun(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]
+    spread, freedom = run_spread(runs)
+    assert freedom == 2 and 0.01 < spread < 0.02
+    alone, freedom = run_spread(runs[4:])
+    assert freedom == 1 and alone > 0.1
+
+
+def test_the_spread_is_that_of_a_member_not_of_its_value_relative_to_the_round() -> None:
+    """In a round of two, both values are half of the difference, whose variance is that of both."""
+    stream, pair = random.Random(1), ("a", "b")
+    differences = [stream.gauss(0, 0.02 * math.sqrt(2)) for _ in range(400)]
+    runs = [
+        FinishedRun(f"{name}-s0-r{i}", 1.0, 1000, math.exp(sign * difference / 2), pair)
+        for i, difference in enumerate(differences)
+        for name, sign in (("a", 1), ("b", -1))
+    ]
+    assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
+
 
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)
 ALIKE = [1.0, 1.001, 0.999]

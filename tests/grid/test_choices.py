@@ -1,0 +1,261 @@
+"""``conf/``: each choice is valid, and each published workload and question composes, runs on a CPU
+as far as possible, and needs no private data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from rnnbench.datasets.pins import pinned
+from rnnbench.grid.choices import Model, Rnn, schemas
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.point import GridPoint
+from rnnworker import user_functions
+from rnnworker.cards import unmet_device
+from rnnworker.kernels.contrib import CLASSES
+from tests.conftest import ROOT
+from tests.grid.conftest import CONF, MINE_YAML, Expand
+
+# The published batch size, epochs and optimizer of each workload.
+PUBLISHED = {
+    "mnist_mlp": (128, 20, "rmsprop"),
+    "mnist_cnn": (128, 12, "adadelta"),
+    "cifar10_cnn": (32, 20, "rmsprop"),
+    "imdb_fasttext": (32, 5, "adam"),
+    "imdb_bilstm": (32, 4, "adam"),
+    "imdb_lstm": (32, 15, "adam"),
+    "lstm_textgen": (128, 10, "rmsprop"),
+    "mnist_rnn": (32, 3, "adam"),
+    "shape_short": (64, 20, "adam"),
+    "shape_long": (32, 20, "adam"),
+    "adding": (64, 5, "adam"),
+}
+WITHOUT_RECURRENT_LAYER = {"mnist_mlp", "mnist_cnn", "cifar10_cnn", "imdb_fasttext"}
+MAKE_THEIR_OWN_DATA = {"shape_short", "shape_long", "adding"}
+
+
+@pytest.fixture
+def configs(expanded: Expand) -> dict[str, dict]:
+    points = expanded(f"model={','.join(PUBLISHED)}")
+    assert all(point.skip is None for point in points)
+    return {point.choices["model"]: dict(point.config) for point in points}
+
+
+def test_they_have_the_published_settings(configs: dict[str, dict]) -> None:
+    models = {name: config["model"] for name, config in configs.items()}
+    settings = {
+        name: (model["batch"], model["epochs"], model["optimizer"]["name"])
+        for name, model in models.items()
+    }
+    assert settings == PUBLISHED
+    assert configs["mnist_cnn"]["model"]["optimizer"]["learning_rate"] == 1.0
+    assert configs["cifar10_cnn"]["model"]["optimizer"]["decay"] == 1e-6
+    for name in ("shape_short", "shape_long"):
+        model = configs[name]["model"]
+        assert model["train_samples"] * model["epochs"] == 500 * model["batch"]
+
+
+def test_each_selects_its_implementation_and_dataset(configs: dict[str, dict]) -> None:
+    for name, config in configs.items():
+        model = config["model"]
+        assert model["recurrent"] is (name not in WITHOUT_RECURRENT_LAYER)
+        assert (config["rnn"]["name"] == "none") is (name in WITHOUT_RECURRENT_LAYER)
+        path = config["dataset"]["path"]
+        assert (path is None) is (name in MAKE_THEIR_OWN_DATA)
+        assert path is None or path in pinned(ROOT)
+
+
+def test_each_has_the_common_keys(configs: dict[str, dict]) -> None:
+    for name, config in configs.items():
+        model = config["model"]
+        keys = {"about", "source", "loss", "metrics", "train_samples", "val_samples"}
+        if model["recurrent"]:
+            keys |= {"units", "sequence", "recurrent_dropout"}
+        assert keys <= set(model), name
+        assert "learning_rate" in model["optimizer"], name
+        for reference in (model["function"], *model["data"].values()):
+            assert callable(user_functions.function(reference)), name
+
+
+def test_the_small_runs_have_all_models_with_data(conf: list[Path]) -> None:
+    points = expand(load_experiment("seeds_small", conf), conf)
+    assert {point.choices["model"] for point in points} == set(PUBLISHED) - {"cifar10_cnn"}
+    assert all(point.skip is None for point in points)
+
+
+def test_recurrent_dropout_excludes_imdb_lstm_from_cudnn(expanded: Expand) -> None:
+    skips = {
+        point.overrides.get("model.recurrent_dropout"): point.skip
+        for point in expanded("model=imdb_lstm rnn=cudnn device=gpu model.recurrent_dropout=0.2,0")
+    }
+    assert skips == {None: "cuDNN has no recurrent dropout", 0.0: None}
+
+
+KINDS = {"model": Model, "rnn": Rnn}
+FILES = [(group, file) for group in KINDS for file in (ROOT / "conf" / group).glob("*")]
+
+
+def test_the_files_are_up_to_date() -> None:
+    for name, text in schemas().items():
+        assert (ROOT / "conf" / "schemas" / name).read_text() == text, "run `make schemas`"
+
+
+@pytest.mark.parametrize(("group", "file"), FILES, ids=lambda value: Path(str(value)).stem)
+def test_every_shipped_choice_is_valid(group: str, file: Path) -> None:
+    rules = msgspec.json.schema(KINDS[group])
+    content = yaml.safe_load(file.read_text())
+    if any(isinstance(entry, str) and entry != "_self_" for entry in content.get("defaults", ())):
+        # The file in its defaults has the other keys.
+        rules["$defs"][KINDS[group].__name__].pop("required")
+    jsonschema.validate(content, rules)
+
+
+@pytest.mark.parametrize(
+    "change", [{"optimizer": "adam"}, {"recurrent": "yes please"}, {"function": "mine.py"}]
+)
+def test_an_invalid_model_is_rejected(change: dict) -> None:
+    good, rules = yaml.safe_load(MINE_YAML), msgspec.json.schema(Model)
+    jsonschema.validate(good, rules)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**good, **change}, rules)
+
+
+ON = "model=shape_short device=gpu "
+GRU_IN_JAX = "jax has cuDNN's LSTM alone: Keras's GRU there is a scan"
+HALVES_IN_JAX = "jax's cuDNN LSTM takes float32 only"
+XLA = "cuDNN is not compiled"
+
+
+@pytest.mark.parametrize(
+    ("grid", "why"),
+    [
+        ("rnn=cudnn cell=gru build=keras3_jax_cuda", GRU_IN_JAX),
+        ("rnn=cudnn cell=lstm build=keras3_jax_cuda", None),
+        ("rnn=cudnn cell=lstm build=keras3_jax_cuda precision=tf32", None),
+        ("rnn=cudnn cell=lstm build=keras3_jax_cuda precision=mixed_float16", HALVES_IN_JAX),
+        ("rnn=cudnn cell=lstm build=keras3_jax_cuda precision=mixed_bfloat16", HALVES_IN_JAX),
+        ("rnn=auto cell=lstm build=keras3_jax_cuda precision=mixed_float16", "takes float32 only"),
+        ("rnn=auto cell=gru build=keras3_jax_cuda precision=mixed_float16", None),
+        ("rnn=auto cell=lstm build=keras3_jax_cuda", None),
+        ("rnn=cudnn cell=gru build=keras3_torch_cuda precision=mixed_float16", None),
+        ("rnn=cudnn cell=gru build=tf_cuda precision=mixed_bfloat16", None),
+        ("rnn=cudnn cell=gru build=tf_cuda_xla", XLA),
+        ("rnn=cudnn cell=lstm build=keras3_torch_cuda +build.jit_compile=true", XLA),
+        ("rnn=auto cell=lstm build=tf_cuda_xla", "then trains without XLA"),
+        ("rnn=auto cell=rnn_tanh build=tf_cuda_xla", None),
+        ("rnn=keras cell=lstm build=tf_cuda_xla", None),
+        ("rnn=cudnn_raw cell=lstm build=tf_cuda_xla", "XLA has no CudnnRNN op"),
+        ("rnn=legacy_cudnn cell=lstm build=tf_cuda_keras2", None),
+        (
+            "rnn=legacy_cudnn cell=gru build=tf_cuda_keras2 +build.jit_compile=true",
+            "XLA has no CudnnRNN op",
+        ),
+    ],
+)
+def test_a_grid_point_on_a_gpu(grid: str, why: str | None, expanded: Expand) -> None:
+    (point,) = expanded(ON + grid)
+    assert point.skip is None if why is None else why in (point.skip or "")
+
+
+def test_the_gpu_experiment_skips_grid_points_that_could_only_be_void(conf: list[Path]) -> None:
+    reasons = {point.skip for point in expand(load_experiment("gpu", conf), conf) if point.skip}
+    assert {GRU_IN_JAX, HALVES_IN_JAX} <= reasons
+    assert any(reason.startswith(XLA) for reason in reasons)
+
+
+ON_A_CPU = {
+    "relu_confound": 12,
+    "keras_implementation": 18,
+    "contrib": 45,
+    "why_not_cudnn": 17,
+    "inference": 24,
+    "threads": 12,
+    "samples_612235": 12,
+    "cpu_against_gpu": 36,
+    "pip_against_compiled": 18,
+    "k80_p100": 0,
+}
+ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 24, "k80_p100": 24, "contrib": 0}
+
+
+def points_of(name: str, conf: list[Path], overrides: Sequence[str] = ()) -> tuple[GridPoint, ...]:
+    """The grid points of the experiment on a machine with two cores and no GPU."""
+    experiment = load_experiment(name, conf)
+    return expand(experiment, conf, overrides, lambda c: unmet_device(c["device"], 2, ()))
+
+
+@pytest.mark.parametrize("name", ON_A_CPU)
+def test_a_published_question_is_an_experiment(name: str, conf: list[Path]) -> None:
+    points = points_of(name, conf)
+    assert len([point for point in points if point.skip is None]) == ON_A_CPU[name]
+    on_card = [p for p in points if p.config["device"]["kind"] == "gpu" and p.skip]
+    assert len([p for p in on_card if p.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
+    assert load_experiment(name, conf).title.endswith("?"), "the title is the question"
+
+
+def test_the_experiment_contrib_has_every_class(conf: list[Path]) -> None:
+    points = [point for point in points_of("contrib", conf) if point.choices["rnn"] == "contrib"]
+    classes = {(p.choices["cell"], p.config["rnn"]["options"]["class"]) for p in points}
+    assert classes == {(cell, name) for cell, names in CLASSES.items() for name in names}
+
+
+def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> None:
+    points = points_of("inference", conf, ("model.batch=1,2,512",))
+    sizes = {(p.config["model"]["batch"], p.config["model"]["val_samples"]) for p in points}
+    assert sizes == {(1, 1), (2, 2), (512, 512)}
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("relu_confound", ("model.train_samples=null", "model.val_samples=null")),
+        ("relu_confound", ("device=gpu", "build=tf_cuda")),
+        (
+            "keras_implementation",
+            (
+                "model=lstm_textgen",
+                "model.batch=128",
+                "model.epochs=10",
+                "model.train_samples=null",
+                "model.val_samples=null",
+            ),
+        ),
+        ("why_not_cudnn", ("device=gpu", "build=tf_cuda")),
+        ("threads", ("model.epochs=4", "model.train_samples=25000", "model.val_samples=25000")),
+        ("samples_612235", ("model.train_samples=612235", "model.val_samples=61224")),
+        ("cpu_against_gpu", ("model.train_samples=null", "model.val_samples=null")),
+        ("pip_against_compiled", ("model.train_samples=25000", "model.val_samples=25000")),
+        ("k80_p100", ("device=gpu",)),
+    ],
+)
+def test_the_full_size_is_one_override(
+    name: str, overrides: tuple[str, ...], conf: list[Path]
+) -> None:
+    assert " ".join(overrides) in load_experiment(name, conf).about
+    assert points_of(name, conf, overrides)
+
+
+MIRRORED = {"mnist": "mnist_10k", "imdb": "imdb_from_text"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_published_data_everywhere_and_mirrored_data_by_one_override(
+    name: str, conf: list[Path]
+) -> None:
+    published = {p.config["dataset"]["name"]: p.config["dataset"] for p in points_of(name, conf)}
+    for dataset, section in published.items():
+        assert section.get("url") or dataset in ("digits", "none"), name
+    if not published.keys() & MIRRORED:
+        return
+    override = f"dataset={','.join(MIRRORED[d] for d in MIRRORED if d in published)}"
+    assert f'overrides="{override}"' in load_experiment(name, conf).about
+    mirrored = points_of(name, conf, ("dataset=mnist_10k,imdb_from_text",))
+    assert len(mirrored) == len(points_of(name, conf))
+    names = {point.config["dataset"]["name"] for point in mirrored}
+    assert names == {MIRRORED.get(dataset, dataset) for dataset in published}
