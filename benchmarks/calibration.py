@@ -30,7 +30,7 @@ from benchmarks.simulated import Machine, Member, share_left_out, simulate  # no
 from rnnbench.grid.point import configuration_of  # noqa: E402
 from rnnbench.planning.forecast import FinishedRun, repeats_for, run_spread  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.report.measurements import ReportInputs  # noqa: E402
+from rnnbench.report.tables import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
 from rnnbench.tables.effects import effects_of, relative_values  # noqa: E402
 from rnnbench.tables.estimates import Measurements  # noqa: E402

@@ -25,9 +25,9 @@ from benchmarks.simulated import EPOCHS, Member, Simulated  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.answer import answers  # noqa: E402
 from rnnbench.report.cost import recommendations  # noqa: E402
-from rnnbench.report.measurements import Measurements, ReportInputs  # noqa: E402
 from rnnbench.report.sections import builds_section  # noqa: E402
 from rnnbench.report.summary import headline  # noqa: E402
+from rnnbench.report.tables import ReportInputs, Tables  # noqa: E402
 from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
@@ -162,9 +162,9 @@ def judge_rows(
     return every, speed
 
 
-def _only(**tables: Any) -> Measurements:
-    """Measurements with these tables only."""
-    return cast(Measurements, SimpleNamespace(reference=REFERENCE, **tables))
+def _only(**tables: Any) -> Tables:
+    """A report with these tables only."""
+    return cast(Tables, SimpleNamespace(reference=REFERENCE, **tables))
 
 
 def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.measurements import Measurements, ReportInputs
+from rnnbench.report.tables import ReportInputs, Tables
 from tests.factory import BEGINNING, make_record, replace
 
 EXPERIMENT = Experiment(
@@ -25,9 +25,9 @@ MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
 
 def measurements(
     records: Sequence[Record], reference: Mapping[str, str] = EXPERIMENT.reference, **inputs: Any
-) -> Measurements:
+) -> Tables:
     experiment = replace(EXPERIMENT, reference=dict(reference))
-    return Measurements(records, experiment, ReportInputs(**inputs))
+    return Tables(records, experiment, ReportInputs(**inputs))
 
 
 def with_choice(record: Record, **changes: str) -> Record:

@@ -12,9 +12,9 @@ from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
-from rnnbench.report.measurements import ReportInputs
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
+from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.probes import Probe, probe_of

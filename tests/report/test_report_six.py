@@ -11,8 +11,8 @@ import pytest
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.report.content import Content
-from rnnbench.report.measurements import ReportInputs
 from rnnbench.report.page import write_index, write_report
+from rnnbench.report.tables import ReportInputs
 from tests.factory import make_record, replace
 from tests.report.six import EXPERIMENT, SKIPPED, inputs, six, write_site
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from rnnbench.errors import ConfigError
-from rnnbench.report.measurements import ReportInputs
 from rnnbench.report.published import beside_section, source_section, told
+from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import (
     COLUMNS,

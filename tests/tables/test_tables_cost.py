@@ -11,9 +11,9 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
 from rnnbench.report.cost import cost_section
-from rnnbench.report.measurements import ReportInputs
 from rnnbench.report.numbers import percent_span
 from rnnbench.report.sections import efficiency_section
+from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.probes import probe_of
 from rnnbench.sources.published import read_published

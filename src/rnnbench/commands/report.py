@@ -26,7 +26,7 @@ from rnnworker import machine
 
 if TYPE_CHECKING:
     from rnnbench.report.content import Content
-    from rnnbench.report.measurements import ReportInputs
+    from rnnbench.report.tables import ReportInputs
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -138,7 +138,7 @@ def report_inputs(
 ) -> ReportInputs:
     """The experiment's certificates and probes, price list, published rows, limits and MLflow
     runs. Adds the faults of certificates and probes that cannot be read to `faults`."""
-    from rnnbench.report.measurements import ReportInputs
+    from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.probes import read_probes

@@ -16,7 +16,7 @@ from rnnbench.axes import PLACE
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import same_group, short_group, variant_labels
-from rnnbench.report.measurements import Measurements
+from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import ANOTHER_FUNCTION
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
@@ -54,7 +54,7 @@ class Answer:
         return f"{self.speed_sentence} {self.accuracy_sentence}".strip()
 
 
-def answers(m: Measurements) -> list[Answer]:
+def answers(m: Tables) -> list[Answer]:
     """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
     fastest = m.fastest
     if fastest.empty:

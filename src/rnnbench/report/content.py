@@ -15,9 +15,9 @@ from rnnbench.report import notes, runs, speed, summary
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
-from rnnbench.report.measurements import Measurements, ReportInputs
 from rnnbench.report.parts import Figure, Section, TableView
 from rnnbench.report.sections import SECTIONS
+from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.runs import epochs, order, provenance
 from rnnbench.tables.time import extra_ratios, ratios_shown, run_speedups, unequal_runs
@@ -61,7 +61,7 @@ class Content:
         beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
         unneeded: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        m = Measurements(records, experiment, beside)
+        m = Tables(records, experiment, beside)
         self.experiment = experiment
         self.reference_words = reference_label(m.reference) or "nothing"
         self.rerun = f"snakemake --cores all --config experiment={experiment.name}"
@@ -141,7 +141,7 @@ def _leading(
 
 
 def notes_by_place(
-    m: Measurements, unneeded: Mapping[str, str] = MappingProxyType({})
+    m: Tables, unneeded: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, list[str]]:
     """All notes by where they stand. `unneeded`: see `Content`."""
     ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)

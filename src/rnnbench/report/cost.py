@@ -12,8 +12,8 @@ from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchors, joined
-from rnnbench.report.measurements import Measurements, ReportInputs
 from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, marked, span_of, view_of
+from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
@@ -56,7 +56,7 @@ KIND_COLUMNS = (
 )
 
 
-def cost_section(m: Measurements) -> Section:
+def cost_section(m: Tables) -> Section:
     """The section is empty if every task ran in one place only."""
     table, prices = m.cost, m.inputs.prices
     section = Section("money", csv={"cost": table})
@@ -138,7 +138,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _figures(labelled: pd.DataFrame, m: Measurements) -> Iterator[Figure]:
+def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     labelled = labelled.assign(place=labelled["label"])
     # A figure shrinks with the width of its title.
     by_model = labelled.groupby("task")["model"].first().is_unique

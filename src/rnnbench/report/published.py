@@ -16,9 +16,9 @@ from rnnbench.axes import DEVICE_COLUMNS
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import colours, configuration_anchor
-from rnnbench.report.measurements import Measurements
 from rnnbench.report.page import environment, write_texts
 from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, text_of, view_of
+from rnnbench.report.tables import Tables
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.comparison import (
     FAILS,
@@ -196,7 +196,7 @@ def _pair(row: Mapping[Any, Any]) -> str:
     return where + ", ".join(filter(None, (n.pair(row) or row["words"], row["difference"])))
 
 
-def beside_section(m: Measurements) -> Section:
+def beside_section(m: Tables) -> Section:
     """The published rows of each measured model, cell type and number of samples, after the fastest
     measured rows of the same. Text lists the published rows of measured models that are not
     shown."""

@@ -12,8 +12,8 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Record, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor, run_anchor
-from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import Column, TableView, view_of
+from rnnbench.report.tables import Tables
 from rnnbench.tables.estimates import move_named_options
 from rnnbench.tables.frame import run_facts
 from rnnworker.cards import all_cards
@@ -86,7 +86,7 @@ def _by_start(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: (record.started, record.key))
 
 
-def raw_configurations(m: Measurements) -> list[RawConfiguration]:
+def raw_configurations(m: Tables) -> list[RawConfiguration]:
     """All runs by configuration, in the order of their first starts."""
     groups: dict[tuple[str, str], list[tuple[Record, Facts]]] = {}
     for record in _by_start(m.records):
@@ -109,7 +109,7 @@ def raw_configurations(m: Measurements) -> list[RawConfiguration]:
     return result
 
 
-def not_clean(m: Measurements) -> list[Record]:
+def not_clean(m: Tables) -> list[Record]:
     """The runs that are not clean; void runs first, then by start time."""
     unclean = [r for r in _by_start(m.records) if r.verdict.status != "clean"]
     return sorted(unclean, key=lambda record: record.verdict.status != "void")

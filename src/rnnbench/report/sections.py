@@ -14,7 +14,6 @@ from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.cost import cost_section
 from rnnbench.report.labels import colours, configuration_anchors, joined, of_these, with_labels
-from rnnbench.report.measurements import Measurements
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.parts import (
     WORDS,
@@ -31,6 +30,7 @@ from rnnbench.report.parts import (
 )
 from rnnbench.report.published import beside_section
 from rnnbench.report.speed import calls_section, curves_section
+from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import CERTIFICATE_COLUMNS, certified, pairs
 from rnnbench.tables.cost import energy, published_scaling
 from rnnbench.tables.learning import curves, target
@@ -134,7 +134,7 @@ TARGET_COLUMNS = (
 )
 
 
-def builds_section(m: Measurements) -> Section:
+def builds_section(m: Tables) -> Section:
     table = m.builds
     section = Section("builds", csv={"builds": table})
     if table.empty:
@@ -188,7 +188,7 @@ def _first(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[Any, pd.Dat
             yield group
 
 
-def threads_section(m: Measurements) -> Section:
+def threads_section(m: Tables) -> Section:
     table, published = m.scaling, published_scaling(m.frame, m.inputs.published)
     section = Section("threads", csv={"threads": table})
     drawn, views = [], []
@@ -224,7 +224,7 @@ def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
     return charts.by_size(rows, palette, "threads", {"ideal": ideal, "fitted": charts.THIN})
 
 
-def efficiency_section(m: Measurements) -> Section:
+def efficiency_section(m: Tables) -> Section:
     """Time per timestep, share of the measured peak, energy. Texts explain which shares are
     unknown, and why."""
     table, energies = m.efficiency, energy(m.measured)
@@ -254,7 +254,7 @@ def _reasons_without_share(table: pd.DataFrame) -> Iterator[str]:
         yield f"No share of the peak: {why} ({n.few(list(dict.fromkeys(names)), NAMED)})."
 
 
-def equivalence_section(m: Measurements) -> Section:
+def equivalence_section(m: Tables) -> Section:
     """The kernels found in the traced training step, and the contents of the certificates."""
     every = m.inputs.certificates.every
     views = (
@@ -305,7 +305,7 @@ def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
     return list(table["variant"].where(different, ""))
 
 
-def target_section(m: Measurements) -> Section:
+def target_section(m: Tables) -> Section:
     table = target(m.frame)
     section = Section("target", (WORDS["target"]["text"],), csv={"target": table})
     if table.empty:
@@ -324,7 +324,7 @@ def target_section(m: Measurements) -> Section:
 
 
 # In the order of the page.
-SECTIONS: tuple[Callable[[Measurements], Section], ...] = (
+SECTIONS: tuple[Callable[[Tables], Section], ...] = (
     cost_section,
     calls_section,
     builds_section,

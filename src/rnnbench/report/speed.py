@@ -15,7 +15,6 @@ from rnnbench.axes import DEVICE_COLUMNS, GROUP
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import colours, joined, of_these, with_labels
-from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import (
     WORDS,
     Column,
@@ -29,6 +28,7 @@ from rnnbench.report.parts import (
     span_of,
     view_of,
 )
+from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves
 from rnnbench.tables.runs import order, thinned_order
@@ -119,13 +119,13 @@ CALL_COLUMNS = (
 )
 
 
-def time_views(m: Measurements) -> list[TableView]:
+def time_views(m: Tables) -> list[TableView]:
     title = "Time per step and sample; evaluate() and predict()"
     fastest = by_device("time", "Speed-up and seconds per epoch", m.regrouped, TIME_COLUMNS)
     return [replace(fastest, leads=True), by_device("step", title, m.regrouped, STEP_COLUMNS)]
 
 
-def accuracy_views(m: Measurements) -> list[TableView]:
+def accuracy_views(m: Tables) -> list[TableView]:
     title = "Difference from the reference, seed by seed"
     notes = (WORDS["learning"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
     reached, differences = m.regroup(m.accuracy), m.regroup(m.learning)
@@ -146,7 +146,7 @@ def _first_places(table: pd.DataFrame) -> pd.DataFrame:
     return table[place < PANELS]
 
 
-def speed_figures(m: Measurements) -> Iterator[Figure]:
+def speed_figures(m: Tables) -> Iterator[Figure]:
     """Seconds per epoch, and speed-ups, of the first `PANELS` places (group and device)."""
     labelled, runs = with_labels(m.regrouped), with_labels(m.regroup(m.run_values))
     palette = colours(labelled["implementation"])
@@ -206,7 +206,7 @@ def _speedup_label(row: Any) -> str:
     return n.marked(n.ratio(row["speedup"]), row["speedup_suspect"]) + words
 
 
-def order_figures(m: Measurements) -> Iterator[Figure]:
+def order_figures(m: Tables) -> Iterator[Figure]:
     table = thinned_order(order(m.frame))
     table = table.assign(series=table["implementation"].replace("", "model"))
     for machine, rows in table.groupby("machine", sort=False):
@@ -216,11 +216,11 @@ def order_figures(m: Measurements) -> Iterator[Figure]:
         yield figure("order", "", str(machine), title, chart, wide=True)
 
 
-def curves_section(m: Measurements) -> Section:
+def curves_section(m: Tables) -> Section:
     return Section("curves", (WORDS["curves"]["text"],), list(_curves(m)))
 
 
-def _curves(m: Measurements) -> Iterator[Figure]:
+def _curves(m: Tables) -> Iterator[Figure]:
     palette = colours(m.regrouped["implementation"])
     for measure, title in CURVES.items():
         table = _first_places(with_labels(m.regroup(curves(m.frame, measure))))
@@ -229,7 +229,7 @@ def _curves(m: Measurements) -> Iterator[Figure]:
             yield figure("curve", str(group), f"{device}-{measure}", f"{title} on {device}", chart)
 
 
-def calls_section(m: Measurements) -> Section:
+def calls_section(m: Tables) -> Section:
     """``evaluate()`` and ``predict()``: latency, throughput and speed-ups."""
     labelled = with_labels(m.calls).sort_values("call", kind="stable")
     view = view_of(labelled, "calls-table", "Time per call", "implementation", "series",
@@ -238,7 +238,7 @@ def calls_section(m: Measurements) -> Section:
                    csv={"calls": m.calls})  # fmt: skip
 
 
-def _latencies(labelled: pd.DataFrame, m: Measurements) -> Iterator[Figure]:
+def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     """Milliseconds of predict() by batch, if several batch sizes were measured."""
     predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
     milliseconds = 1e3 * predictions[["seconds", "low", "high"]].astype(float)

@@ -25,8 +25,8 @@ from rnnbench.report.labels import (
     variant_labels,
     with_labels,
 )
-from rnnbench.report.measurements import Measurements
 from rnnbench.report.parts import Column, TableView, marked, span_of, view_of
+from rnnbench.report.tables import Tables
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
@@ -52,7 +52,7 @@ REACHED = (
 )
 
 
-def headline(m: Measurements) -> Answer:
+def headline(m: Tables) -> Answer:
     """How often each implementation has the shortest epochs, and in how many comparisons no
     difference is shown; then accuracy."""
     fastest, outliers = m.fastest, outlier_sentence(m.alike)
@@ -108,7 +108,7 @@ def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
     return contests["lead_low"].notna() & ~contests["lead_shown"].eq(True)
 
 
-def answer_view(m: Measurements) -> TableView:
+def answer_view(m: Tables) -> TableView:
     """One row per comparison, under its model; if there is none, the results of each
     configuration."""
     fastest = m.fastest
@@ -191,7 +191,7 @@ def _accuracy(learning: pd.DataFrame) -> str:
     return f"A difference in accuracy is shown in {share} with the reference: {names}."
 
 
-def call_answers(m: Measurements) -> list[Answer]:
+def call_answers(m: Tables) -> list[Answer]:
     """The answer for a report that leads with the calls: for each network and device, the fastest
     implementation of predict() at each batch size. Configurations that compute another function
     take no part."""

@@ -41,7 +41,7 @@ class ReportInputs:
     mlflow: Mapping[str, str] = field(default_factory=dict)
 
 
-class Measurements:
+class Tables:
     """`records`: all runs, including void ones. The tables have the names of the functions that
     make them from what is `measured`, for all functions of networks that the `reference` of the
     `experiment` separates. `regroup` and `regrouped`: see `regrouping`. `is_long`: there are too
