@@ -22,7 +22,7 @@ from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import device_reasons, failure_reason
 from rnnbench.running.worker import Event, Outcome, job_of, run_workers
 from rnnbench.sources import probes
-from rnnbench.sources.certificates import NOT_TRIED, Implementation, judged
+from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity
 from rnnworker.precision import DEFAULT, TOLERANCE
@@ -152,7 +152,7 @@ def assembled_certificate(
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")
     tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
-    found = {
+    on_devices = {
         device: facts_of(outcome.events, "certificate").get("implementations") or {}
         for device, outcome in outcomes.items()
     }
@@ -162,13 +162,11 @@ def assembled_certificate(
         entry = _entry(implementation, first, reported.get("implementations") or {})
         for place in planned["devices"]:
             if name in place["implementations"]:
-                entry = _with_device(entry, place["name"], found, name)
+                entry = _with_device(entry, place["name"], on_devices, name)
         # What failed by itself is wrong apart from layers and steps.
         failed = entry["status"] == "failed"
-        entry = {**entry, "function_why": entry["why"] if failed else None}
-        typed = msgspec.convert(entry, Implementation)
-        entries[name] = msgspec.to_builtins(judged(typed, tolerance))
-    return {
+        entries[name] = {**entry, "function_why": entry["why"] if failed else None}
+    data = {
         "schema": 3,
         "key": planned["key"],
         **planned["choices"],
@@ -180,6 +178,9 @@ def assembled_certificate(
         "implementations": entries,
         "pairs": reported.get("pairs") or [],
     }
+    found = certificate_of(data, f"certificate {planned['key']}")
+    judged = {"implementations": found.implementations, "pairs": found.pairs}
+    return {**data, **msgspec.to_builtins(judged)}
 
 
 def _entry(
