@@ -19,12 +19,15 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.records.store import Place, record_files
+from rnnbench.tracking.store import prepare
 from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
 if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
+
+prepare()  # Any test may import MLflow first, which reads its settings then.
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
