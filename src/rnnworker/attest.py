@@ -52,10 +52,12 @@ def kernels_in_tensorflow(ops, steps):
         for path, kind, count in ops
         if "MatMul" in kind and not any(part in path for part in BACKWARD)
     ]
-    # A node that runs more than once in one training step is in a loop.
-    if any(count > 1 for count in products):
+    # A node that runs more than once in one training step is in a loop. For each of them there may
+    # be one product outside the loop, of the inputs of all time steps.
+    looped = sum(count > 1 for count in products)
+    if looped:
         kernels.add("while")
-    if steps and steps > 1 and sum(count == 1 for count in products) >= steps:
+    if steps and steps > 1 and len(products) - 2 * looped >= steps:
         kernels.add("unrolled")
     return sorted(kernels)
 

@@ -23,6 +23,9 @@ BLOCK_CELL = [
     ("gradient_tape/lstm/while/while_grad/body/_9/MatMul", "MatMul", STEPS),
 ]
 UNROLLED = [(f"lstm/cell_{step}/MatMul", "MatMul", 1) for step in range(STEPS)]
+# A layer and direction each: the product of its inputs is outside of its loop.
+INPUTS = [(f"lstm_{layer}/MatMul", "MatMul", 1) for layer in range(STEPS)]
+LOOPS = [(f"lstm_{layer}/while/cell/MatMul", "MatMul", STEPS) for layer in range(STEPS)]
 CUDNN = [("lstm/CudnnRNNV3", "CudnnRNNV3", 1), ("gradients/x", "CudnnRNNBackpropV3", 1)]
 
 
@@ -36,6 +39,8 @@ CUDNN = [("lstm/CudnnRNNV3", "CudnnRNNV3", 1), ("gradients/x", "CudnnRNNBackprop
         (DENSE + [("l/BlockLSTMV2", "BlockLSTMV2", 1)], ["block"]),
         (DENSE + UNROLLED, ["unrolled"]),
         (DENSE + UNROLLED[:-2], []),
+        (DENSE + INPUTS + LOOPS, ["while"]),
+        (DENSE + UNROLLED + WHILE, ["unrolled", "while"]),
         (DENSE + CUDNN, ["cudnn"]),
         (DENSE + CUDNN + WHILE, ["cudnn", "while"]),
         ([("ThunkExecutor::Execute", "XlaLaunch", 3)], ["xla"]),
