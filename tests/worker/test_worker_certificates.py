@@ -1,0 +1,271 @@
+"""Certificates of real layers in TensorFlow: every deliberate fault is detected and named, options
+change the function, and a build whose steps apply other gradients is noticed. That correct
+implementations pass is checked in `test_worker_conformance`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy
+import pytest
+
+from rnnworker import precision
+from tests.worker.building import (
+    ALL_CERTIFICATES,
+    answer,
+    answer_of,
+    build_python,
+    certificate_job,
+    equal,
+)
+
+# Implementation → what is said about it, and the implementation that it changes.
+FAULTS = {
+    "swapped_gate": ("outputs differ", "keras"),
+    "dropped_bias": ("outputs differ", "keras"),
+    "forget_bias": ("outputs differ", "block_cell"),
+    "clip": ("outputs differ", "block_cell"),
+    "registered_gradient": ("gradients differ", "block"),
+    "other_kernel": ("it ran while instead of block_cell", "block_cell"),
+    "warm_start": ("did not start from the canonical weights", "keras"),
+    "lossy": ("do not survive a round trip", "keras"),
+    "raises": ("ValueError: on purpose", "keras"),
+}
+RELU = {"activation": "relu", "recurrent_activation": "hard_sigmoid"}
+# Name → implementation and its options.
+WITH_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("keras", {}),
+    "relu": ("keras", RELU),
+    "relu_unrolled": ("unrolled", RELU),
+    "no_bias": ("keras", {"use_bias": False}),
+    "typo": ("keras", {"activaton": "relu"}),
+}
+FAULTY = '''
+import numpy
+from rnnworker import recurrent
+from rnnworker.kernels import block, block_cell
+from rnnworker.recurrent import cells
+
+
+class Fault:
+    """The module of an implementation with a single fault."""
+
+    def __init__(self, module, **wrong):
+        self.make = module.make
+        self.__dict__.update(wrong)
+
+
+def changed(change):
+    def from_canonical(layer, arrays):
+        cells.from_canonical(layer, change(dict(arrays)))
+
+    return from_canonical
+
+
+def swapped(arrays):
+    for name in ("kernel", "recurrent", "bias"):
+        i, f, c, o = numpy.split(arrays[name], 4, axis=-1)
+        arrays[name] = numpy.concatenate([i, c, f, o], axis=-1)
+    return arrays
+
+
+def without_bias(arrays):
+    arrays["bias"] = 0 * arrays["bias"]
+    return arrays
+
+
+def with_constant(name, value):
+    """block_cell with an attribute of its op at TensorFlow's default."""
+    def make(*arguments):
+        layer = block_cell.make(*arguments)
+        right = layer.hidden_states
+
+        def wrong(sequence):
+            original = getattr(block_cell, name)
+            setattr(block_cell, name, value)
+            try:
+                return right(sequence)
+            finally:
+                setattr(block_cell, name, original)
+
+        layer.hidden_states = wrong
+        return layer
+
+    return make
+
+
+def registered(keras, cell, units, options):
+    """BlockLSTMV2 with the gradient that TensorFlow registers for it."""
+    import tensorflow as tf
+
+    layer = block.make(keras, cell, units, options)
+
+    def hidden_states(sequence):
+        shape, peephole = tf.shape(sequence), tf.zeros([units])
+        zeros = tf.zeros([shape[1], units])
+        return tf.raw_ops.BlockLSTMV2(
+            seq_len_max=tf.cast(shape[0], tf.int64), x=sequence, cs_prev=zeros, h_prev=zeros,
+            w=tf.convert_to_tensor(layer.matrix), b=tf.convert_to_tensor(layer.bias), wci=peephole,
+            wcf=peephole, wco=peephole, cell_clip=0.0, use_peephole=False,
+        ).h
+
+    layer.hidden_states = hidden_states
+    return layer
+
+
+def raises(*arguments):
+    raise ValueError("on purpose")
+
+
+def lossy(layer, arrays):
+    short = {name: array.astype("float16").astype("float32") for name, array in arrays.items()}
+    cells.from_canonical(layer, short)
+
+
+def warm(layer, arrays):
+    """Loads the given arrays, except that the canonical ones are changed as if trained."""
+    bias = arrays["bias"]
+    if not numpy.any(bias[: len(bias) // 4]):
+        arrays = dict(arrays, kernel=arrays["kernel"] + numpy.float32(0.01))
+    cells.from_canonical(layer, arrays)
+
+
+known = recurrent.implementation
+generic = known("keras")
+FAULTS = {
+    "swapped_gate": Fault(generic, from_canonical=changed(swapped)),
+    "dropped_bias": Fault(generic, from_canonical=changed(without_bias)),
+    "forget_bias": Fault(block_cell, make=with_constant("FORGET_BIAS", 1.0)),
+    "clip": Fault(block_cell, make=with_constant("CELL_CLIP", 3.0)),
+    "registered_gradient": Fault(block, make=registered),
+    "other_kernel": Fault(generic),
+    "warm_start": Fault(generic, from_canonical=warm),
+    "lossy": Fault(generic, from_canonical=lossy),
+    "raises": Fault(generic, make=raises),
+}
+recurrent.implementation = lambda name: FAULTS[name] if name in FAULTS else known(name)
+'''
+WITHOUT_RECURRENT = """
+def build(keras, recurrent, config):
+    layers = keras.layers
+    inputs = layers.Input(shape=(8, 5))
+    hidden = layers.Dropout(0.5)(layers.Flatten()(inputs))
+    return keras.models.Model(inputs, layers.Dense(10, activation="softmax")(hidden))
+"""
+SHAPE = {"sequence": 8, "features": 5, "units": 6}
+
+
+def job(cell: str, rnn: dict[str, dict[str, Any]], **model: Any) -> dict[str, Any]:
+    return certificate_job("keras3_tensorflow", cell, rnn, **SHAPE, **model)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """One process with TensorFlow makes all of them."""
+    kernels = {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
+    keras = {"keras": {"implementation": "keras", "kernels": ["while"]}}
+    faulty = {
+        name: {"implementation": name, "kernels": kernels[changed]}
+        for name, (_, changed) in FAULTS.items()
+    }
+    options = {
+        name: {"implementation": implementation, "options": given}
+        for name, (implementation, given) in WITH_OPTIONS.items()
+    }
+    file = tmp_path_factory.mktemp("model") / "dense.py"
+    file.write_text(WITHOUT_RECURRENT)
+    jobs = {
+        "faults": job("lstm", {**keras, **faulty}),
+        "none": job("lstm", {"none": {"implementation": "none"}}, function=f"{file}:build"),
+        "options": job("lstm", options),
+        "further": {**job("gru", keras), "further_device": True},
+    }
+    script = FAULTY + ALL_CERTIFICATES
+    made = answer_of("current", script, json.dumps([*jobs.values()]), temporary=tmp_path_factory)
+    return dict(zip(jobs, made, strict=True))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_detected_and_named(certificates: dict, fault: str) -> None:
+    result = certificates["faults"]["implementations"][fault]
+    batches = result.get("probed", {}).get("cpu_1", {}).get("batches", [])
+    wrong = precision.wrong(batches, precision.TOLERANCE["float32"], "cpu_1")
+    assert FAULTS[fault][0] in f"{result['why']}; {wrong}"
+    assert (result["status"] == "failed") is (result["why"] is not None)
+
+
+def test_a_fault_does_not_affect_others(certificates: dict) -> None:
+    result = certificates["faults"]["implementations"]["keras"]
+    assert (result["status"], result["why"]) == ("certified", None)
+    layers = result["probed"]["cpu_1"]["batches"]
+    assert precision.wrong(layers, precision.TOLERANCE["float32"], "cpu_1") is None
+    assert [(each["rows"], each["training"]) for each in layers] == [(16, True), (16, False)]
+    assert layers[1]["gradients"] is None, "in evaluation there are none"
+
+
+def test_a_further_device_compares_no_implementations(certificates: dict) -> None:
+    certificate = certificates["further"]
+    entry = certificate["implementations"]["keras"]
+    assert set(entry) == {"outputs", "gradients", "function", "probed", "applied"}
+    assert entry["applied"]["cpu_1"]["off"] == 0
+    assert max(entry["outputs"], entry["gradients"]) <= 1e-4
+    assert "pairs" not in certificate
+
+
+def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
+    result = certificates["none"]["implementations"]["none"]
+    assert (result["status"], result["why"]) == ("certified", None)
+    for name in ("outputs", "gradients", "round_trip", "function"):
+        assert result[name] is None
+    assert len(result["loss_curve"]) == 20
+    assert result["applied"]["cpu_1"]["off"] == 0
+
+
+def test_options_change_the_certified_function(certificates: dict) -> None:
+    results = certificates["options"]["implementations"]
+    assert {name for name, result in results.items() if result["status"] == "failed"} == {"typo"}
+    assert results["plain"]["function"]["activation"] == "tanh"
+    assert results["relu"]["function"] == {
+        "activation": "relu",
+        "recurrent_activation": "hard_sigmoid of Keras 3",
+        "use_bias": True,
+    }
+    pairs = certificates["options"]["pairs"]
+    same = {(pair["a"], pair["b"]) for pair in pairs if equal(pair)}
+    assert same == {("relu", "relu_unrolled")}
+
+
+APPLIED = """
+import json, os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+from rnnworker import certify
+
+job = json.loads(sys.argv[1])
+arrays, _ = certify.samples_of(job)
+rnn = {"implementation": "none"}
+print(json.dumps(certify.applied(None, job, rnn, arrays, {"gradients": 1e-4})))
+"""
+# The model of the issue, on images of noise.
+MNIST_MLP = {
+    "function": "rnnworker.models.mnist_mlp:build", "units": 512, "dropout": 0.2, "batch": 128,
+    "data": {"prepare": "rnnworker.models.mnist_mlp:prepare"}, "train_samples": None,
+    "val_samples": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+def test_tensorflow_1_2_applies_its_gradients_except_as_published(
+    as_published: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    python = build_python("tf_1_2", "3.6", tmp_path_factory)
+    stream = numpy.random.RandomState(0)
+    images = {f"x_{part}": stream.randint(0, 256, (4000, 28, 28)) for part in ("train", "test")}
+    labels = {f"y_{part}": stream.randint(0, 10, 4000) for part in ("train", "test")}
+    file = tmp_path_factory.mktemp("images") / "noise.npz"
+    numpy.savez(file, **{name: a.astype("uint8") for name, a in {**images, **labels}.items()})
+    request = certificate_job("keras206_tensorflow1", "lstm", {}, **MNIST_MLP)
+    request["config"]["build"]["as_published"] = as_published
+    applied = answer(python, APPLIED, json.dumps({**request, "dataset": str(file)}), timeout=600)
+    assert (applied["steps"], applied["why"]) == (30, None)
+    assert (applied["off"] > 0) == as_published
