@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
+from rnnworker import optimizers
 from rnnworker.frameworks import FRAMEWORKS
 from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders, traced_ops
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
@@ -19,7 +20,6 @@ from rnnworker.frameworks.tensorflow_facts import (
     onednn_version,
     unused_instructions,
 )
-from rnnworker.optimizers import for_keras_2
 
 
 def test_the_controller_knows_every_framework() -> None:
@@ -113,15 +113,6 @@ def test_ops_of_a_trace() -> None:
     ]
 
 
-def test_an_old_optimizer_gets_the_current_epsilon() -> None:
-    assert for_keras_2({"name": "adam", "learning_rate": 0.01}) == (
-        "adam",
-        {"lr": 0.01, "epsilon": 1e-7},
-    )
-    assert for_keras_2({"name": "adam", "epsilon": 1e-8})[1] == {"epsilon": 1e-8}
-    assert for_keras_2({"name": "sgd", "learning_rate": 0.01}) == ("sgd", {"lr": 0.01})
-
-
 def test_the_version_of_onednn(tmp_path) -> None:
     assert onednn_of_torch("built with:\n  - Intel(R) MKL-DNN v3.12.0 (Git Hash 8)\n") == "3.12.0"
     assert onednn_of_torch("built with:\n  - GCC 13.3") is None
@@ -131,3 +122,51 @@ def test_the_version_of_onednn(tmp_path) -> None:
     parts = (("MAJOR", 3), ("MINOR", 2), ("PATCH", 1))
     header.write_text("".join(f"/// x\n#define DNNL_VERSION_{name} {n}\n" for name, n in parts))
     assert onednn_version(str(tmp_path)) == "3.2.1"
+
+
+STATED = {"name": "adam", "learning_rate": 0.001, "decay": 1e-5, "epsilon": 1e-8}
+
+
+def keras3() -> SimpleNamespace:
+    def schedule(rate, decay_steps, decay_rate):
+        return ("inverse time", rate, decay_steps, decay_rate)
+
+    def optimizer(name):
+        return lambda **settings: (name, settings)
+
+    schedules = SimpleNamespace(InverseTimeDecay=schedule)
+    classes = {name: optimizer(name) for name in ("Adam", "SGD")}
+    return SimpleNamespace(optimizers=SimpleNamespace(schedules=schedules, **classes))
+
+
+@pytest.mark.parametrize(
+    ("stated", "made"),
+    [
+        (STATED, ("Adam", {"learning_rate": ("inverse time", 0.001, 1, 1e-5), "epsilon": 1e-8})),
+        ({"name": "sgd", "learning_rate": 0.1}, ("SGD", {"learning_rate": 0.1})),
+        ({"name": "sgd", "decay": 0.0}, ("SGD", {})),
+    ],
+)
+def test_keras_3_gets_a_schedule_for_decay(stated: dict, made: tuple) -> None:
+    before = dict(stated)
+    assert optimizers.for_keras_3(keras3(), stated) == made
+    assert stated == before
+
+
+def test_an_unknown_optimizer_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no optimizer 'adma'"):
+        optimizers.for_keras_3(keras3(), {"name": "adma"})
+
+
+@pytest.mark.parametrize(
+    ("stated", "made"),
+    [
+        (STATED, ("adam", {"lr": 0.001, "decay": 1e-5, "epsilon": 1e-8})),
+        ({"name": "adam"}, ("adam", {"epsilon": 1e-7})),
+        ({"name": "sgd"}, ("sgd", {})),
+    ],
+)
+def test_keras_2_has_lr_and_decay(stated: dict, made: tuple) -> None:
+    before = dict(stated)
+    assert optimizers.for_keras_2(stated) == made
+    assert stated == before

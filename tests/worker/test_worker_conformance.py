@@ -1,7 +1,8 @@
 """Every implementation, cell and framework that runs on a CPU: the certificates of one process per
 build. Each compares outputs and gradients with the float64 reference, for whole and last batches
 and with ``training`` on and off, converts weights in both directions, checks that steps apply their
-gradient and which kernel they run, and compares the training of each pair."""
+gradient and which kernel they run, and compares the training of each pair. Kernels of users do the
+same."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -49,6 +51,7 @@ CASES = {
         Case("rnn_tanh", "keras cell"),
         Case("rnn_relu", "keras unrolled"),
         Case("lstm", "keras unrolled block block_cell", STACK),
+        Case("lstm", "keras block_cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
     ],
     "keras3_torch": [
         *(Case(cell, "keras native") for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
@@ -78,13 +81,17 @@ CASES = {
         Case("lstm", "keras contrib", STACK),
     ],
     "tf_1_2": [
-        # With as few steps as elsewhere, the products outside the loop would look unrolled.
-        Case("lstm", "keras unrolled", {"sequence": 12}),
-        Case("gru_reset_before", "keras", {**BOTH, "sequence": 12}),
+        Case("lstm", "keras unrolled"),
+        Case("gru_reset_before", "keras", BOTH),
         Case("lstm", "keras", TWO_LAYERS),
     ],
 }
-# As a user's file: torch.nn.LSTM with both biases trained.
+# Build → the kernels in files of users, and the model.
+OWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "current": (("scan_lstm", "raises"), STACK),
+    "keras3_torch": (("both_biases",), {}),
+}
+# torch.nn.LSTM with both biases trained.
 BOTH_BIASES = """
 import torch
 from rnnworker.kernels import native
@@ -121,17 +128,31 @@ def job_of(build: str, case: Case) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory):
-    """A function of the build that returns the certificates of its cases, and of `BOTH_BIASES`."""
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the kernels of `OWN`: that of docs/own_kernel.md, and one that raises."""
+    folder = tmp_path_factory.mktemp("own")
+    page = (ROOT / "docs" / "own_kernel.md").read_text()
+    text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
+    shifted = "            raise RuntimeError('on purpose')\n            projected ="
+    raises = text.replace("            projected =", shifted, 1)
+    files = {"scan_lstm": text, "raises": raises, "both_biases": BOTH_BIASES}
+    for name, content in files.items():
+        (folder / f"{name}.py").write_text(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def certificates(own: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A function of the build that returns the certificates of its cases, then that of `OWN`."""
 
     @cache
     def made(build: str) -> list[dict[str, Any]]:
         jobs = [job_of(build, case) for case in CASES[build]]
-        if build == "keras3_torch":
-            file = tmp_path_factory.mktemp("own") / "both.py"
-            file.write_text(BOTH_BIASES)
-            rnn = {"keras": choice_of("keras"), "both": {"implementation": str(file)}}
-            jobs.append(certificate_job("keras3_torch", "lstm", rnn))
+        if build in OWN:
+            names, model = OWN[build]
+            files = {name: {"implementation": str(own / f"{name}.py")} for name in names}
+            rnn = {"keras": choice_of("keras"), **files}
+            jobs.append(certificate_job(settings_of(build)["framework"], "lstm", rnn, **model))
         # TensorFlow 1 optimises the graph of all models again for each new one.
         parts = [[job] for job in jobs] if build.startswith("tf_1_") else [jobs]
         answers = (
@@ -162,18 +183,36 @@ def test_each_computes_the_reference_and_trains_as_the_others_do(
         # Half precision rounds to 5e-4 or worse: a smaller error means float32.
         assert (entry["outputs"] > 1e-4) == case.precision.startswith("mixed")
         assert entry["kernel"] == attest.expected({**job["config"], "rnn": choice_of(name)})
+        assert len(entry["loss_curve"]) == 20
         applied = entry["applied"]["cpu_1"]
-        assert (applied["off"], applied["why"]) == (0, None), name
+        assert applied.pop("worst") <= allowed["gradients"]
+        assert applied == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
     pairs = certificate["pairs"]
+    assert len(pairs) == len(list(itertools.combinations(case.names.split(), 2)))
     assert all(equal(pair, case.precision) for pair in pairs), pairs
 
 
 def test_two_trained_biases_would_learn_faster(certificates) -> None:
     """The reason to freeze the second set of biases; see `kernels.native`."""
     (pair,) = certificates("keras3_torch")[-1]["pairs"]
-    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "both", False)
+    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "both_biases", False)
     assert pair["outputs"] > 1e-5, "with the weights that it has trained"
     assert pair["loss_curve"] > 1e-3
+
+
+def test_the_kernel_of_the_documentation_is_certified_and_an_exception_is_reported(
+    certificates, own: Path
+) -> None:
+    """In both directions and two layers, whose products outside the loops are not unrolled ones."""
+    entries = certificates("current")[-1]["implementations"]
+    mine, raises = entries["scan_lstm"], entries["raises"]
+    assert (mine["status"], mine["why"]) == ("certified", None)
+    assert mine["kernel"] == ["while"], "found, although the choice names none"
+    assert mine["applied"]["cpu_1"]["off"] == 0
+    (pair,) = certificates("current")[-1]["pairs"]
+    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "scan_lstm", True)
+    why = f"RuntimeError: {own}/raises.py, line 15: on purpose"
+    assert (raises["status"], raises["why"]) == ("failed", why)
 
 
 def test_a_class_of_tf_contrib_belongs_to_its_cell_and_has_a_kernel() -> None:

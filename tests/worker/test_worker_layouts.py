@@ -1,13 +1,9 @@
-"""Implementations without their frameworks: the layouts of weights are exact in both directions and
-have each gate where cuDNN, torch, Keras 2 and tf.contrib have it; what an op lacks is an error."""
+"""Implementations without their frameworks: the layouts of weights are exact in both directions,
+and what an op lacks is an error. `test_worker_conformance` checks the order of the gates by the
+outputs of real layers, `test_worker_buffer` that in cuDNN's buffer."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -25,7 +21,6 @@ from rnnworker.kernels import (
     native,
 )
 from rnnworker.recurrent import cells, cudnn_layout
-from tests.conftest import ROOT
 
 INPUTS, UNITS = 3, 2
 DIRECTIONS = ("forward", "backward")
@@ -108,50 +103,6 @@ def test_keras_2s_layers_pass_cudnn_its_buffer(cell: str, name: str) -> None:
     assert numpy.array_equal(numpy.concatenate(parts), buffer[:weights])
 
 
-Pack = Callable[[Arrays], list[numpy.ndarray]]
-
-
-@pytest.mark.parametrize(
-    ("cell", "pack", "gates"),
-    [
-        # i, f, c, o are 0 to 3; z, r, h are 0 to 2, and 10 to 12 in the second bias.
-        ("lstm", lambda a: cells.pack(cells.LAYOUTS["lstm_icfo"], a)[1:], [[0, 2, 1, 3]]),
-        ("gru", lambda a: cells.pack(native.torch_layout("gru"), a)[2:], [[1, 0, 2], [11, 10, 12]]),
-        (
-            "gru",
-            lambda a: [cells.pack(cells.LAYOUTS["contrib_gru"], a)[n] for n in (1, 4, 5, 6)],
-            [[1, 0], [2], [12], [11, 10]],
-        ),
-        ("gru", lambda a: cudnn_layout.pack("gru", a)[-6 * UNITS :].reshape(2, -1),
-         [[1, 0, 2], [11, 10, 12]]),
-    ],
-)  # fmt: skip
-def test_the_gates_are_in_the_order_of_the_implementation(cell: str, pack: Pack, gates) -> None:
-    arrays = arrays_of(cell)
-    bias = numpy.repeat(numpy.arange(GATES[cell]), UNITS)
-    arrays["bias"] = numpy.stack([bias, bias + 10]) if cell == "gru" else bias
-    assert [row[::UNITS].tolist() for row in pack(arrays)] == gates
-
-
-def test_the_second_biases_of_a_stack_are_not_trained() -> None:
-    arrays = stack_of("rnn_tanh", 2, 2)
-    trained = cudnn_layout.pack("rnn_tanh", arrays)
-    numpy_as_tensorflow = SimpleNamespace(
-        convert_to_tensor=numpy.asarray,
-        split=lambda value, sizes: numpy.split(value, numpy.cumsum(sizes)[:-1]),
-        zeros=numpy.zeros,
-        concat=numpy.concatenate,
-    )
-    whole = cudnn_layout.with_untrained(
-        numpy_as_tensorflow, trained, "rnn_tanh", INPUTS, UNITS, 2, 2
-    )
-    biases = whole[-4 * 2 * UNITS :].reshape(4, 2, UNITS)
-    names = [f"layer{layer}_{direction}_bias" for layer in (0, 1) for direction in DIRECTIONS]
-    assert numpy.array_equal(biases[:, 0], [arrays[name] for name in names])
-    assert not biases[:, 1].any()
-    assert numpy.array_equal(whole[: -4 * 2 * UNITS], trained[: -4 * UNITS])
-
-
 @pytest.mark.parametrize(
     ("module", "backend", "name", "other"),
     [
@@ -182,30 +133,3 @@ def test_a_build_without_the_layer_is_an_error() -> None:
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
     with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
         native.make(keras, "lstm", 4, {})
-
-
-KERNEL = """
-OPTIONS = ("speed",)
-
-
-def make(keras, cell, units, options):
-    return (keras, cell, units, options["speed"])
-"""
-MAKE_IT = """
-from rnnworker import options, recurrent
-
-rnn = {"implementation": "mine", "options": {"speed": 3}}
-config = {"cell": {"name": "gru"}, "rnn": rnn}
-assert "mine" in options.IMPLEMENTATIONS and options.honoured(config) == ["speed"]
-print(recurrent.Recurrent("keras", config)(4))
-"""
-
-
-def test_a_new_kernel_is_known_by_its_module(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "src" / "rnnworker", tmp_path / "rnnworker")
-    (tmp_path / "rnnworker" / "kernels" / "mine.py").write_text(KERNEL)
-    command = [sys.executable, "-c", MAKE_IT]
-    made = subprocess.run(
-        command, env={"PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, check=True
-    )
-    assert made.stdout == b"('keras', 'gru', 4, 3)\n"

@@ -3,8 +3,6 @@ implementations by name."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +13,6 @@ from rnnworker import user_functions
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent, implementation, own_file
 from tests.conftest import ROOT
-from tests.worker.building import ALL_CERTIFICATES, answer, certificate_job, equal
 
 UNITS, COLUMNS = 4, 16
 GOOD = {
@@ -114,29 +111,6 @@ def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() ->
     assert user_functions.one_line(RuntimeError(plain)) == "no such device"
 
 
-def test_both_directions_are_certified_and_an_exception_is_reported(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "own_kernel.md").read_text()
-    text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
-    (tmp_path / "mine.py").write_text(text)
-    shifted = "            raise RuntimeError('on purpose')\n            projected ="
-    (tmp_path / "raises.py").write_text(text.replace("            projected =", shifted, 1))
-    files = {"keras": "keras", **{n: str(tmp_path / f"{n}.py") for n in ("mine", "raises")}}
-    rnn = {name: {"implementation": file} for name, file in files.items()}
-    stack = {"layers": 2, "bidirectional": True, "sequence": 12}  # fewer would look unrolled
-    job = certificate_job("keras3_tensorflow", "lstm", rnn, **stack)
-    variables = {"KERAS_BACKEND": "tensorflow"}
-    arguments = (ALL_CERTIFICATES, json.dumps([job]))
-    (certificate,) = answer(sys.executable, *arguments, timeout=900, **variables)
-    entries = certificate["implementations"]
-    assert (entries["mine"]["status"], entries["mine"]["why"]) == ("certified", None)
-    assert entries["mine"]["kernel"] == ["while"], "found, although the choice names none"
-    assert entries["mine"]["applied"]["cpu_1"]["off"] == 0
-    (pair,) = certificate["pairs"]
-    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "mine", True)
-    why = f"RuntimeError: {tmp_path}/raises.py, line 15: on purpose"
-    assert (entries["raises"]["status"], entries["raises"]["why"]) == ("failed", why)
-
-
 def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="'cudnn9' must be one of keras, auto, cudnn, cell"):
         implementation("cudnn9")
@@ -146,21 +120,3 @@ def test_every_implementation_has_a_choice_and_makes_layers() -> None:
     choices = {path.stem for path in (ROOT / "conf" / "rnn").glob("*.yaml")}
     assert set(IMPLEMENTATIONS) == choices | {"fake"}
     assert all(callable(implementation(name).make) for name in IMPLEMENTATIONS)
-
-
-def test_recurrent_lists_its_layers_and_completes_options(monkeypatch) -> None:
-    calls = []
-
-    def make(keras, cell, units, options):
-        calls.append((keras, cell, units, options))
-        return object()
-
-    recurrent = Recurrent("keras", {"cell": {"name": "lstm"}, "rnn": {"implementation": "keras"}})
-    monkeypatch.setattr(recurrent.module, "make", make)
-    first, second = recurrent(8), recurrent(4, return_sequences=True, name="top")
-    assert recurrent.layers == [first, second]
-    defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
-    assert calls == [
-        ("keras", "lstm", 8, defaults),
-        ("keras", "lstm", 4, {**defaults, "return_sequences": True, "name": "top"}),
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,18 +11,25 @@ from pathlib import Path
 import pytest
 
 import rnnworker
+from rnnbench.builds.uv import find
 
 ROOT = Path(rnnworker.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # Modules added after 3.6 or removed since; the rest of the standard library may be imported.
 NOT_IN_3_6 = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo", "imp", "distutils"}
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
-COMPILE = """
+COMPILE_AND_RUN = """
 import sys
 for name in sys.argv[1:]:
     with open(name, "rb") as file:
         compile(file.read(), name, "exec")
-print("compiled", len(sys.argv) - 1)
+print("compiled", len(sys.argv) - 1, flush=True)
+from rnnworker import events, machine, processors, turns, user_functions
+events_ = events.Events(1)
+phases = turns.Phases(events_, turns.Turns(events_))
+with phases.phase("train", timed=True) as details:
+    details["x"] = float("nan")
+assert machine.fingerprint()["machine"]
 """
 
 
@@ -38,60 +44,24 @@ def imports(file: Path) -> set[str]:
     return names
 
 
-def python36() -> str | None:
-    """Returns Python 3.6 from pyenv, or a working one on PATH (a shim of pyenv may fail)."""
-    candidates = []
-    if pyenv := shutil.which("pyenv"):
-        for version in subprocess.run(
-            [pyenv, "versions", "--bare"], capture_output=True, text=True
-        ).stdout.split():
-            if version.startswith("3.6."):
-                prefix = subprocess.run([pyenv, "prefix", version], capture_output=True, text=True)
-                candidates.append(f"{prefix.stdout.strip()}/bin/python3.6")
-    candidates.append(shutil.which("python3.6") or "")
-    for candidate in filter(None, candidates):
-        try:
-            result = subprocess.run([candidate, "--version"], capture_output=True, text=True)
-        except OSError:
-            continue
-        if result.stdout.startswith("Python 3.6"):
-            return candidate
-    return None
-
-
-def test_all_files_are_checked() -> None:
+def test_syntax_of_python_3_6() -> None:
     assert {"run.py", "events.py", "block.py", "keras_session.py"} <= {f.name for f in FILES}
+    for file in FILES:
+        ast.parse(file.read_bytes(), filename=str(file), feature_version=(3, 6))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_syntax_of_python_3_6(file: Path) -> None:
-    ast.parse(file.read_bytes(), filename=str(file), feature_version=(3, 6))
-
-
-def test_a_real_python_3_6_compiles_it_all() -> None:
-    python = python36()
+def test_a_real_python_3_6_compiles_it_all_and_runs_modules_without_dependencies() -> None:
+    python = find("3.6")
     if python is None:
         pytest.skip("no Python 3.6 on this machine: only the syntax was checked")
-    output = subprocess.check_output([python, "-c", COMPILE, *map(str, FILES)], text=True)
-    assert output.strip() == f"compiled {len(FILES)}"
-
-
-def test_a_real_python_3_6_runs_modules_without_dependencies(tmp_path: Path) -> None:
-    python = python36()
-    if python is None:
-        pytest.skip("no Python 3.6 on this machine: the worker's modules were not run by it")
-    script = (
-        "import os\n"
-        "from rnnworker import events, machine, processors, turns, user_functions\n"
-        "events_ = events.Events(1)\nphases_ = turns.Phases(events_, turns.Turns(events_))\n"
-        "with phases_.phase('train', timed=True) as details: details['x'] = float('nan')\n"
-        "assert machine.fingerprint()['machine']\n"
-    )
     output = subprocess.check_output(
-        [python, "-c", script], text=True, env={**os.environ, "PYTHONPATH": str(ROOT.parent)}
+        [python, "-c", COMPILE_AND_RUN, *map(str, FILES)],
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
     )
-    assert '"phase_end"' in output.splitlines()[-1]
-    assert '"x": null' in output.splitlines()[-1]
+    compiled, *_, end = output.splitlines()
+    assert compiled == f"compiled {len(FILES)}"
+    assert '"phase_end"' in end and '"x": null' in end
 
 
 def test_imports_are_standard_library_numpy_and_the_framework_only() -> None:

@@ -1,0 +1,162 @@
+"""What sessions of real frameworks report and set: the kernel of a small model after any number of
+training steps, the probe of a model and a device, and memory of a card that is allocated as needed.
+
+TensorFlow considers its ops cheap after a while, and on a GPU from the beginning, and then reports
+them only at the profiler's level 3. It accepts memory growth only before it opens the card
+(``Physical devices cannot be modified after being initialized``,
+tensorflow/python/eager/context.py, ``set_memory_growth``)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.worker.building import answer_of, certificate_job, settings_of
+
+SCRIPT = """
+import json, sys
+from rnnworker import canonical_weights, frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+kernels = []
+for steps in (1, 60):
+    session.train_steps(steps)
+    kernels.append(session.attest())
+shapes = session.layer_shapes(session.recurrent.layers[0])
+print(json.dumps([kernels, [[int(size) for size in shape] for shape in shapes]]))
+"""
+LOOP = """
+import json, tensorflow
+from rnnworker.frameworks.tensorflow_facts import captured_stderr, executed_ops
+
+@tensorflow.function
+def loop(x):
+    less = lambda i, x: i < 300
+    return tensorflow.while_loop(less, lambda i, x: (i + 1, tensorflow.matmul(x, x)), (0, x))
+
+x = tensorflow.zeros((4, 4))
+loop(x)
+counts = {}
+with captured_stderr() as messages:
+    ops = executed_ops(tensorflow, lambda: loop(x))
+for _, kind, count in ops:
+    counts[kind.replace("_Mkl", "")] = count
+print(json.dumps([counts, messages[0]]))
+"""
+PADDED = {
+    "function": "rnnworker.models.padded:build",
+    "data": {"prepare": "rnnworker.models.padded:prepare"},
+    **{"padding": "right", "words": 50, "embedding": 4, "loss": "binary_crossentropy"},
+}
+
+
+@pytest.mark.parametrize("build", ["current", "tf_2_15"])
+def test_cheap_ops_are_reported(build: str, tmp_path_factory) -> None:
+    logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "session_manager=1"}
+    counts, messages = answer_of(build, LOOP, temporary=tmp_path_factory, **logging)
+    assert (counts.get("MatMul"), counts.get("Less")) == (300, 301)
+    if build == "current":
+        # TensorFlow 2.15 accepts the same option without a message.
+        assert "device_tracer_level set to 0" in messages
+
+
+def attested(build: str, rnn: str, temporary, **model: Any) -> tuple[list[dict], list]:
+    """The attested kernels after 1 and 60 steps, and the shapes of the recurrent layer."""
+    settings = settings_of(build)
+    config = certificate_job("", "lstm", {}, sequence=20, units=16, **model)["config"]
+    config.update(rnn={"implementation": rnn}, build=settings)
+    return answer_of(build, SCRIPT, json.dumps(config), temporary=temporary)
+
+
+@pytest.mark.parametrize(
+    ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
+)
+def test_the_kernel_of_a_small_model_is_found(build: str, kernel: str, tmp_path_factory) -> None:
+    kernels, _ = attested(build, "keras", tmp_path_factory)
+    assert [each["found"] for each in kernels] == [[kernel], [kernel]]
+
+
+@pytest.mark.parametrize("build", ["current", "tf_2_15", "tf_1_15"])
+def test_a_mask_is_not_an_input_but_a_reason_against_cudnn(build: str, tmp_path_factory) -> None:
+    (kernel, _), shapes = attested(build, "auto", tmp_path_factory, **PADDED)
+    assert shapes == [[20, 4], [16]]
+    assert kernel["found"] == ["while"]
+    assert "the inputs are masked and may not be right-padded" in kernel["why_not_cudnn"]
+
+
+MEMORY_IN_TENSORFLOW = """
+import json, sys
+import tensorflow
+from tensorflow.python.eager import context
+
+config, calls = tensorflow.config, []
+cards = config.list_physical_devices
+config.list_physical_devices = lambda kind=None: ["card"] if kind == "GPU" else cards(kind)
+config.experimental.get_device_details = lambda card: {"device_name": card}
+config.experimental.set_memory_growth = lambda card, on: calls.append(
+    [card, on, context.context()._initialized]
+)
+from rnnworker import frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+print(json.dumps({"calls": calls, "cards": session.device_facts()["framework_cards"]}))
+"""
+MEMORY_IN_JAX = """
+import json, os, sys
+from rnnworker import frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+print(json.dumps(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "tf_2_21_keras2"])
+def test_the_memory_of_a_card_grows_in_tensorflow(build: str, tmp_path_factory) -> None:
+    arguments = (MEMORY_IN_TENSORFLOW, json.dumps(on_gpu(build)))
+    result = answer_of(build, *arguments, temporary=tmp_path_factory)
+    assert result == {"calls": [["card", True, False]], "cards": ["card"]}
+
+
+def test_the_memory_of_a_card_grows_in_jax(tmp_path_factory, monkeypatch) -> None:
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    arguments = (MEMORY_IN_JAX, json.dumps(on_gpu("keras3_jax")))
+    assert answer_of("keras3_jax", *arguments, temporary=tmp_path_factory) == "false"
+
+
+def on_gpu(build: str) -> dict[str, Any]:
+    return {"device": {"kind": "gpu"}, "build": settings_of(build)}
+
+
+PROBE = """
+import json, sys
+from rnnworker import frameworks, probe
+
+facts = []
+for feed in ("host", "device"):
+    settings = json.loads(sys.argv[1])
+    settings["device"]["feed"] = feed
+    facts.append(probe.model_facts(settings, 1))
+session = frameworks.open_session({name: settings[name] for name in ("device", "build")}, 1)
+multiply = probe.SQUARE[settings["build"]["framework"]]
+small, large = (
+    min(probe.sample_rates(multiply(session, size), 2 * size**3 / 1e9)) for size in (8, 256)
+)
+print(json.dumps(dict(facts=facts, small=small, large=large)))
+"""
+
+
+def test_the_probe_of_a_real_model_and_device(tmp_path_factory) -> None:
+    settings = certificate_job("keras3_tensorflow", "lstm", {}, sequence=8, features=8, units=64)
+    config = {**settings["config"], "rnn": {"implementation": "keras"}}
+    result = answer_of("current", PROBE, json.dumps(config), temporary=tmp_path_factory)
+    forward = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
+    for facts in result["facts"]:
+        assert facts["flops_per_step"]["forward"] == forward
+        assert (facts["timesteps"], facts["complete"], facts["batch"]) == (8, True, 16)
+    # Small products are slower than large ones on every processor; no core reaches 1 TFLOP/s.
+    assert 0 < result["small"] < result["large"] < 1000
