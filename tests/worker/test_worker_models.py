@@ -31,8 +31,11 @@ def config(**model: Any) -> dict[str, Any]:
     return {"model": {"train_samples": None, "val_samples": None, **model}, "seed": 0}
 
 
-def shapes(arrays: dict[str, numpy.ndarray]) -> dict[str, tuple]:
-    return {name: array.shape for name, array in arrays.items()}
+def assert_sizes(arrays: dict[str, numpy.ndarray], train: int, val: int, sample: tuple) -> None:
+    """The samples have the shape `sample`, the labels are numbers."""
+    sizes = {"x_train": (train, *sample), "y_train": (train,)}
+    sizes |= {"x_val": (val, *sample), "y_val": (val,)}
+    assert {name: array.shape for name, array in arrays.items()} == sizes
 
 
 def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
@@ -57,20 +60,10 @@ def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
 def test_mnist_is_scaled_and_reshaped(model, settings, sample) -> None:
     source = mnist()
     arrays = model.prepare(source, config(**settings))
-    assert shapes(arrays) == {
-        "x_train": (5, *sample),
-        "y_train": (5,),
-        "x_val": (3, *sample),
-        "y_val": (3,),
-    }
+    assert_sizes(arrays, 5, 3, sample)
     assert arrays["x_train"].dtype == "float32"
     assert arrays["y_train"].tolist() == [0, 1, 2, 3, 4]
     assert numpy.allclose(arrays["x_train"].ravel() * 255, source["x_train"].ravel())
-
-
-def test_time_steps_that_do_not_divide_an_image_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"model\.sequence=30 does not divide"):
-        mnist_rnn.prepare(mnist(), config(sequence=30))
 
 
 # -- film reviews -----------------------------------------------------------------------
@@ -136,12 +129,7 @@ def test_windows_and_their_next_characters(tmp_path: Path) -> None:
     file.write_text("ABcabcabcabcabcabcab", encoding="utf-8")
     settings = {"characters": 3, "sequence": 4, "step": 3, "held_out": 0.5}
     arrays = lstm_textgen.prepare(str(file), config(**settings))
-    assert shapes(arrays) == {
-        "x_train": (2, 4, 3),
-        "y_train": (2,),
-        "x_val": (2, 4, 3),
-        "y_val": (2,),
-    }
+    assert_sizes(arrays, 2, 2, (4, 3))
     assert arrays["x_train"][0].argmax(-1).tolist() == [0, 1, 2, 0]
     assert arrays["x_train"].sum(-1).tolist() == [[1] * 4] * 2
     assert arrays["y_train"].tolist() == [1, 1]
@@ -186,9 +174,7 @@ def test_samples_can_be_limited_for_any_model(tmp_path: Path) -> None:
     numpy.savez(file, **mnist())
     settings = config(train_samples=4, val_samples=2)
     settings["model"]["data"] = {"prepare": "rnnworker.models.mnist_mlp:prepare"}
-    arrays = data.arrays(settings, str(file))
-    assert (len(arrays["x_train"]), len(arrays["y_train"])) == (4, 4)
-    assert (len(arrays["x_val"]), len(arrays["y_val"])) == (2, 2)
+    assert_sizes(data.arrays(settings, str(file)), 4, 2, (784,))
 
 
 class Stream:
@@ -244,11 +230,6 @@ def test_the_constant_answer_one_half_has_the_documented_error() -> None:
     assert ((y - 0.5) ** 2).mean() == pytest.approx((2 - first_step) / 48, rel=0.03)
 
 
-def test_a_sequence_too_short_for_the_adding_problem_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"model\.sequence=5"):
-        adding.sequences(1, 5, numpy.random.RandomState(0))
-
-
 def test_synthetic_data_depends_on_the_data_seed_only() -> None:
     settings = config(train_samples=6, val_samples=2, sequence=7, features=3, data_seed=0)
     for model in (adding, shape):
@@ -257,12 +238,7 @@ def test_synthetic_data_depends_on_the_data_seed_only() -> None:
         other = model.prepare(None, config(**{**settings["model"], "data_seed": 1}))
         assert arrays["x_train"].tobytes() == same["x_train"].tobytes()
         assert arrays["x_train"].tobytes() != other["x_train"].tobytes()
-    assert shapes(arrays) == {
-        "x_train": (6, 7, 3),
-        "y_train": (6,),
-        "x_val": (2, 7, 3),
-        "y_val": (2,),
-    }
+    assert_sizes(arrays, 6, 2, (7, 3))
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
@@ -282,6 +258,15 @@ def test_sentences_are_padded_on_the_chosen_side(padding: str) -> None:
     assert mean[1] > mean[0] + 0.1
 
 
-def test_an_unknown_padding_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"padding=both must be one of none, right, left"):
-        padded.prepare({}, config(padding="both", words=9, sequence=2, data_seed=0))
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        (mnist_rnn, {"sequence": 30}, r"model\.sequence=30 does not divide"),
+        (adding, {"sequence": 5, "train_samples": 1}, r"model\.sequence=5"),
+        (padded, {"padding": "both", "words": 9, "sequence": 2},
+         "padding=both must be one of none, right, left"),
+    ],
+)  # fmt: skip
+def test_an_impossible_setting_is_an_error(model, settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model.prepare(mnist(), config(**settings, data_seed=0))
