@@ -61,6 +61,7 @@ NEEDS_BY_FIXTURE = {"browser": "a browser", "server": "an MLflow server"}
 BUILDING = "tests.worker.building"
 NEEDS_BY_NAME = {
     "build_python": "the environments of old builds",
+    "python_of": "the environments of old builds",
     "made_or_skipped": "the environments of old builds",
     "answer": "a framework in a separate process",
     "answer_of": "a framework in a separate process",

@@ -131,12 +131,18 @@ def settings_of(build: str) -> dict[str, Any]:
     return settings
 
 
+def python_of(build: str, temporary: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The interpreter of a build in ``conf/build``, and its environment variables."""
+    settings, python = settings_of(build), Path(sys.executable)
+    if settings.get("lock"):
+        python = build_python(settings["lock"], settings["python"], temporary)
+    variables = settings.get("environment", {})
+    return python, {name: str(value) for name, value in variables.items()}
+
+
 def answer_of(
     build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory, **variables: str
 ) -> Any:
     """`answer` of the interpreter of a build in ``conf/build``, with its environment variables."""
-    settings, python = settings_of(build), Path(sys.executable)
-    if settings.get("lock"):
-        python = build_python(settings["lock"], settings["python"], temporary)
-    own = {name: str(value) for name, value in settings.get("environment", {}).items()}
+    python, own = python_of(build, temporary)
     return answer(python, script, *arguments, timeout=1200, **own, **variables)

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
-from rnnworker import optimizers
-from rnnworker.frameworks import FRAMEWORKS
+from rnnworker import frameworks, optimizers
+from rnnworker.frameworks import FRAMEWORKS, replicas
 from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders, traced_ops
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.keras_training import bounds
@@ -28,14 +28,7 @@ def test_the_controller_knows_every_framework() -> None:
 
 def test_no_batch_spans_two_epochs() -> None:
     starts, stops = bounds([numpy.arange(5), numpy.arange(5)], 2)
-    assert list(zip(starts, stops, strict=True)) == [
-        (0, 2),
-        (2, 4),
-        (4, 5),
-        (5, 7),
-        (7, 9),
-        (9, 10),
-    ]
+    assert [*zip(starts, stops, strict=True)] == [(0, 2), (2, 4), (4, 5), (5, 7), (7, 9), (9, 10)]
 
 
 def test_fit_gets_the_canonical_order() -> None:
@@ -51,19 +44,14 @@ def test_fit_gets_the_canonical_order() -> None:
     assert numpy.random.shuffle is original
 
 
-@pytest.mark.parametrize("sizes", [[4], [3, 3]])
-def test_an_unexpected_shuffle_is_an_error(sizes: list[int]) -> None:
-    with (
-        pytest.raises(RuntimeError, match="something else"),
-        fixed_shuffle_orders([numpy.arange(3)]),
-    ):
+@pytest.mark.parametrize(
+    ("sizes", "message"), [([4], "something else"), ([3, 3], "something else"), ([], "never")]
+)
+def test_an_unexpected_or_missing_shuffle_is_an_error(sizes: list[int], message: str) -> None:
+    orders = [numpy.arange(3)]
+    with pytest.raises(RuntimeError, match=message), fixed_shuffle_orders(orders):
         for size in sizes:
             numpy.random.shuffle(numpy.arange(size))
-
-
-def test_a_fit_that_never_shuffles_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="never"), fixed_shuffle_orders([numpy.arange(3)]):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -170,3 +158,23 @@ def test_keras_2_has_lr_and_decay(stated: dict, made: tuple) -> None:
     before = dict(stated)
     assert optimizers.for_keras_2(stated) == made
     assert stated == before
+
+
+def test_each_replica_gets_an_equal_part_of_each_batch() -> None:
+    parts = replicas.parts_of([numpy.arange(10), numpy.arange(10, 20)], 4, 2)
+    expected = [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9], [10, 11], [12, 13]]
+    assert [list(part) for part in parts][:8] == expected
+    with pytest.raises(ValueError, match="equal division"):
+        replicas.parts_of([numpy.arange(11)], 4, 2)
+
+
+def test_the_error_for_an_uneven_last_batch_names_the_fix() -> None:
+    replicas.check_sizes({"train": 44, "val": 20}, 16, 2)
+    with pytest.raises(ValueError, match=r"a batch of 5 samples of val .* model.val_samples \(now"):
+        replicas.check_sizes({"train": 44, "val": 21}, 16, 2)
+
+
+def test_a_framework_without_replicas_is_refused() -> None:
+    config = {"build": {"framework": "keras3_torch"}, "device": {"kind": "cpu", "replicas": 2}}
+    with pytest.raises(ValueError, match="keras3_torch trains on one device"):
+        frameworks.open_session(config, 1)

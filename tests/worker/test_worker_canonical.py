@@ -22,14 +22,10 @@ def arrays_of(layer: dict, seed: int = 0) -> dict[str, numpy.ndarray]:
 
 
 def test_shapes_kinds_and_names() -> None:
-    lstm, dense = canonical_weights.initial([LSTM, DENSE], 0)
-    assert {name: a.shape for name, a in lstm.items()} == {
-        "bias": (32,),
-        "kernel": (5, 32),
-        "recurrent": (8, 32),
-    }
-    assert {name: a.shape for name, a in dense.items()} == {"kernel": (8, 10), "bias": (10,)}
-    assert {a.dtype.name for arrays in (lstm, dense) for a in arrays.values()} == {"float32"}
+    weights = canonical_weights.initial([LSTM, DENSE], 0)
+    for layer, arrays in zip((LSTM, DENSE), weights, strict=True):
+        assert {name: list(a.shape) for name, a in arrays.items()} == dict(layer["shapes"])
+        assert {a.dtype.name for a in arrays.values()} == {"float32"}
 
 
 def test_the_values_never_change() -> None:
@@ -82,18 +78,11 @@ def test_glorot_limits() -> None:
 
 
 def test_embeddings_biases_and_normalisation() -> None:
-    embedding = arrays_of({"kind": "embedding", "shapes": [("embeddings", [1000, 8])]})[
-        "embeddings"
-    ]
-    assert abs(embedding).max() == pytest.approx(0.05, rel=0.01)
-    names = [("gamma", [4]), ("beta", [4]), ("moving_mean", [4]), ("moving_variance", [4])]
-    norm = arrays_of({"kind": "other", "shapes": names})
-    assert {name: array[0] for name, array in norm.items()} == {
-        "gamma": 1.0,
-        "beta": 0.0,
-        "moving_mean": 0.0,
-        "moving_variance": 1.0,
-    }
+    embedding = arrays_of({"kind": "embedding", "shapes": [("embeddings", [1000, 8])]})
+    assert abs(embedding["embeddings"]).max() == pytest.approx(0.05, rel=0.01)
+    values = {"gamma": 1.0, "beta": 0.0, "moving_mean": 0.0, "moving_variance": 1.0}
+    norm = arrays_of({"kind": "other", "shapes": [(name, [4]) for name in values]})
+    assert {name: array[0] for name, array in norm.items()} == values
 
 
 def test_the_digest_depends_on_values_names_and_shapes_and_not_on_memory_layout() -> None:

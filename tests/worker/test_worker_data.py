@@ -43,31 +43,11 @@ def test_every_epoch_and_seed_has_a_different_order() -> None:
     assert len(orders) == 12
 
 
-def test_arrays_are_read_and_prepared(tmp_path: Path) -> None:
-    path = tmp_path / "digits.npz"
-    x, y = numpy.zeros((3, 8, 8), "float32"), numpy.zeros(3, "int64")
-    numpy.savez(path, x_train=x, y_train=y, x_val=x[:1], y_val=y[:1])
-    prepared = data.arrays(CONFIG, str(path))
-    assert {name: array.shape for name, array in prepared.items()} == {
-        "x_train": (3, 8, 8),
-        "y_train": (3,),
-        "x_val": (1, 8, 8),
-        "y_val": (1,),
-    }
-
-
 def test_missing_arrays_are_named(tmp_path: Path) -> None:
     path = tmp_path / "digits.npz"
     numpy.savez(path, x_train=numpy.zeros(3), y_train=numpy.zeros(3))
     with pytest.raises(ValueError, match="digits_rnn:prepare did not return x_val, y_val"):
         data.arrays(CONFIG, str(path))
-
-
-def test_pickles_without_a_pin_are_never_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "evil.npz"
-    numpy.savez(path, x_train=numpy.array([{"an": "object"}], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
-        data.source(str(path))
 
 
 def test_the_source_of_other_files_is_their_path(tmp_path: Path, monkeypatch) -> None:

@@ -1,21 +1,21 @@
-"""No timed phase traces or compiles, and the training uses the canonical batches."""
+"""No timed phase traces or compiles, the training uses the canonical batches, and replicas (two
+logical devices of the CPU) apply the steps of the whole batch."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import numpy
 import pytest
 
-from rnnbench.builds.launcher import environment
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
-from tests.worker.building import build_python
+from tests.worker.building import answer_of, python_of
 
 SCRIPT = Path(__file__).parent / "timed_phases.py"
 # The last batch of an epoch and of a validation is smaller: XLA compiles for each size.
@@ -54,46 +54,40 @@ def configured(name: str, folder: Path) -> dict:
     return dict(point.config)
 
 
-def write_digits(file: Path) -> None:
-    stream = numpy.random.RandomState(0)
-    arrays = {}
-    for part, samples in (("train", 44), ("val", 20)):
-        arrays[f"x_{part}"] = stream.rand(samples, 8, 8).astype("float32")
-        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
-    numpy.savez(file, **arrays)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory):
     """Returns the result of `timed_phases` for a build; each build is run once."""
-    results: dict[str, dict] = {}
+    return cache(lambda build: _run(build, tmp_path_factory))
 
-    def run(build: str) -> dict:
-        if build not in results:
-            results[build] = _run(build, tmp_path_factory)
-        return results[build]
 
-    return run
+def write_job(name: str, temporary: pytest.TempPathFactory) -> Path:
+    """The file of the job `name`, in a folder with its data."""
+    folder = temporary.mktemp(name.replace(" ", "_"))
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part, samples in (("train", 44), ("val", 20)):
+        arrays[f"x_{part}"] = stream.rand(samples, 8, 8).astype("float32")
+        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
+    numpy.savez(folder / "digits.npz", **arrays)
+    job = {"config": configured(name, folder), "threads": 1, "dataset": str(folder / "digits.npz")}
+    (folder / "job.json").write_text(json.dumps(job))
+    return folder / "job.json"
 
 
 def _run(name: str, temporary: pytest.TempPathFactory) -> dict:
-    folder = temporary.mktemp(name.replace(" ", "_"))
-    config, python = configured(name, folder), Path(sys.executable)
-    if config["build"]["name"] not in LOCAL:
-        lock = config["build"]["lock"]
-        python = build_python(lock, config["build"]["python"], temporary)
-    write_digits(folder / "digits.npz")
-    job = {"config": config, "threads": 1, "dataset": str(folder / "digits.npz")}
-    (folder / "job.json").write_text(json.dumps(job))
-    with (folder / "log").open("wb") as log:
+    job = write_job(name, temporary)
+    # What runs in the interpreter of the tests needs no other environment.
+    build = "current" if name.split()[0] in LOCAL else name.split()[0]
+    python, variables = python_of(build, temporary)
+    log = job.with_name("log")
+    with log.open("wb") as file:
         done = subprocess.run(
-            [python, SCRIPT, folder / "job.json", folder / "log"],
-            env={**os.environ, **environment(config["build"]), "PYTHONPATH": str(ROOT / "src")},
+            [python, SCRIPT, job, log],
+            env={**os.environ, **variables, "PYTHONPATH": str(ROOT / "src")},
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=file,
             timeout=900,
         )
-    assert done.returncode == 0, (folder / "log").read_text()[-3000:]
+    assert done.returncode == 0, log.read_text()[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -128,3 +122,39 @@ def test_frameworks_report_the_same_losses(trained, build: str) -> None:
     result, reference = trained(build), trained(AUGMENTED[0] if build in AUGMENTED else BUILDS[0])
     for name in ("losses", "validation"):
         assert result[name] == pytest.approx(reference[name], rel=2e-3)
+
+
+APPLIED = """
+import json, sys
+from rnnworker import canonical_weights, certify, frameworks
+from rnnworker.frameworks import replicas
+
+job = json.load(open(sys.argv[1]))
+model = dict(job["config"]["model"], optimizer=certify.OPTIMIZER)
+session = frameworks.open_session(dict(job["config"], model=model, certifying=True), 1)
+session.load_data(job["dataset"])
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+batches = list(certify.first_batches(session.arrays, session.config, 2))
+results = {
+    "facts": session.device_facts(),
+    "kernels": session.attest()["found"],
+    "whole": certify.differences_of(session, batches),
+}
+split = replicas.parts_of
+# Each replica gets the first half of each batch.
+replicas.parts_of = lambda *arguments: [part for part in split(*arguments)[::2] for _ in range(2)]
+results["half"] = certify.differences_of(session, batches)
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.parametrize("build", ["tf_2_21", "tf_2_15"])
+def test_replicas_apply_the_steps_of_the_whole_batch(build: str, tmp_path_factory) -> None:
+    job = write_job(f"{build} replicas", tmp_path_factory)
+    results = answer_of(build, APPLIED, job, temporary=tmp_path_factory)
+    devices = results["facts"]["framework_devices"]
+    assert (results["facts"]["replicas"], len(devices)) == (2, 2)
+    assert results["kernels"] == ["while"]
+    assert len(results["whole"]) == 2 and max(results["whole"]) <= 1e-4
+    assert min(results["half"]) > 1e-4, "a wrong split is noticed"
