@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from rnnbench.builds.environments import make
+from rnnbench.builds.launcher import environment
 from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
@@ -136,8 +137,7 @@ def python_of(build: str, temporary: pytest.TempPathFactory) -> tuple[Path, dict
     settings, python = settings_of(build), Path(sys.executable)
     if settings.get("lock"):
         python = build_python(settings["lock"], settings["python"], temporary)
-    variables = settings.get("environment", {})
-    return python, {name: str(value) for name, value in variables.items()}
+    return python, environment(settings)
 
 
 def answer_of(

@@ -10,9 +10,6 @@ import numpy
 import pytest
 
 from rnnworker.events import Events, from_environment, to_json_data
-from tests.worker.pipes import lines, pipe
-
-__all__ = ["pipe"]
 
 
 @pytest.mark.parametrize(
@@ -46,17 +43,17 @@ def test_values_become_json_data(value: object, expected: object) -> None:
 
 
 def test_an_event_is_one_line(pipe) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     events = Events(writer)
     events.emit("epoch", loss=float("nan"), message="two\nlines é")
     events.emit("finished")
-    first, second = lines(reader, writer)
+    first, second = received()
     assert (first["event"], first["loss"], first["message"]) == ("epoch", None, "two\nlines é")
     assert first["t"] <= second["t"]
 
 
 def test_a_held_event_goes_with_the_next_one_or_after_a_second(pipe, monkeypatch) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     now = [100.0]
     monkeypatch.setattr("rnnworker.events.time.monotonic", lambda: now[0])
     events, written = Events(writer), []
@@ -71,13 +68,13 @@ def test_a_held_event_goes_with_the_next_one_or_after_a_second(pipe, monkeypatch
     assert len(written) == 2, "the third write comes after a second and includes the held events"
     events.emit("phase_end")
     assert len(written) == 3
-    received = lines(reader, writer)
-    assert [event.get("epoch") for event in received] == [None, 1, 2, 3, 4, None]
-    assert [event["t"] for event in received[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
+    kept = received()
+    assert [event.get("epoch") for event in kept] == [None, 1, 2, 3, 4, None]
+    assert [event["t"] for event in kept[1:5]] == pytest.approx([100.4, 100.8, 101.2, 101.6])
 
 
 def test_a_held_event_is_written_without_a_next_one(pipe, monkeypatch) -> None:
-    reader, writer = pipe
+    reader, writer, _ = pipe
     monkeypatch.setattr("rnnworker.events.HOLD_SECONDS", 0.05)
     events = Events(writer)
     events._written += 1000  # so that the last write counts as recent even on a slow host
@@ -87,7 +84,7 @@ def test_a_held_event_is_written_without_a_next_one(pipe, monkeypatch) -> None:
 
 
 def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
-    reader, writer = pipe
+    reader, writer, _ = pipe
     received: list[bytes] = []
     collect = threading.Thread(target=lambda: received.extend(os.fdopen(os.dup(reader), "rb")))
     collect.start()
@@ -98,30 +95,29 @@ def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
 
 
 def test_a_handshake_waits_for_its_line(pipe) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     answers = io.StringIO("go\ngo\n")
     Events(writer, answers).handshake()
     assert answers.read() == "go\n"
-    assert [event["event"] for event in lines(reader, writer)] == ["handshake"]
+    assert [event["event"] for event in received()] == ["handshake"]
 
 
-def test_a_handshake_with_a_dead_controller_ends_the_run(pipe) -> None:
-    with pytest.raises(SystemExit, match="controller has ended"):
-        Events(pipe[1], io.StringIO("")).handshake()
-
-
-def test_there_is_no_handshake_without_answers(pipe) -> None:
-    reader, writer = pipe
+def test_a_handshake_with_a_dead_controller_ends_the_run_and_without_answers_there_is_none(
+    pipe,
+) -> None:
+    _, writer, received = pipe
     Events(writer).handshake()
-    assert lines(reader, writer) == []
+    with pytest.raises(SystemExit, match="controller has ended"):
+        Events(writer, io.StringIO("")).handshake()
+    assert [event["event"] for event in received()] == ["handshake"]
 
 
 def test_events_are_configured_by_the_environment(pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     monkeypatch.setenv("RNNWORKER_EVENTS", str(writer))
     monkeypatch.setenv("RNNWORKER_HANDSHAKE", "1")
     monkeypatch.setattr("sys.stdin", io.StringIO("go\n"))
     from_environment().handshake()
     monkeypatch.delenv("RNNWORKER_HANDSHAKE")
     from_environment().emit("finished")
-    assert [event["event"] for event in lines(reader, writer)] == ["handshake", "finished"]
+    assert [event["event"] for event in received()] == ["handshake", "finished"]

@@ -72,40 +72,17 @@ def test_this_machine() -> None:
     assert not identity or identity not in json.dumps(facts)
 
 
-def test_gpus_as_the_driver_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = b"NVIDIA H200, 570.1, 143771, 700.00, 1980, GPU-1, 00000000:3B:00.0\n\n"
-    monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
-    monkeypatch.setattr(cards.subprocess, "check_output", lambda *a, **k: output * 2)
-    gpus = machine.gpus()
-    assert len(gpus) == 2
-    assert gpus[0] == {
-        "name": "NVIDIA H200",
-        "driver": "570.1",
-        "memory_mib": "143771",
-        "power_limit_w": "700.00",
-        "max_clock_mhz": "1980",
-        "uuid": "GPU-1",
-        "bus": "00000000:3B:00.0",
-    }
-
-
-def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments, **options):
-        raise FileNotFoundError("nvidia-smi")
-
-    monkeypatch.setattr(machine.os.path, "exists", lambda path: True)
-    monkeypatch.setattr(cards.subprocess, "check_output", fail)
-    assert machine.gpus() == []
-
-
 # The driver's format, one file per GPU.
 INFORMATION = "Model: \t\t {}\nIRQ:   \t\t 38\nGPU UUID: \t GPU-1\nBus Type: \t PCIe\n"
+LINE = "Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328, GPU-1, 00000000:3B:00.0"
+# Vendor and class of a display of Intel, a card of NVIDIA, and its USB port.
+PCI_DEVICES = (("8086", "030000"), ("10de", "030200"), ("10de", "0c0330"))
 FAILS_TWICE = """#!/bin/sh
 for call in first second; do
     if mkdir {}/$call 2>/dev/null; then echo 'Driver/library version mismatch'; exit 18; fi
 done
-echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
-echo 'Tesla P100-PCIE-16GB, 570.1, 16384, 250.00, 1328'
+echo '{}'
+echo '{}'
 """
 
 
@@ -117,7 +94,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir(parents=True)
         (folder / "information").write_text(INFORMATION.format("Tesla P100-PCIE-16GB"))
     program = tmp_path / "nvidia-smi"
-    program.write_text(FAILS_TWICE.format(tmp_path))
+    program.write_text(FAILS_TWICE.format(tmp_path, LINE, LINE))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(machine, "DRIVER", str(tmp_path / "driver"))
@@ -126,14 +103,17 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_failing_nvidia_smi_does_not_change_the_key(driver: Path) -> None:
+def test_a_failing_nvidia_smi_does_not_change_the_key(driver: Path, monkeypatch) -> None:
     first, second = machine.fingerprint(), machine.fingerprint()
     names = [[gpu["name"] for gpu in facts["gpus"]] for facts in (first, second)]
     assert names == [["Tesla P100-PCIE-16GB"] * 2] * 2
     assert ["driver" in facts["gpus"][0] for facts in (first, second)] == [False, True]
+    monkeypatch.setenv("PATH", str(driver / "absent"))
+    assert machine.gpus() == first["gpus"], "without nvidia-smi"
     assert first["machine"] == second["machine"]
     assert "-tesla_p100_pcie_16gb-" in first["machine"]
     assert [gpu["uuid"] for gpu in first["gpus"]] == ["GPU-1"] * 2
+    assert second["gpus"] == [dict(zip(cards.FIELDS, LINE.split(", "), strict=True))] * 2
 
 
 def test_the_key_equals_that_from_names_of_nvidia_smi(driver: Path, monkeypatch) -> None:
@@ -151,12 +131,8 @@ def test_models_if_the_driver_lists_none(driver: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (driver / "dev" / name).touch()
     assert machine.gpu_models() == ["nvidia gpu", "nvidia gpu"]
-    for address, vendor, kind in [
-        ("1", "10de", "030200"),
-        ("2", "10de", "0c0330"),
-        ("0", "8086", "030000"),
-    ]:
-        folder = driver / "pci" / address
+    for number, (vendor, kind) in enumerate(PCI_DEVICES):
+        folder = driver / "pci" / str(number)
         folder.mkdir(parents=True)
         for file, text in (("vendor", vendor), ("class", kind), ("device", "15f8")):
             (folder / file).write_text(f"0x{text}\n")

@@ -78,23 +78,12 @@ def test_the_topology_has_only_processors_that_this_process_may_use(
         (folder / "core_id").write_text(f"{core}\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {9, 7, 3})
     # The kernel has no topology of processor 9, which counts as a core of the first socket.
-    assert read_topology(tmp_path) == (
-        Processor(3, 0, 1),
-        Processor(7, 1, 5),
-        Processor(9, 0, 9),
-    )
-
-
-def test_a_core_of_this_machine_is_chosen() -> None:
-    assert set(choose(read_topology(), 1)) <= os.sched_getaffinity(0)
+    listed = (Processor(3, 0, 1), Processor(7, 1, 5), Processor(9, 0, 9))
+    assert read_topology(tmp_path) == listed
 
 
 CARD = {"name": "NVIDIA H200", "uuid": "GPU-1", "bus": "00000000:AF:00.0"}
-
-
 GPU = {"kind": "gpu", "threads": None}
-
-
 SERVER = machine(2, 16, 2)  # 0-15 and 32-47 on node 0, 16-31 and 48-63 on node 1
 
 
@@ -117,19 +106,14 @@ def test_a_gpu_run_gets_a_few_cores_of_its_node(sys: Path) -> None:
     # More than the node has: chosen from the whole machine.
     assert len(processors.for_device(SERVER, {**GPU, "threads": 40}, CARD, sys)) == 40
 
-
-@pytest.mark.parametrize("card", [None, {}, {"bus": None}, {"bus": "00000000:3B:00.0"}])
-def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) -> None:
-    assert processors.for_device(SERVER, GPU, card, sys) == tuple(range(8))
-
-
-def test_all_processors_count_as_near_if_the_node_is_minus_one(sys: Path) -> None:
-    (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
-    assert processors.processors_near(SERVER, CARD, sys) == tuple(SERVER)
-
-
-def test_a_job_without_cores_near_its_gpu_uses_its_other_cores(sys: Path) -> None:
+    # A job without cores near its GPU uses its other cores.
     assert processors.for_device(machine(1, 4, 1), GPU, CARD, sys) == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("card", [None, {}, {"bus": None}, {"bus": "00000000:3B:00.0"}, CARD])
+def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) -> None:
+    (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
+    assert processors.for_device(SERVER, GPU, card, sys) == tuple(range(8))
 
 
 def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
@@ -139,11 +123,10 @@ def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
         processors.for_device(SERVER, {**cpu, "threads": 65}, None)
 
 
-def test_the_quota_limits_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("quota", "cores"), [(2.5, 2), (0.5, 1), (100.0, 64)])
+def test_the_quota_limits_the_number_of_cores(monkeypatch, quota: float, cores: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
-    assert len(processors.read_topology("/nowhere", cores=2.5)) == 2
-    assert len(processors.read_topology("/nowhere", cores=0.5)) == 1
-    assert len(processors.read_topology("/nowhere", cores=100.0)) == 64
+    assert len(processors.read_topology("/nowhere", cores=quota)) == cores
 
 
 def so_far(own: float, processors: dict, faults: int = 0, switched: int = 0) -> dict:
@@ -186,21 +169,23 @@ def test_work_of_this_process_counts_as_own() -> None:
     assert processors.load_between(before, processors.load_so_far())["own"] >= 0.05
 
 
-NOTHING = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("text", [NOTHING, "", None])
-def test_missing_data_does_not_count_as_an_idle_machine(text, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "busy_and_stolen"),
+    [
+        ("cpu  1 0 0 9\ncpu0 200 0 100 900 0 0 0 50 0 0\n", {0: (300 / TICKS, 50 / TICKS)}),
+        # Missing data does not count as an idle machine.
+        ("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n", {}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_busy_and_stolen_time_of_processors(text, busy_and_stolen, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert processors.load_so_far(str(tmp_path / "stat"))["processors"] == {}
-
-
-def test_busy_and_stolen_time_of_a_processor(tmp_path: Path) -> None:
-    (tmp_path / "stat").write_text("cpu  1 0 0 9\ncpu0 200 0 100 900 0 0 0 50 0 0\n")
-    ticks = os.sysconf("SC_CLK_TCK")
-    load = processors.load_so_far(str(tmp_path / "stat"))
-    assert load["processors"] == {0: (300 / ticks, 50 / ticks)}
+    assert processors.load_so_far(str(tmp_path / "stat"))["processors"] == busy_and_stolen
 
 
 def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:

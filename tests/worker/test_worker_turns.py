@@ -10,9 +10,6 @@ import pytest
 
 from rnnworker.events import Events
 from rnnworker.turns import WHOLE, Phases, StepClock, Turns, grant_of
-from tests.worker.pipes import lines, pipe
-
-__all__ = ["pipe"]
 
 
 def phases_of(writer: int) -> Phases:
@@ -21,12 +18,12 @@ def phases_of(writer: int) -> Phases:
 
 
 def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     phases = phases_of(writer)
     with phases.phase("train", timed=True) as details:
         details["steps"] = 3
         assert phases.current == "train"
-    begin, end = lines(reader, writer)
+    begin, end = received()
     assert (begin["event"], begin["phase"], begin["timed"]) == ("phase_begin", "train", True)
     assert (end["event"], end["phase"], end["timed"]) == ("phase_end", "train", True)
     assert begin["t"] <= end["start"] <= end["end"] <= end["t"]
@@ -59,11 +56,11 @@ def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
 
 
 def test_a_phase_that_fails_has_no_end(pipe) -> None:
-    reader, writer = pipe
+    _, writer, received = pipe
     phases = phases_of(writer)
     with pytest.raises(ZeroDivisionError), phases.phase("build"):
         raise ZeroDivisionError
-    assert [event["event"] for event in lines(reader, writer)] == ["phase_begin"]
+    assert [event["event"] for event in received()] == ["phase_begin"]
     assert phases.current == "build"
 
 
