@@ -48,6 +48,18 @@ def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
     }
 
 
+def write_cifar10(file: Path, batches: list[numpy.ndarray]) -> None:
+    """`batches`: the images (number, 3072) of the five for training and of the one for tests."""
+    names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    with tarfile.open(file, "w:gz") as archive:
+        for name, rows in zip(names, batches, strict=True):
+            labels = [(3 + 4 * number) % 10 for number in range(len(rows))]
+            content = pickle.dumps({b"data": rows, b"labels": labels}, protocol=2)
+            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "sample"),
     [
@@ -143,12 +155,7 @@ def test_windows_and_their_next_characters(tmp_path: Path) -> None:
 def test_cifars_archive_is_read_only_if_it_is_pinned(tmp_path: Path) -> None:
     file = tmp_path / "cifar-10-python.tar.gz"
     rows = numpy.arange(2 * 3072).reshape(2, 3072).astype("uint8")
-    with tarfile.open(file, "w:gz") as archive:
-        for name in [f"data_batch_{n}" for n in range(1, 6)] + ["test_batch"]:
-            content = pickle.dumps({b"data": rows, b"labels": [3, 7]})
-            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+    write_cifar10(file, [rows] * 6)
     with pytest.raises(ValueError, match=r"holds pickles and is not pinned in data\.dvc"):
         data.source(str(file))
     source = data.source(str(file), md5_of(file))

@@ -1,29 +1,37 @@
 """Every model runs in every CPU build, from the same weights on the same data.
 
-The worker's own ``run.main`` executes tiny runs one after another, in one process per build, two
-processes at a time; ``tf_2_21_xla``, which differs only in its config, shares ``tf_2_21``'s.
+The worker's own ``run.main`` executes tiny runs one after another, in one process per build;
+``tf_2_21_xla``, which differs only in its config, shares ``tf_2_21``'s.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.point import GridPoint
 from rnnbench.report.notes import EPSILON_OUTSIDE_SQRT, SQUARES_PER_OCCURRENCE
 from tests.conftest import ROOT
-from tests.worker.building import build_python
-from tests.worker.seeds import SAMPLES, cpu_builds, grid_points, write_data
+from tests.worker.building import python_of
+from tests.worker.test_worker_models import mnist, write_cifar10
 
-BUILDS = cpu_builds()
+# Those that a machine without a GPU can make.
+BUILDS = [
+    path.stem
+    for path in sorted((ROOT / "conf" / "build").glob("*.yaml"))
+    if "cuda" not in path.stem
+]
 SHARED = {"tf_2_21_xla": "tf_2_21"}
 MODELS = (
     *("adding", "cifar10_cnn", "digits_rnn", "imdb_bilstm", "imdb_fasttext", "imdb_lstm"),
@@ -53,11 +61,30 @@ PARAMETERS = {
     "shape_long": 4 * 4 * (123 + 5) + 50,
     "adding": 4 * 4 * (2 + 5) + 5,
 }
+SMALL = (
+    "model.batch=4 device=cpu_2"
+    " measure.warmup_steps=1 measure.evaluate_calls=0 measure.predict_calls=0"
+)
+GRIDS = (
+    "model=mnist_mlp,mnist_cnn",
+    "model=cifar10_cnn",
+    "model=imdb_fasttext model.bigrams=10",
+    "model=imdb_bilstm,imdb_lstm model.sequence=4 model.words=50 model.units=4",
+    "model=lstm_textgen model.characters=5 model.sequence=4 model.units=4"
+    " model.held_out=0.3 model.train_samples=8 model.val_samples=8",
+    "model=mnist_rnn model.sequence=4 model.units=4",
+    "model=digits_rnn model.units=4",
+    "model=shape_short,shape_long,adding model.sequence=6 model.units=4"
+    " model.train_samples=8 model.val_samples=8",
+)
+SAMPLES = 8  # two whole batches: XLA compiles for each size of one
+
+
 SCRIPT = """
 import functools, json, os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy
-from rnnworker import canonical_weights, data, frameworks, run
+from rnnworker import data, frameworks, run
 from rnnworker.frameworks import keras2_tensorflow1
 from rnnworker.readers import imdb
 
@@ -95,16 +122,6 @@ reviews = [
 # and of an embedding's row that occurs twice in the batch, with gradients of 1.
 layers, changes = keras.layers, {}
 session = frameworks.open_session(job["config"], job["threads"])
-session.load_data(job["dataset"], job["pinned_md5"])
-session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
-states = [session.read_state()]
-for change in (lambda: session.train_steps(2), session.reset):
-    change()
-    states.append(session.read_state())
-resets = [
-    all(numpy.array_equal(*pair) for pair in zip(states[0], state)) for state in states[1:]
-]
 adam = {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-7}
 rmsprop = {"name": "rmsprop", "learning_rate": 1e-3, "rho": 0.9, "epsilon": 1e-8}
 for case, settings in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
@@ -123,77 +140,86 @@ for case, settings in (("adam", adam), ("rmsprop", rmsprop), ("rows", adam)):
     changes[case] = -float(model.get_weights()[0][0, 0])
 
 with open(sys.argv[2], "w") as file:
-    json.dump({"reviews": reviews, "changes": changes, "resets": resets}, file)
+    json.dump({"reviews": reviews, "changes": changes}, file)
 """
 
 
 @pytest.fixture(scope="module")
 def points() -> list[GridPoint]:
-    return grid_points(BUILDS)
+    """One grid point for each model and build."""
+    axis = "build=" + ",".join(BUILDS)
+    grids = tuple(
+        (*SMALL.split(), axis, f"model.epochs={1 + ('cifar10' in grid)}", *grid.split())
+        for grid in GRIDS
+    )
+    experiment = Experiment(name="seeds", grids=grids, file=ROOT / "conf/experiment/seeds.yaml")
+    return expand(experiment, [ROOT / "conf"])
+
+
+def write_data(folder: Path) -> dict[str, dict[str, Any]]:
+    """Writes some training and validation samples in the format of each dataset. Returns name of
+    the choice → ``dataset`` and ``pinned_md5`` of a job. The lists of ``imdb.npz`` are pickled by
+    this interpreter's NumPy 2.x."""
+    stream = numpy.random.RandomState(0)
+    numpy.savez(folder / "mnist.npz", **mnist(SAMPLES, SAMPLES))
+    digits = {}
+    for part in ("train", "val"):
+        digits[f"x_{part}"] = stream.uniform(size=(SAMPLES, 8, 8)).astype("float32")
+        digits[f"y_{part}"] = stream.randint(0, 10, SAMPLES)
+    numpy.savez(folder / "digits.npz", **digits)
+    numpy.savez(folder / "imdb.npz", **reviews(stream, SAMPLES))
+    (folder / "nietzsche.txt").write_text("".join("abcde"[i % 5] for i in range(100)))
+    sizes = (2, 2, 2, 1, 1, SAMPLES)
+    images = [stream.randint(0, 256, (size, 3072)).astype("uint8") for size in sizes]
+    write_cifar10(folder / "cifar10.tar.gz", images)
+    return {
+        path.name.partition(".")[0]: {
+            "dataset": str(path),
+            "pinned_md5": hashlib.md5(path.read_bytes()).hexdigest(),
+        }
+        for path in folder.iterdir()
+    }
+
+
+def reviews(stream: numpy.random.RandomState, samples: int) -> dict[str, numpy.ndarray]:
+    """Lists of word ranks of different lengths, as in Keras's ``imdb.npz``."""
+    arrays: dict[str, numpy.ndarray] = {}
+    for part in ("train", "test"):
+        lists = numpy.empty(samples, dtype=object)
+        lists[:] = [stream.randint(1, 60, 5 + i).tolist() for i in range(samples)]
+        arrays[f"x_{part}"], arrays[f"y_{part}"] = lists, numpy.arange(samples) % 2
+    return arrays
 
 
 @pytest.fixture(scope="module")
-def processes(
-    request: pytest.FixtureRequest,
-    points: list[GridPoint],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[str, Future]]:
-    """Build → future result of its process, for the builds of the selected tests."""
+def runs(points: list[GridPoint], tmp_path_factory: pytest.TempPathFactory) -> Callable:
+    """A function of the build: the events of each run by (build, model); under ``reviews`` the film
+    reviews as the build's Keras and as the worker reads them; under ``changes`` the change of a
+    weight in one step."""
     data = write_data(tmp_path_factory.mktemp("data"))
-    parameters = [
-        item.callspec.params
-        for item in request.session.items
-        if item.path == request.path and hasattr(item, "callspec")
-    ]
-    # A test without a build uses the builds of the other tests, or all.
-    selected = {each["build"] for each in parameters if "build" in each} or set(BUILDS)
-    with ThreadPoolExecutor(2) as pool:
-        futures = {
-            build: pool.submit(
-                _runs,
-                [point for point in points if process_of(build_of(point)) == build],
-                data,
-                tmp_path_factory,
-            )
-            for build in sorted({process_of(build) for build in selected})
-        }
-        yield {build: futures[process_of(build)] for build in selected}
-        for future in futures.values():
-            future.cancel()
 
+    @cache
+    def of_process(build: str) -> dict[Any, Any]:
+        python, variables = python_of(build, tmp_path_factory)
+        folder, files = tmp_path_factory.mktemp(build), {}
+        for point in points:
+            its_build, model = build_of(point), point.choices["model"]
+            if SHARED.get(its_build, its_build) == build:
+                files[its_build, model] = path = folder / f"{model}-{its_build}"
+                nothing = {"dataset": None, "pinned_md5": None}
+                dataset = data.get(point.config["dataset"]["name"], nothing)
+                path.write_text(json.dumps({"config": point.config, "threads": 2, **dataset}))
+        with (folder / "log").open("wb") as log:
+            subprocess.run(
+                [python, "-W", "ignore", "-c", SCRIPT,
+                 str(ROOT / "src"), str(folder / "checks"), *map(str, files.values())],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=900,
+                env={**os.environ, "PYTHONPATH": "", **variables},
+            )  # fmt: skip
+        checks = json.loads((folder / "checks").read_text())
+        return {**checks, **{key: read_events(path) for key, path in files.items()}}
 
-def process_of(build: str) -> str:
-    return SHARED.get(build, build)
-
-
-def _runs(
-    chosen: list[GridPoint], data: dict, temporary: pytest.TempPathFactory
-) -> dict[Any, list]:
-    """The events of each run by (build, model); under ``reviews`` the film reviews as the build's
-    Keras and as the worker reads them; under ``changes`` the change of a weight in one step; under
-    ``resets`` whether all state is as at first after two steps, and after a reset."""
-    build = chosen[0].config["build"]
-    version, python = build["python"], sys.executable
-    if build.get("lock"):
-        python = str(build_python(build["lock"], version, temporary))
-    folder = temporary.mktemp(build["name"])
-    files = {}
-    for point in chosen:
-        path = folder / f"{point.choices['model']}-{build_of(point)}"
-        dataset = data.get(point.config["dataset"]["name"], {})
-        job = {"config": point.config, "threads": 2, "dataset": dataset.get("path")}
-        path.write_text(json.dumps({**job, "pinned_md5": dataset.get("pinned_md5")}))
-        files[build_of(point), point.choices["model"]] = path
-    variables = {name: str(value) for name, value in build["environment"].items()}
-    with (folder / "log").open("wb") as log:
-        subprocess.run(
-            [python, "-W", "ignore", "-c", SCRIPT,
-             str(ROOT / "src"), str(folder / "checks"), *map(str, files.values())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=900,
-            env={**os.environ, "PYTHONPATH": "", **variables},
-        )  # fmt: skip
-    checks = json.loads((folder / "checks").read_text())
-    return {**checks, **{key: read_events(path) for key, path in files.items()}}
+    return lambda build: of_process(SHARED.get(build, build))
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
@@ -215,8 +241,8 @@ def test_all_models_run_in_all_builds(points: list[GridPoint]) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("build", BUILDS)
-def test_it_runs(build: str, model: str, processes: dict[str, Future]) -> None:
-    events = processes[build].result()[build, model]
+def test_it_runs(build: str, model: str, runs: Callable) -> None:
+    events = runs(build)[build, model]
     assert [event for event in events if event["event"] == "error"] == []
     assert events[-1]["event"] == "finished"
     epochs = [event for event in events if event["event"] == "epoch"]
@@ -231,14 +257,15 @@ def test_it_runs(build: str, model: str, processes: dict[str, Future]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_build_has_the_same_start_and_loss(model: str, processes: dict[str, Future]) -> None:
+def test_every_build_has_the_same_start_and_loss(model: str, runs: Callable) -> None:
     """The same weights; and, without dropout and augmentation, whose draws differ, the same loss
     after two steps, except for the effects of an epsilon and of rounding."""
     started, losses = {}, {}
-    for build, future in processes.items():
-        if isinstance(future.exception(), pytest.skip.Exception):
+    for build in BUILDS:
+        try:
+            events = runs(build)[build, model]
+        except pytest.skip.Exception:
             continue
-        events = future.result()[build, model]
         started[build] = facts(events)["weights_sha256"]
         losses[build] = evaluated(events)["loss"]
     assert len(set(started.values())) <= 1, started
@@ -248,17 +275,17 @@ def test_every_build_has_the_same_start_and_loss(model: str, processes: dict[str
 
 
 @pytest.mark.parametrize("build", ["current"])
-def test_augmented_epochs_follow_each_other_without_a_gap(build: str, processes) -> None:
+def test_augmented_epochs_follow_each_other_without_a_gap(build: str, runs) -> None:
     """The time of an epoch includes making its images; a validation separates two epochs."""
-    events = processes[build].result()[build, "cifar10_cnn"]
+    events = runs(build)[build, "cifar10_cnn"]
     first, second = (event for event in events if event["event"] == "epoch")
     gap = second["start"] - first["start"] - first["seconds"] - first["val_seconds"]
     assert 0 <= gap < 0.2
 
 
 @pytest.mark.parametrize("build", ["current"])
-def test_the_optimizer_has_the_settings_of_the_yaml(build: str, processes) -> None:
-    results = processes[build].result()
+def test_the_optimizer_has_the_settings_of_the_yaml(build: str, runs) -> None:
+    results = runs(build)
     optimizers = {model: facts(results[build, model])["optimizer"] for model in MODELS}
     assert optimizers["mnist_cnn"]["name"].lower() == "adadelta"
     assert optimizers["mnist_cnn"]["learning_rate"] == 1.0
@@ -267,11 +294,6 @@ def test_the_optimizer_has_the_settings_of_the_yaml(build: str, processes) -> No
     assert optimizers["lstm_textgen"]["learning_rate"] == pytest.approx(0.01)
     schedule = optimizers["cifar10_cnn"]["learning_rate"]["config"]
     assert (schedule["decay_rate"], schedule["decay_steps"]) == (1e-6, 1)
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_a_reset_restores_weights_and_optimizer(build: str, processes: dict[str, Future]) -> None:
-    assert processes[build].result()["resets"] == [False, True]
 
 
 def evaluated(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -294,10 +316,10 @@ def facts(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_reviews_are_in_the_order_of_keras_2_0_6(build: str, processes: dict[str, Future]) -> None:
+def test_reviews_are_in_the_order_of_keras_2_0_6(build: str, runs: Callable) -> None:
     """Row by row against the build's own ``imdb.load_data``. Later versions differ only in the
     order of the test samples."""
-    theirs, ours = processes[build].result()["reviews"]
+    theirs, ours = runs(build)["reviews"]
     assert len(ours["x_train"]) == len(ours["x_val"]) == SAMPLES
     assert (ours["x_train"], ours["y_train"]) == (theirs["x_train"], theirs["y_train"])
     tests = [list(zip(each["x_val"], each["y_val"], strict=True)) for each in (theirs, ours)]
@@ -307,13 +329,13 @@ def test_reviews_are_in_the_order_of_keras_2_0_6(build: str, processes: dict[str
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_first_step_of_the_optimizers(
-    build: str, points: list[GridPoint], processes: dict[str, Future]
+    build: str, points: list[GridPoint], runs: Callable
 ) -> None:
     """Calculated by hand: Adam by Keras's formula in every build (torch's own would change the
     weight by 9.1e-4; a step count that is incremented before it is read, as may happen in Keras
     2.0.6, by 1.8e-4), RMSprop and repeated rows by the tables behind the report's text."""
     (framework,) = {each.config["build"]["framework"] for each in points if build_of(each) == build}
-    changes = processes[build].result()["changes"]
+    changes = runs(build)["changes"]
     gradient, m, v = 1e-6, 0.1 * 1e-6, 0.001 * 1e-12
     correction = (1 - 0.999) ** 0.5 / (1 - 0.9)
     assert changes["adam"] == pytest.approx(1e-3 * correction * m / (v**0.5 + 1e-7), rel=1e-3)
