@@ -1,6 +1,6 @@
-"""cuDNN's op exists on GPUs only. Here the layout of its buffer is compared with what jax and
-tf.contrib say about it, and a layer on it is certified with NVIDIA's equations on such a buffer in
-place of the op."""
+"""cuDNN's op exists on GPUs only. Here the layout of its buffer is compared with what tf.contrib says
+about it, and a layer on it is certified with NVIDIA's equations on such a buffer in place of the
+op."""
 
 from __future__ import annotations
 
@@ -127,12 +127,15 @@ def test_a_certificate_fails_if_cudnn_lays_out_its_buffer_in_another_way(
     assert not equal(certificates[-1]["pairs"][0])
 
 
-PARTS = """
+CONTRIB = """
 import itertools, json, os
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import numpy
 from rnnworker.canonical_weights import GATES
 from rnnworker.recurrent import cells, cudnn_layout
+import tensorflow as tf
+from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+from rnnworker.kernels import contrib, contrib_cudnn
 
 INPUTS, UNITS, STREAM = 3, 4, numpy.random.RandomState(0)
 checked = []
@@ -146,40 +149,7 @@ def parts_of(cell, layers, both):
             "recurrent": STREAM.normal(size=(UNITS, columns)).astype("float32"),
             "bias": STREAM.normal(size=(2, columns) if cell == "gru" else columns).astype("f4"),
         }
-"""
-JAX = """
-from jax.experimental.rnn import unpack_lstm_weights
 
-for layers, both in itertools.product((1, 2, 3), (1, 2)):
-    parts = list(parts_of("lstm", layers, both))
-    trained = cudnn_layout.pack("lstm", cudnn_layout.nested(parts, both))
-    edge = len(trained) - len(parts) * 4 * UNITS
-    biases = trained[edge:].reshape(-1, 4 * UNITS)
-    second = numpy.zeros_like(biases)
-    buffer = numpy.concatenate([trained[:edge], numpy.stack([biases, second], 1).ravel()])
-    w, r, b_w, b_r = unpack_lstm_weights(buffer, INPUTS, UNITS, layers, both == 2)
-    assert len(w) == len(parts) == layers * both
-    for number, part in enumerate(parts):
-        assert numpy.array_equal(w[number], part["kernel"].T)
-        assert numpy.array_equal(r[number], part["recurrent"].T)
-        assert numpy.array_equal(b_w[number], part["bias"])
-        assert not numpy.any(b_r[number])
-    assert len(buffer) == sum(array.size for each in (w, r, b_w, b_r) for array in each.values())
-    checked.append([layers, both])
-print(json.dumps(checked))
-"""
-
-
-def test_the_buffer_of_an_lstm_is_as_jax_unpacks_it(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    assert len(answer_of("keras3_jax", PARTS + JAX, temporary=tmp_path_factory)) == 6
-
-
-CONTRIB = """
-import tensorflow as tf
-from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
-from rnnworker.kernels import contrib, contrib_cudnn
 
 NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "Tanh", "rnn_relu": "Relu"}
 session = tf.Session()
@@ -232,4 +202,4 @@ print(json.dumps(checked))
 def test_the_matrices_and_biases_are_in_the_order_of_tf_contribs_converter(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    assert len(answer_of("tf_1_15", PARTS + CONTRIB, temporary=tmp_path_factory)) == 24
+    assert len(answer_of("tf_1_15", CONTRIB, temporary=tmp_path_factory)) == 24

@@ -42,6 +42,7 @@ WITH_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "typo": ("keras", {"activaton": "relu"}),
 }
 FAULTY = '''
+from unittest import mock
 import numpy
 from rnnworker import recurrent
 from rnnworker.kernels import block, block_cell
@@ -82,12 +83,8 @@ def with_constant(name, value):
         right = layer.hidden_states
 
         def wrong(sequence):
-            original = getattr(block_cell, name)
-            setattr(block_cell, name, value)
-            try:
+            with mock.patch.object(block_cell, name, value):
                 return right(sequence)
-            finally:
-                setattr(block_cell, name, original)
 
         layer.hidden_states = wrong
         return layer

@@ -10,7 +10,6 @@ import pytest
 from rnnworker.canonical_weights import GATES
 from tests.worker.building import answer_of
 
-CUDNN = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 GRAPHS = """
 import json, os
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
@@ -69,7 +68,6 @@ def settings_of_both(name):
 
 X = tf.ones((2, 7, 3))
 print(json.dumps({
-    "raw": {c: raw(c, "CudnnRNNV2") for c in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "stack": raw("lstm", "CudnnRNNV2", both=True, stacked=3, sequences=True),
     "stack_v3": raw("rnn_tanh", "CudnnRNNV3", stacked=2),
     "other_op": error(lambda: recurrent("cudnn_raw", options={"op": "CudnnRNN"})(4)),
@@ -86,17 +84,6 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:
     return answer_of("current", GRAPHS, temporary=tmp_path_factory)
-
-
-@pytest.mark.parametrize("cell", CUDNN)
-def test_the_raw_op_and_its_gradient_are_in_the_graph(results: dict, cell: str) -> None:
-    layer = results["raw"][cell]
-    assert layer["ops"] == ["CudnnRNNBackpropV2", "CudnnRNNV2"]
-    columns = GATES[cell] * 4
-    bias = [2, columns] if cell == "gru" else [columns]
-    assert layer["shapes"] == {"kernel": [3, columns], "recurrent": [4, columns], "bias": bias}
-    assert layer["parameters"] == columns * (3 + 4 + (2 if cell == "gru" else 1))
-    assert layer["output"] == [None, 4]
 
 
 def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
@@ -116,7 +103,6 @@ def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
     assert len(stack["shapes"]) == 18
     assert other["inferred"][1] == [2, 2, 4]
     assert other["output"] == [None, 4]
-    assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 
 
 def test_cudnn_or_an_error(results: dict) -> None:
@@ -124,14 +110,12 @@ def test_cudnn_or_an_error(results: dict) -> None:
     assert "for lstm and gru only" in results["cudnn_simple"]
     assert "no recurrent dropout" in results["cudnn_dropout"]
     assert "rnn=none" in results["none"]
+    assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 
 
 def test_bidirectional_keeps_settings_that_keras_omits_from_a_config(results: dict) -> None:
-    assert results["both_settings"] == {
-        "keras": [False, False],
-        "auto": ["auto", "auto"],
-        "cudnn": [True, True],
-    }
+    settings = {"keras": [False] * 2, "auto": ["auto"] * 2, "cudnn": [True] * 2}
+    assert results["both_settings"] == settings
 
 
 def test_a_mask_that_would_be_ignored_is_an_error(results: dict) -> None:
@@ -271,28 +255,20 @@ def on_a_gpu(cell):
         return "{}: {}".format(type(error).__name__, error)
 
 
-results = {}
+results = {"both": {"cudnn": shape_or_error(build("cudnn", "lstm", both=True))}}
 for cell in ("lstm", "gru"):
-    model = build("cudnn", cell)  # Keras infers its shapes
-    results[cell] = {"cudnn": shape_or_error(model), "keras": shape_or_error(build("keras", cell))}
-    results[cell]["auto"] = shape_or_error(build("auto", cell))
+    names = ("cudnn", "keras", "auto")
+    results[cell] = {name: shape_or_error(build(name, cell)) for name in names}
     results[cell]["gpu"] = on_a_gpu(cell)
-results["both"] = shape_or_error(build("cudnn", "lstm", both=True))
 print(json.dumps(results))
 """
 
 
-@pytest.fixture(scope="module")
-def on_torch(tmp_path_factory) -> dict:
-    return answer_of("keras3_torch", TORCH, temporary=tmp_path_factory, CUDA_VISIBLE_DEVICES="")
-
-
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_cudnn_or_an_error_in_every_step(on_torch: dict, cell: str) -> None:
-    assert "Keras would run its loop in place of cuDNN" in on_torch[cell]["cudnn"]
-    assert on_torch[cell]["keras"] == on_torch[cell]["auto"] == [2, 4]
-    assert on_torch[cell]["gpu"] == "MemoryError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"
-
-
-def test_cudnn_or_an_error_in_both_directions(on_torch: dict) -> None:
-    assert "Keras would run its loop in place of cuDNN" in on_torch["both"]
+def test_cudnn_or_an_error_in_every_step_of_torch(tmp_path_factory) -> None:
+    arguments = {"temporary": tmp_path_factory, "CUDA_VISIBLE_DEVICES": ""}
+    results = answer_of("keras3_torch", TORCH, **arguments)
+    for result in results.values():
+        assert "Keras would run its loop in place of cuDNN" in result["cudnn"]
+    for cell in ("lstm", "gru"):
+        assert results[cell]["keras"] == results[cell]["auto"] == [2, 4]
+        assert results[cell]["gpu"] == "MemoryError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"

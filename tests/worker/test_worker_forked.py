@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rnnbench.running import worker
@@ -59,6 +59,18 @@ def importers(monkeypatch: pytest.MonkeyPatch) -> list[forked_workers.Importer]:
     return started
 
 
+def wait_until_ended(pid: int) -> None:
+    """Orphans of an importer may not be reaped here."""
+
+    def ended() -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    wait_until(ended, 20, f"end of process {pid}")
+
+
 def imports(outcome: Outcome) -> dict[str, Any]:
     """Details of its phase `import`."""
     ends = [event for event in outcome.events if event["event"] == "phase_end"]
@@ -69,20 +81,19 @@ def pid_of(outcome: Outcome) -> int:
     return next(event["pid"] for event in outcome.events if event["event"] == "hello")
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def noting(parents: list[int]) -> Callable[[dict], None]:
+    """An observer of events that appends the parent of each worker that begins."""
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "hello":
+            parents.append(psutil.Process(event["pid"]).ppid())
+
+    return note
 
 
 def test_members_of_one_build_are_forked_from_one_process(workers, importers) -> None:
-    parents = []
-    outcomes = supervise(
-        workers(
-            lambda event: event["event"] == "hello" and parents.append(parent_of(event["pid"])),
-            a={},
-            b={},
-            c={},
-        )
-    )
+    parents: list[int] = []
+    outcomes = supervise(workers(noting(parents), a={}, b={}, c={}))
     assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
     assert len(importers) == 1 and set(parents) == {importers[0]._process.pid}
     assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
@@ -102,25 +113,20 @@ def test_a_member_without_equals_is_not_forked(workers, importers) -> None:
     assert forked == {"a", "c"}
 
 
-def test_a_forked_worker_ends_like_a_started_one(workers) -> None:
+def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:
     faults = {"raised": "raise", "aborted": "crash", "hung": "hang", "good": None}
     fakes = {name: {"fault": fault, "fault_epoch": 1} for name, fault in faults.items()}
     forked = supervise(workers(**fakes))
+    logs = {name: (tmp_path / f"{name}.log").read_text() for name in fakes}
+    assert {name for name in logs if "a made-up fault in the model" in logs[name]} == {"raised"}
     started = supervise([member._replace(forks=False) for member in workers(**fakes)])
     for name in fakes:
         assert "before_fork" in imports(forked[name])
         assert "before_fork" not in imports(started[name])
-        assert forked[name].exit_code == started[name].exit_code
-        assert forked[name].over_limit == started[name].over_limit
-        assert forked[name].phase == started[name].phase
+        for what in ("exit_code", "over_limit", "phase"):
+            assert getattr(forked[name], what) == getattr(started[name], what)
     assert forked["aborted"].exit_code == -signal.SIGABRT
     assert forked["hung"].over_limit == "train"
-
-
-def test_a_member_prints_to_its_own_log(workers, tmp_path: Path) -> None:
-    supervise(workers(a={"fault": "raise", "fault_epoch": 1}, b={}))
-    assert "a made-up fault in the model" in (tmp_path / "a.log").read_text()
-    assert "made-up" not in (tmp_path / "b.log").read_text()
 
 
 def test_members_of_a_failed_importer_start_on_their_own(
@@ -156,7 +162,7 @@ def test_members_end_with_their_importer(workers, importers) -> None:
     outcomes = supervise(workers(kill, a={}, b={}))
     assert {outcome.exit_code for outcome in outcomes.values()} == {-signal.SIGKILL}
     for outcome in outcomes.values():
-        wait_for_end(pid_of(outcome))
+        wait_until_ended(pid_of(outcome))
 
 
 @pytest.fixture
@@ -175,15 +181,9 @@ def start_shared(workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_importer_of_a_workflow_serves_rounds_and_single_workers(start_shared, workers) -> None:
-    shared = start_shared()
-    parents = []
-
-    def parent(event) -> None:
-        if event["event"] == "hello":
-            parents.append(parent_of(event["pid"]))
-
-    first = supervise(workers(parent, a={}, b={"fault": "crash", "fault_epoch": 1}))
-    second = supervise(workers(parent, c={}))
+    shared, parents = start_shared(), []
+    first = supervise(workers(noting(parents), a={}, b={"fault": "crash", "fault_epoch": 1}))
+    second = supervise(workers(noting(parents), c={}))
     exits = [outcome.exit_code for outcome in (*first.values(), *second.values())]
     assert exits == [0, -signal.SIGABRT, 0]
     assert parents == [shared._process.pid] * 3
@@ -197,12 +197,13 @@ def test_the_workers_of_a_killed_supervisor_end(start_shared, workers, tmp_path:
     if supervisor == 0:
         supervise(workers(a={"fault": "hang", "fault_epoch": 1}, b={}))
         os._exit(0)
-    wait_until(lambda: "gate" in read(tmp_path / "a.events.jsonl"), 30, "a waiting worker")
-    hello = json.loads(read(tmp_path / "a.events.jsonl").splitlines()[0])
-    assert Path(f"/proc/{hello['pid']}").exists()
+    events = tmp_path / "a.events.jsonl"
+    wait_until(lambda: events.exists() and "gate" in events.read_text(), 30, "a waiting worker")
+    hello = json.loads(events.read_text().splitlines()[0])
+    assert psutil.pid_exists(hello["pid"])
     os.kill(supervisor, signal.SIGKILL)
     os.waitpid(supervisor, 0)
-    wait_for_end(hello["pid"])
+    wait_until_ended(hello["pid"])
     assert supervise(workers(c={}))["c"].exit_code == 0 and shared._process.poll() is None
 
 
@@ -211,20 +212,6 @@ def test_workers_do_without_an_importer_that_has_ended(start_shared, workers) ->
     shared._process.kill()
     shared._process.wait()
     assert supervise(workers(a={}))["a"].exit_code == 0
-
-
-def read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
-
-
-def wait_for_end(pid: int) -> None:
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists():
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":  # orphans of an importer may not be reaped here
-            return
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from rnnworker.kernels import (
     legacy_cudnn,
     native,
 )
-from rnnworker.recurrent import cells, cudnn_layout
+from rnnworker.recurrent import cudnn_layout
 
 INPUTS, UNITS = 3, 2
 DIRECTIONS = ("forward", "backward")
@@ -54,24 +54,6 @@ def assert_same(actual: Arrays, expected: Arrays) -> None:
         return {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
 
     assert exact(actual) == exact(expected)
-
-
-@pytest.mark.parametrize(
-    ("cell", "layout"),
-    [
-        ("lstm", cells.LAYOUTS["lstm_ifco"]),
-        *((cell, cells.LAYOUTS[name]) for cell, name in contrib.LAYOUTS.items()),
-        *((cell, native.torch_layout(cell)) for cell in native.TORCH),
-    ],
-)
-def test_the_round_trip_of_a_layout_is_exact(cell: str, layout: tuple) -> None:
-    arrays = arrays_of(cell)
-    values = cells.pack(layout, arrays)
-    assert_same(cells.unpack(layout, values, UNITS), arrays)
-    trained = [value for value, (name, _) in zip(values, layout, strict=True) if name != "frozen"]
-    assert_same(cells.unpack(layout, trained, UNITS), arrays)
-    assert sum(value.size for value in trained) == sum(array.size for array in arrays.values())
-    assert not any(value.any() for value in values[len(trained) :])
 
 
 @pytest.mark.parametrize(("layers", "both"), STACKS)

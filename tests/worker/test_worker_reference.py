@@ -116,23 +116,3 @@ def test_one_step_of_an_lstm_by_hand() -> None:
     outputs, _ = reference.run("lstm", x, arrays, numpy.ones((1, 1)))
     state = sigmoid(0.6) * numpy.tanh(1.8)
     assert outputs[0, 0] == pytest.approx(sigmoid(2.4) * numpy.tanh(state), abs=1e-15)
-
-
-def test_the_two_grus_are_different_functions() -> None:
-    stream = numpy.random.RandomState(0)
-    after = arrays_of("gru", stream)
-    before = {**after, "bias": after["bias"].sum(axis=0)}
-    x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), numpy.ones((BATCH, UNITS))
-    reset_after, _ = reference.run("gru", x, after, upstream)
-    reset_before, _ = reference.run("gru_reset_before", x, before, upstream)
-    assert abs(reset_after - reset_before).max() > 0.01
-
-
-def test_the_backward_direction_reads_from_the_end() -> None:
-    stream = numpy.random.RandomState(0)
-    arrays = arrays_of("rnn_tanh", stream)
-    both = {f"{prefix}{n}": a for prefix in ("forward_", "backward_") for n, a in arrays.items()}
-    x = stream.normal(size=(BATCH, TIME, INPUTS))
-    outputs, _ = reference.run("rnn_tanh", x, both, numpy.ones((BATCH, TIME, 2 * UNITS)))
-    reverse, _ = reference.run("rnn_tanh", x[:, ::-1], arrays, numpy.ones((BATCH, TIME, UNITS)))
-    assert numpy.array_equal(outputs[:, :, UNITS:], reverse[:, ::-1])

@@ -30,39 +30,11 @@ for steps in (1, 60):
 shapes = session.layer_shapes(session.recurrent.layers[0])
 print(json.dumps([kernels, [[int(size) for size in shape] for shape in shapes]]))
 """
-LOOP = """
-import json, tensorflow
-from rnnworker.frameworks.tensorflow_facts import captured_stderr, executed_ops
-
-@tensorflow.function
-def loop(x):
-    less = lambda i, x: i < 300
-    return tensorflow.while_loop(less, lambda i, x: (i + 1, tensorflow.matmul(x, x)), (0, x))
-
-x = tensorflow.zeros((4, 4))
-loop(x)
-counts = {}
-with captured_stderr() as messages:
-    ops = executed_ops(tensorflow, lambda: loop(x))
-for _, kind, count in ops:
-    counts[kind.replace("_Mkl", "")] = count
-print(json.dumps([counts, messages[0]]))
-"""
 PADDED = {
     "function": "rnnworker.models.padded:build",
     "data": {"prepare": "rnnworker.models.padded:prepare"},
     **{"padding": "right", "words": 50, "embedding": 4, "loss": "binary_crossentropy"},
 }
-
-
-@pytest.mark.parametrize("build", ["current", "tf_2_15"])
-def test_cheap_ops_are_reported(build: str, tmp_path_factory) -> None:
-    logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "session_manager=1"}
-    counts, messages = answer_of(build, LOOP, temporary=tmp_path_factory, **logging)
-    assert (counts.get("MatMul"), counts.get("Less")) == (300, 301)
-    if build == "current":
-        # TensorFlow 2.15 accepts the same option without a message.
-        assert "device_tracer_level set to 0" in messages
 
 
 def attested(build: str, rnn: str, temporary, **model: Any) -> tuple[list[dict], list]:
