@@ -1,6 +1,6 @@
-"""cuDNN's op exists on GPUs only. Here the layout of its buffer is compared with what tf.contrib says
-about it, and a layer on it is certified with NVIDIA's equations on such a buffer in place of the
-op."""
+"""cuDNN's op exists on GPUs only. Here the layout of its buffer is compared with what tf.contrib
+says about it, and a layer on it is certified with NVIDIA's equations on such a buffer in place of
+the op."""
 
 from __future__ import annotations
 

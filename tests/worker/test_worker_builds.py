@@ -11,9 +11,8 @@ import pytest
 from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
 from rnnworker import frameworks, optimizers
 from rnnworker.frameworks import FRAMEWORKS, replicas
-from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders, traced_ops
+from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
-from rnnworker.frameworks.keras_training import bounds
 from rnnworker.frameworks.tensorflow_facts import (
     captured_stderr,
     onednn_on,
@@ -24,24 +23,6 @@ from rnnworker.frameworks.tensorflow_facts import (
 
 def test_the_controller_knows_every_framework() -> None:
     assert set(FRAMEWORKS) == set(CONTROLLER_FRAMEWORKS)
-
-
-def test_no_batch_spans_two_epochs() -> None:
-    starts, stops = bounds([numpy.arange(5), numpy.arange(5)], 2)
-    assert [*zip(starts, stops, strict=True)] == [(0, 2), (2, 4), (4, 5), (5, 7), (7, 9), (9, 10)]
-
-
-def test_fit_gets_the_canonical_order() -> None:
-    orders = [numpy.array([2, 0, 1]), numpy.array([1, 2, 0])]
-    original = numpy.random.shuffle
-    shuffled = []
-    with fixed_shuffle_orders(orders):
-        for _ in orders:
-            index = numpy.arange(3)
-            numpy.random.shuffle(index)
-            shuffled.append(index.tolist())
-    assert shuffled == [[2, 0, 1], [1, 2, 0]]
-    assert numpy.random.shuffle is original
 
 
 @pytest.mark.parametrize(
@@ -91,16 +72,6 @@ def test_output_of_c_code_is_captured_and_printed(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err == "from C\n"
 
 
-def test_ops_of_a_trace() -> None:
-    labels = ["lstm/while/MatMul = MatMul(a, b)"] * 3 + ["dense/MatMul = MatMul(c)", "unknown"]
-    nodes = [SimpleNamespace(timeline_label=label) for label in labels]
-    stats = SimpleNamespace(dev_stats=[SimpleNamespace(node_stats=nodes)])
-    assert traced_ops(stats) == [
-        ("dense/MatMul", "MatMul", 1),
-        ("lstm/while/MatMul", "MatMul", 3),
-    ]
-
-
 def test_the_version_of_onednn(tmp_path) -> None:
     assert onednn_of_torch("built with:\n  - Intel(R) MKL-DNN v3.12.0 (Git Hash 8)\n") == "3.12.0"
     assert onednn_of_torch("built with:\n  - GCC 13.3") is None
@@ -115,35 +86,10 @@ def test_the_version_of_onednn(tmp_path) -> None:
 STATED = {"name": "adam", "learning_rate": 0.001, "decay": 1e-5, "epsilon": 1e-8}
 
 
-def keras3() -> SimpleNamespace:
-    def schedule(rate, decay_steps, decay_rate):
-        return ("inverse time", rate, decay_steps, decay_rate)
-
-    def optimizer(name):
-        return lambda **settings: (name, settings)
-
-    schedules = SimpleNamespace(InverseTimeDecay=schedule)
-    classes = {name: optimizer(name) for name in ("Adam", "SGD")}
-    return SimpleNamespace(optimizers=SimpleNamespace(schedules=schedules, **classes))
-
-
-@pytest.mark.parametrize(
-    ("stated", "made"),
-    [
-        (STATED, ("Adam", {"learning_rate": ("inverse time", 0.001, 1, 1e-5), "epsilon": 1e-8})),
-        ({"name": "sgd", "learning_rate": 0.1}, ("SGD", {"learning_rate": 0.1})),
-        ({"name": "sgd", "decay": 0.0}, ("SGD", {})),
-    ],
-)
-def test_keras_3_gets_a_schedule_for_decay(stated: dict, made: tuple) -> None:
-    before = dict(stated)
-    assert optimizers.for_keras_3(keras3(), stated) == made
-    assert stated == before
-
-
 def test_an_unknown_optimizer_is_an_error() -> None:
+    keras = SimpleNamespace(optimizers=SimpleNamespace())
     with pytest.raises(ValueError, match="no optimizer 'adma'"):
-        optimizers.for_keras_3(keras3(), {"name": "adma"})
+        optimizers.for_keras_3(keras, {"name": "adma"})
 
 
 @pytest.mark.parametrize(

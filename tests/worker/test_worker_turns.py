@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from rnnworker.events import Events
-from rnnworker.turns import WHOLE, Phases, StepClock, Turns, grant_of
+from rnnworker.turns import Phases, StepClock, Turns
 
 
 def phases_of(writer: int) -> Phases:
@@ -199,11 +199,6 @@ def test_the_device_has_finished_whenever_the_clock_is_read() -> None:
         assert not pending
         clock.epoch_ends()
     assert ("takes", 3) in finished and ("gives", 4) in finished
-
-
-def test_grants() -> None:
-    assert grant_of("turn 3\n") == WHOLE._replace(turn=3)
-    assert grant_of("turn 5 3 11\n") == (5, 3, 11)
 
 
 def test_reads_before_and_after_a_turn_are_not_part_of_it(clock) -> None:
