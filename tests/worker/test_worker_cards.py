@@ -47,21 +47,36 @@ def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> No
 
 
 @pytest.mark.parametrize(
-    ("wanted", "machine", "variable", "uuid"),
+    ("wanted", "machine", "variable", "numbers"),
     [
-        (None, TWO, None, "GPU-a0"),
-        ("H100", TWO, None, "GPU-a1"),
-        ("H100", TWO, "0", None),
-        ("H100 PCIe", TWO, None, "GPU-a0"),
-        ("H200", EIGHT, None, None),
+        (None, TWO, None, [0]),
+        ("H100", TWO, None, [1]),
+        ("H100", TWO, "0", []),
+        ("H100 PCIe", TWO, None, [0]),
+        ("H200", EIGHT, None, []),
+        # With two replicas, cards of one model.
+        (None, EIGHT, None, [0, 1]),
+        (None, EIGHT, "7,2", [7, 2]),
+        (None, machine_of(PCIE, SXM, PCIE), None, [0, 2]),
+        (None, machine_of(PCIE, SXM, SXM), None, [1, 2]),
+        ("H100", machine_of(PCIE, PCIE, SXM, SXM), None, [2, 3]),
     ],
 )
-def test_the_card_of_a_run_is_of_the_requested_model(wanted, machine, variable, uuid) -> None:
+def test_a_run_gets_cards_of_the_requested_model(wanted, machine, variable, numbers) -> None:
     environment = {} if variable is None else {cards.VISIBLE: variable}
-    card = cards.select_card({"kind": "gpu", "gpu": wanted}, machine, environment)
-    assert (card and card["uuid"]) == uuid
-    only = {cards.VISIBLE: uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if uuid else {}
-    assert cards.variables(card) == only
+    device = {"kind": "gpu", "gpu": wanted, "replicas": len(numbers)}
+    card, uuids = cards.select_card(device, machine, environment), [f"GPU-a{n}" for n in numbers]
+    assert [each["uuid"] for each in cards.all_cards(card)] == uuids
+    only = {cards.VISIBLE: ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert cards.variables(card) == (only if uuids else {})
+    if len(numbers) > 1:
+        assert cards.query_contexts(card) is None, "such a run is alone on its cards"
+
+
+@pytest.mark.parametrize(("machine", "variable"), [(ONE, None), (TWO, None), (EIGHT, "3")])
+def test_too_few_cards_of_one_model_for_two_replicas_are_none(machine, variable) -> None:
+    environment = {} if variable is None else {cards.VISIBLE: variable}
+    assert cards.select_card({"kind": "gpu", "replicas": 2}, machine, environment) is None
 
 
 @pytest.mark.parametrize(
@@ -118,28 +133,6 @@ def test_unknown_values_are_omitted() -> None:
     (card,) = cards.parse_cards("Tesla K80, 470.1, 11441, [N/A], [Not Supported], GPU-1, 0:1:0.0\n")
     assert card.keys() == set(cards.FIELDS) - {"power_limit_w", "max_clock_mhz"}
     assert card["uuid"] == "GPU-1"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "machine", "variable", "uuids"),
-    [
-        (None, EIGHT, None, ["GPU-a0", "GPU-a1"]),
-        (None, EIGHT, "7,2", ["GPU-a7", "GPU-a2"]),
-        (None, machine_of(PCIE, SXM, PCIE), None, ["GPU-a0", "GPU-a2"]),
-        (None, machine_of(PCIE, SXM, SXM), None, ["GPU-a1", "GPU-a2"]),
-        ("H100", machine_of(PCIE, PCIE, SXM, SXM), None, ["GPU-a2", "GPU-a3"]),
-        (None, ONE, None, []),
-        (None, TWO, None, []),  # two models
-        (None, EIGHT, "3", []),
-    ],
-)
-def test_replicas_get_cards_of_one_model(wanted, machine: list[dict], variable, uuids) -> None:
-    environment = {} if variable is None else {cards.VISIBLE: variable}
-    device = {"kind": "gpu", "gpu": wanted, "replicas": 2}
-    card = cards.select_card(device, machine, environment)
-    assert [each["uuid"] for each in cards.all_cards(card)] == uuids
-    assert cards.variables(card).get(cards.VISIBLE, "") == ",".join(uuids)
-    assert cards.query_contexts(card) is None  # such a run is alone on its cards
 
 
 LIBRARY = """

@@ -17,30 +17,28 @@ CONV = {**DENSE, "name": "conv", "dense": False, "shapes": [("kernel", [3, 3, 1,
 FORWARD = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
 
 
-def test_an_lstm_and_a_dense_layer_by_hand() -> None:
-    assert probe.flops_of([LSTM, DENSE], 16) == (FORWARD, True)
+RECURRENT = FORWARD - 2 * 16 * 64 * 10
+BOTH = {**LSTM, "shapes": [(prefix + name, shape) for prefix in ("forward_", "backward_")
+                           for name, shape in LSTM["shapes"]]}  # fmt: skip
+STACKED = [8, 256], [64, 256], [64, 256], [64, 256]
+NAMES = ("layer0_kernel", "layer0_recurrent", "layer1_kernel", "layer1_recurrent")
+STACK = {**LSTM, "shapes": list(zip(NAMES, STACKED, strict=True))}
 
 
-def test_both_directions_count_and_an_embedding_does_not() -> None:
-    both = {**LSTM, "shapes": [(prefix + name, shape) for prefix in ("forward_", "backward_")
-                               for name, shape in LSTM["shapes"]]}  # fmt: skip
-    one, _ = probe.flops_of([LSTM], 16)
-    assert probe.flops_of([EMBEDDING, both], 16) == (2 * one, True)
-
-
-def test_every_layer_of_a_stack_counts() -> None:
-    shapes_of = [("layer0_kernel", [8, 256]), ("layer0_recurrent", [64, 256]),
-                 ("layer1_kernel", [64, 256]), ("layer1_recurrent", [64, 256])]  # fmt: skip
-    flops = 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256)
-    assert probe.flops_of([{**LSTM, "shapes": shapes_of}], 16) == (flops, True)
-
-
-def test_uncounted_layers_are_reported() -> None:
-    flops, complete = probe.flops_of([CONV, NORM, {**DENSE, "rows": 7}], 16)
-    assert not complete and flops == 2 * 112 * 64 * 10
-    assert probe.flops_of([NORM, DENSE], 16)[1]
-    assert not probe.flops_of([{**LSTM, "steps": None}], 16)[1]
-    assert not probe.flops_of([{**DENSE, "rows": None}], 16)[1]
+@pytest.mark.parametrize(
+    ("layers", "flops", "complete"),
+    [
+        ([LSTM, DENSE], FORWARD, True),
+        ([EMBEDDING, BOTH], 2 * RECURRENT, True),
+        ([STACK], 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256), True),
+        ([NORM, DENSE], 2 * 16 * 64 * 10, True),
+        ([CONV, NORM, {**DENSE, "rows": 7}], 2 * 112 * 64 * 10, False),
+        ([{**LSTM, "steps": None}, DENSE], 2 * 16 * 64 * 10, False),
+        ([{**DENSE, "rows": None}, LSTM], RECURRENT, False),
+    ],
+)
+def test_products_of_layers_by_hand(layers: list[dict], flops: int, complete: bool) -> None:
+    assert probe.flops_of(layers, 16) == (flops, complete)
 
 
 def test_the_rate_of_a_device_of_known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
