@@ -42,26 +42,24 @@ WITH_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "typo": ("keras", {"activaton": "relu"}),
 }
 FAULTY = '''
+from types import SimpleNamespace
 from unittest import mock
 import numpy
 from rnnworker import recurrent
 from rnnworker.kernels import block, block_cell
 from rnnworker.recurrent import cells
 
-
-class Fault:
-    """The module of an implementation with a single fault."""
-
-    def __init__(self, module, **wrong):
-        self.make = module.make
-        self.__dict__.update(wrong)
+known = recurrent.implementation
+generic = known("keras")
 
 
-def changed(change):
+def loading(change):
+    """Keras's layer, which loads changed weights."""
+
     def from_canonical(layer, arrays):
         cells.from_canonical(layer, change(dict(arrays)))
 
-    return from_canonical
+    return SimpleNamespace(make=generic.make, from_canonical=from_canonical)
 
 
 def swapped(arrays):
@@ -71,75 +69,53 @@ def swapped(arrays):
     return arrays
 
 
-def without_bias(arrays):
-    arrays["bias"] = 0 * arrays["bias"]
+def lossy(arrays):
+    return {name: array.astype("float16").astype("float32") for name, array in arrays.items()}
+
+
+def warm(arrays):
+    """Changes the canonical weights as if they were trained, and no others."""
+    bias = arrays["bias"]
+    if not numpy.any(bias[: len(bias) // 4]):
+        arrays["kernel"] = arrays["kernel"] + numpy.float32(0.01)
     return arrays
 
 
-def with_constant(name, value):
-    """block_cell with an attribute of its op at TensorFlow's default."""
+def computing(module, target, value):
+    """The layer of a module, which computes with `value` in place of `target`."""
+
     def make(*arguments):
-        layer = block_cell.make(*arguments)
+        layer = module.make(*arguments)
         right = layer.hidden_states
 
         def wrong(sequence):
-            with mock.patch.object(block_cell, name, value):
+            with mock.patch(target, value):
                 return right(sequence)
 
         layer.hidden_states = wrong
         return layer
 
-    return make
-
-
-def registered(keras, cell, units, options):
-    """BlockLSTMV2 with the gradient that TensorFlow registers for it."""
-    import tensorflow as tf
-
-    layer = block.make(keras, cell, units, options)
-
-    def hidden_states(sequence):
-        shape, peephole = tf.shape(sequence), tf.zeros([units])
-        zeros = tf.zeros([shape[1], units])
-        return tf.raw_ops.BlockLSTMV2(
-            seq_len_max=tf.cast(shape[0], tf.int64), x=sequence, cs_prev=zeros, h_prev=zeros,
-            w=tf.convert_to_tensor(layer.matrix), b=tf.convert_to_tensor(layer.bias), wci=peephole,
-            wcf=peephole, wco=peephole, cell_clip=0.0, use_peephole=False,
-        ).h
-
-    layer.hidden_states = hidden_states
-    return layer
+    return SimpleNamespace(make=make)
 
 
 def raises(*arguments):
     raise ValueError("on purpose")
 
 
-def lossy(layer, arrays):
-    short = {name: array.astype("float16").astype("float32") for name, array in arrays.items()}
-    cells.from_canonical(layer, short)
-
-
-def warm(layer, arrays):
-    """Loads the given arrays, except that the canonical ones are changed as if trained."""
-    bias = arrays["bias"]
-    if not numpy.any(bias[: len(bias) // 4]):
-        arrays = dict(arrays, kernel=arrays["kernel"] + numpy.float32(0.01))
-    cells.from_canonical(layer, arrays)
-
-
-known = recurrent.implementation
-generic = known("keras")
+CELL = "rnnworker.kernels.block_cell."
 FAULTS = {
-    "swapped_gate": Fault(generic, from_canonical=changed(swapped)),
-    "dropped_bias": Fault(generic, from_canonical=changed(without_bias)),
-    "forget_bias": Fault(block_cell, make=with_constant("FORGET_BIAS", 1.0)),
-    "clip": Fault(block_cell, make=with_constant("CELL_CLIP", 3.0)),
-    "registered_gradient": Fault(block, make=registered),
-    "other_kernel": Fault(generic),
-    "warm_start": Fault(generic, from_canonical=warm),
-    "lossy": Fault(generic, from_canonical=lossy),
-    "raises": Fault(generic, make=raises),
+    "swapped_gate": loading(swapped),
+    "dropped_bias": loading(lambda arrays: dict(arrays, bias=0 * arrays["bias"])),
+    "forget_bias": computing(block_cell, CELL + "FORGET_BIAS", 1.0),  # TensorFlow's default
+    "clip": computing(block_cell, CELL + "CELL_CLIP", 3.0),  # TensorFlow's default
+    # The gradient that TensorFlow registers.
+    "registered_gradient": computing(
+        block, "tensorflow.custom_gradient", lambda function: lambda *inputs: function(*inputs)[0]
+    ),
+    "other_kernel": generic,
+    "warm_start": loading(warm),
+    "lossy": loading(lossy),
+    "raises": SimpleNamespace(make=raises),
 }
 recurrent.implementation = lambda name: FAULTS[name] if name in FAULTS else known(name)
 '''
