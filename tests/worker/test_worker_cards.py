@@ -1,6 +1,6 @@
-"""Selecting a run's GPU from the output of nvidia-smi: with one, two or eight GPUs, and with a
-driver that denies queries or fails once; and reading the state of a GPU through a fake of the
-driver's library. The format is that of nvidia-smi 570."""
+"""Selecting a run's GPU from the output of nvidia-smi (the format is that of 570), with one, two or
+eight GPUs; and reading the state of a GPU through a fake of the driver's library. How nvidia-smi is
+called is checked in `test_worker_machine`."""
 
 from __future__ import annotations
 
@@ -101,32 +101,6 @@ def test_too_few_cards_of_one_model_for_two_replicas_are_none(machine, variable)
 )
 def test_models_are_compared_exactly(wanted: str, name: str, same: bool) -> None:
     assert cards.is_model(wanted, name) is same
-
-
-SCRIPT = """#!/bin/sh
-if [ -e {0}/broken ]; then rm {0}/broken; exit 9; fi
-cat {0}/cards
-"""
-REFUSED = "#!/bin/sh\necho 'Failed to initialize NVML: Insufficient Permissions'\nexit 4\n"
-
-
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(SCRIPT.format(tmp_path))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    (tmp_path / "cards").write_text(LINE.format(A100, "a0", 16) + LINE.format(A100, "a1", 17))
-    return program
-
-
-def test_cards_from_nvidia_smi_which_is_queried_again_if_it_fails_once(smi: Path) -> None:
-    assert cards.query_cards() == machine_of(A100, A100)
-    (smi.parent / "broken").touch()
-    assert cards.query_cards() == machine_of(A100, A100)
-    assert not (smi.parent / "broken").exists()
-    smi.write_text(REFUSED)
-    assert cards.query_cards() is None, "the driver denies queries"
 
 
 def test_unknown_values_are_omitted() -> None:

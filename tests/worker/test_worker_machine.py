@@ -104,6 +104,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_failing_nvidia_smi_does_not_change_the_key(driver: Path, monkeypatch) -> None:
+    """It is called again once, and fails twice in the first of two fingerprints."""
     first, second = machine.fingerprint(), machine.fingerprint()
     names = [[gpu["name"] for gpu in facts["gpus"]] for facts in (first, second)]
     assert names == [["Tesla P100-PCIE-16GB"] * 2] * 2
