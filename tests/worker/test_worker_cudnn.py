@@ -157,57 +157,61 @@ def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None
     assert layer["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
 
 
+# Implementation, cell, layers.
+IN_TENSORFLOW_1 = [
+    *(("contrib_cudnn", cell, 1) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    *(("contrib_cudnn", cell, 2) for cell in ("lstm", "gru")),
+    *(("legacy_cudnn", cell, 1) for cell in ("lstm", "gru")),
+]
 GRAPH = """
 import json, os, sys
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import tensorflow as tf
 from rnnworker.recurrent import Recurrent
 
-graphs = {}
-for name, cell in json.loads(sys.argv[1]):
+graphs = []
+for name, cell, layers in json.loads(sys.argv[1]):
     with tf.Graph().as_default() as graph:
         rnn = {"implementation": name}
         inputs = tf.keras.layers.Input((7, 3))
         recurrent = Recurrent(tf.keras, {"cell": {"name": cell}, "rnn": rnn})
-        layer = recurrent.stack(4, layers=int(sys.argv[2]), bidirectional=True)
+        layer = recurrent.stack(4, layers=layers, bidirectional=True)
         model = tf.keras.models.Model(inputs, layer(inputs))
         model.compile("adam", "mse")
         model._make_train_function()
         ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
-        modes = {op.get_attr("rnn_mode").decode() for op in ops}
         variables = model.trainable_weights
-        unused = [g is None for g in tf.gradients(model.output, variables)]
-        sizes = [v.shape.num_elements() for v in variables]
-        graphs[cell] = [sorted({op.type for op in ops}), sorted(modes), model.count_params()]
-        graphs[cell] += [sum(sizes), any(unused), list(map(len, (ops, variables)))]
-        graphs[cell] += [model.output.shape.as_list()]
+        graphs.append({
+            "ops": sorted({op.type for op in ops}),
+            "modes": sorted({op.get_attr("rnn_mode").decode() for op in ops}),
+            "parameters": model.count_params(),
+            "trained": sum(variable.shape.num_elements() for variable in variables),
+            "unused": any(each is None for each in tf.gradients(model.output, variables)),
+            "counts": [len(ops), len(variables)],
+            "output": model.output.shape.as_list(),
+        })
 print(json.dumps(graphs))
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "op", "layers", "counts"),
-    [
-        ("contrib_cudnn", ("lstm", "gru", "rnn_tanh", "rnn_relu"), "CudnnRNN", 1, [2, 1]),
-        ("contrib_cudnn", ("lstm", "gru"), "CudnnRNN", 2, [2, 1]),
-        ("legacy_cudnn", ("lstm", "gru"), "CudnnRNNV2", 1, [4, 6]),
-    ],
-)
-def test_cudnn_layers_train_as_many_biases_as_keras(
-    tmp_path_factory, name: str, cells: tuple[str, ...], op: str, layers: int, counts: list[int]
-) -> None:
-    """`counts`: ops (forward and backward), and variables."""
-    pairs = json.dumps([[name, cell] for cell in cells])
-    graphs = answer_of("tf_1_15", GRAPH, pairs, layers, temporary=tmp_path_factory)
-    assert set(graphs) == set(cells)
-    for cell, (ops, modes, parameters, trained, unused, found, output) in graphs.items():
-        assert ops == sorted([op, op.replace("CudnnRNN", "CudnnRNNBackprop")]), cell
-        assert modes == [cell]
+def test_cudnn_layers_train_as_many_biases_as_keras(tmp_path_factory) -> None:
+    arguments = (GRAPH, json.dumps(IN_TENSORFLOW_1))
+    graphs = answer_of("tf_1_15", *arguments, temporary=tmp_path_factory)
+    for (name, cell, layers), graph in zip(IN_TENSORFLOW_1, graphs, strict=True):
+        version = "V2" if name == "legacy_cudnn" else ""
         biases = 2 if cell == "gru" else 1
         above = (layers - 1) * (8 + 4 + biases)
-        assert parameters == trained == 2 * GATES[cell] * 4 * (3 + 4 + biases + above)
-        assert not unused
-        assert (found, output) == (counts, [None, 8])
+        parameters = 2 * GATES[cell] * 4 * (3 + 4 + biases + above)
+        assert graph == {
+            "ops": [f"CudnnRNNBackprop{version}", f"CudnnRNN{version}"],
+            "modes": [cell],
+            "parameters": parameters,
+            "trained": parameters,
+            "unused": False,
+            # Of contrib's layer, one op forward and one backward, and one buffer.
+            "counts": [4, 6] if name == "legacy_cudnn" else [2, 1],
+            "output": [None, 8],
+        }, (name, cell, layers)
 
 
 TORCH = """

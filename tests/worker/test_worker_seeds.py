@@ -235,7 +235,7 @@ def test_all_models_run_in_all_builds(points: list[GridPoint]) -> None:
     pairs = {(build_of(point), point.choices["model"]) for point in points}
     assert pairs == {(build, model) for build in BUILDS for model in MODELS}
     models = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
-    # Two of one layer, without data; a stack, which Keras 2.0.6 cannot have (test_worker_conformance).
+    # Two of one layer, without data; a stack, which Keras 2.0.6 cannot have.
     assert models == set(MODELS) | {"padded", "samples_612235", "shape_stack"}
 
 

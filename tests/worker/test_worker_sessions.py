@@ -15,7 +15,7 @@ import pytest
 
 from tests.worker.building import answer_of, certificate_job, settings_of
 
-SCRIPT = """
+ATTESTED = """
 import json, sys
 from rnnworker import canonical_weights, frameworks
 
@@ -37,28 +37,20 @@ PADDED = {
 }
 
 
-def attested(build: str, rnn: str, temporary, **model: Any) -> tuple[list[dict], list]:
-    """The attested kernels after 1 and 60 steps, and the shapes of the recurrent layer."""
-    settings = settings_of(build)
-    config = certificate_job("", "lstm", {}, sequence=20, units=16, **model)["config"]
-    config.update(rnn={"implementation": rnn}, build=settings)
-    return answer_of(build, SCRIPT, json.dumps(config), temporary=temporary)
-
-
 @pytest.mark.parametrize(
-    ("build", "kernel"), [("current", "while"), ("tf_2_15", "while"), ("tf_2_21_xla", "xla")]
+    ("build", "kernel"),
+    [("current", "while"), ("tf_2_15", "while"), ("tf_1_15", "while"), ("tf_2_21_xla", "xla")],
 )
-def test_the_kernel_of_a_small_model_is_found(build: str, kernel: str, tmp_path_factory) -> None:
-    kernels, _ = attested(build, "keras", tmp_path_factory)
+def test_the_kernel_of_a_small_model_is_found_and_its_mask_is_a_reason_against_cudnn(
+    build: str, kernel: str, tmp_path_factory
+) -> None:
+    config = certificate_job("", "lstm", {}, sequence=20, units=16, **PADDED)["config"]
+    config.update(rnn={"implementation": "auto"}, build=settings_of(build))
+    arguments = (ATTESTED, json.dumps(config))
+    kernels, shapes = answer_of(build, *arguments, temporary=tmp_path_factory)
     assert [each["found"] for each in kernels] == [[kernel], [kernel]]
-
-
-@pytest.mark.parametrize("build", ["current", "tf_2_15", "tf_1_15"])
-def test_a_mask_is_not_an_input_but_a_reason_against_cudnn(build: str, tmp_path_factory) -> None:
-    (kernel, _), shapes = attested(build, "auto", tmp_path_factory, **PADDED)
-    assert shapes == [[20, 4], [16]]
-    assert kernel["found"] == ["while"]
-    assert "the inputs are masked and may not be right-padded" in kernel["why_not_cudnn"]
+    assert shapes == [[20, 4], [16]], "the mask is not an input"
+    assert "the inputs are masked and may not be right-padded" in kernels[0]["why_not_cudnn"]
 
 
 MEMORY_IN_TENSORFLOW = """
