@@ -24,29 +24,22 @@ from tests.conftest import ROOT
 # Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
 CERTIFY = """
 import json, sys
+from types import SimpleNamespace
 from rnnworker import certify
-from rnnworker.turns import Phases
-from rnnworker.turns import Turns
+from rnnworker.turns import Phases, Turns
 
 certify.TRAINED_STEPS = 4
 
 
-class Events:
-    def __init__(self):
-        self.certificate = {}
-
-    def emit(self, event, **fields):
-        if event == "facts":
-            self.certificate.update(fields["certificate"])
-
-    def handshake(self):
-        pass
-
-
 def certificate(job):
-    events = Events()
+    reported = {}
+
+    def emit(event, **fields):
+        reported.update(fields.get("certificate", {}))
+
+    events = SimpleNamespace(emit=emit, handshake=lambda: None)
     certify.certify(job, events, Phases(events, Turns(events)))
-    return events.certificate
+    return reported
 """
 ALL_CERTIFICATES = CERTIFY + "\nprint(json.dumps(list(map(certificate, json.loads(sys.argv[1])))))"
 MODEL = {

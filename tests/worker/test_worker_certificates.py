@@ -152,7 +152,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str
         "faults": job("lstm", {**keras, **faulty}),
         "none": job("lstm", {"none": {"implementation": "none"}}, function=f"{file}:build"),
         "options": job("lstm", options),
-        "further": {**job("gru", keras), "further_device": True},
     }
     script = FAULTY + ALL_CERTIFICATES
     made = answer_of("current", script, json.dumps([*jobs.values()]), temporary=tmp_path_factory)
@@ -175,15 +174,6 @@ def test_a_fault_does_not_affect_others(certificates: dict) -> None:
     assert precision.wrong(layers, precision.TOLERANCE["float32"], "cpu_1") is None
     assert [(each["rows"], each["training"]) for each in layers] == [(16, True), (16, False)]
     assert layers[1]["gradients"] is None, "in evaluation there are none"
-
-
-def test_a_further_device_compares_no_implementations(certificates: dict) -> None:
-    certificate = certificates["further"]
-    entry = certificate["implementations"]["keras"]
-    assert set(entry) == {"outputs", "gradients", "function", "probed", "applied"}
-    assert entry["applied"]["cpu_1"]["off"] == 0
-    assert max(entry["outputs"], entry["gradients"]) <= 1e-4
-    assert "pairs" not in certificate
 
 
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -16,8 +15,6 @@ from rnnworker.models import digits_rnn
 
 CONFIG = {"model": {"data": {"prepare": "rnnworker.models.digits_rnn:prepare"}, "units": 4}}
 
-ORDER = [7, 2, 1, 6, 0, 4, 3, 5]
-
 
 def test_an_epoch_has_every_sample_once() -> None:
     order = data.epoch_order(3, 1, 1000)
@@ -26,16 +23,12 @@ def test_an_epoch_has_every_sample_once() -> None:
     assert len(data.epoch_order(2**31, 500, 5)) == 5
 
 
-def test_the_order_is_the_same_in_every_process_and_version() -> None:
+def test_the_order_never_changes_and_leaves_the_global_stream_alone() -> None:
     """Old and new runs see the same samples in the same order."""
-    script = "from rnnworker import data; print(data.epoch_order(0, 1, 8).tolist())"
-    output = subprocess.check_output(
-        [sys.executable, "-c", script], text=True, cwd=Path(data.__file__).parents[1]
-    )
     numpy.random.seed(99)
     expected = numpy.random.RandomState(99).rand()
-    assert output.strip() == str(data.epoch_order(0, 1, 8).tolist()) == str(ORDER)
-    assert numpy.random.rand() == expected, "the global stream is not used"
+    assert data.epoch_order(0, 1, 8).tolist() == [7, 2, 1, 6, 0, 4, 3, 5]
+    assert numpy.random.rand() == expected
 
 
 def test_every_epoch_and_seed_has_a_different_order() -> None:
