@@ -42,7 +42,8 @@ TWO_LAYERS = {
     **{"function": "rnnworker.models.mnist_rnn:build", "sequence": 28, "features": 28},
     **{"dropout": [0.2, 0.1, 0.2], "dense": 4},
 }
-# Build → its cases. jax compiles every step, so it has the fewest pairs.
+# Build, and whether it trains on replicas → its cases. jax compiles every step, so it has the
+# fewest pairs.
 CASES = {
     "current": [
         Case("lstm", "keras cell unrolled block block_cell cudnn_compatible"),
@@ -68,6 +69,9 @@ CASES = {
         Case("lstm", "keras native", STACK),
     ],
     "tf_2_15": [Case("gru", "keras cell", STACK), Case("lstm", "keras unrolled cell")],
+    # Two logical devices of the CPU, each of which trains one half of each batch.
+    "current replicas": [Case("lstm", "keras")],
+    "tf_2_15 replicas": [Case("gru", "keras")],
     "tf_1_15": [
         Case(
             "lstm",
@@ -123,8 +127,11 @@ def choice_of(name: str) -> dict[str, Any]:
 
 def job_of(build: str, case: Case) -> dict[str, Any]:
     rnn = {name: choice_of(name) for name in case.names.split()}
+    build, _, replicas = build.partition(" ")
     framework = settings_of(build)["framework"]
-    return certificate_job(framework, case.cell, rnn, case.precision, **case.model)
+    job = certificate_job(framework, case.cell, rnn, case.precision, **case.model)
+    job["config"]["device"]["replicas"] = 2 if replicas else None
+    return job
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +163,9 @@ def certificates(own: Path, tmp_path_factory: pytest.TempPathFactory):
         # TensorFlow 1 optimises the graph of all models again for each new one.
         parts = [[job] for job in jobs] if build.startswith("tf_1_") else [jobs]
         answers = (
-            answer_of(build, ALL_CERTIFICATES, json.dumps(part), temporary=tmp_path_factory)
+            answer_of(
+                build.split()[0], ALL_CERTIFICATES, json.dumps(part), temporary=tmp_path_factory
+            )
             for part in parts
         )
         return list(itertools.chain(*answers))

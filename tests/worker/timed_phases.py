@@ -1,7 +1,7 @@
 """``timed_phases.py JOB LOG``: runs one job of the worker in this interpreter.
 
-LOG is the file of its standard error. The last line of output is JSON: the numbers of traces and
-compilations in each phase, the losses, and the largest difference between the trained weights and
+LOG is the file of its standard error. The last line of output is JSON: the numbers of replicas and
+devices, those of traces and compilations in each phase, the losses, and the largest difference between the trained weights and
 those of the same training batch by batch."""
 
 import json
@@ -127,7 +127,9 @@ def main(job):
     with open(job) as file:
         turns = Turns(events)
         run._run(json.load(file), events, Phases(events, turns), turns)
+    facts = opened[0].device_facts()
     result = {
+        "replicas": [facts.get("replicas"), len(facts.get("framework_devices", ()))],
         "phases": events.phases,
         "losses": [epoch["loss"] for epoch in events.epochs],
         "validation": [epoch["val_loss"] for epoch in events.epochs],
