@@ -1,5 +1,6 @@
 """How layers are made: user-supplied kernels, their contract, and the errors that name a violation;
-implementations by name."""
+implementations by name, and what their ops lack. `test_worker_conformance` checks their weights'
+layouts by the outputs of real layers, `test_worker_buffer` that of cuDNN's buffer."""
 
 from __future__ import annotations
 
@@ -10,8 +11,19 @@ import numpy
 import pytest
 
 from rnnworker import user_functions
+from rnnworker.canonical_weights import GATES
+from rnnworker.kernels import (
+    block,
+    block_cell,
+    contrib,
+    contrib_cudnn,
+    cudnn_compatible,
+    cudnn_raw,
+    legacy_cudnn,
+    native,
+)
 from rnnworker.options import IMPLEMENTATIONS
-from rnnworker.recurrent import Recurrent, implementation, own_file
+from rnnworker.recurrent import Recurrent, cudnn_layout, implementation, own_file
 from tests.conftest import ROOT
 
 UNITS, COLUMNS = 4, 16
@@ -120,3 +132,58 @@ def test_every_implementation_has_a_choice_and_makes_layers() -> None:
     choices = {path.stem for path in (ROOT / "conf" / "rnn").glob("*.yaml")}
     assert set(IMPLEMENTATIONS) == choices | {"fake"}
     assert all(callable(implementation(name).make) for name in IMPLEMENTATIONS)
+
+
+@pytest.mark.parametrize(
+    ("module", "backend", "name", "other"),
+    [
+        (block, None, "BlockLSTMV2", "gru"),
+        (block_cell, None, "a block cell", "gru"),
+        (contrib, None, "tf.contrib", "another"),
+        (contrib_cudnn, None, "tf.contrib.cudnn_rnn", "gru_reset_before"),
+        (cudnn_compatible, None, "a cuDNN-compatible cell", "rnn_tanh"),
+        (cudnn_raw, None, "CudnnRNN", "gru_reset_before"),
+        (legacy_cudnn, None, "a CuDNN layer", "rnn_tanh"),
+        (native, "torch", "torch.nn", "gru_reset_before"),
+        (native, "jax", "the scan", "another"),
+    ],
+)
+def test_other_cells_and_dropout_are_errors(module, backend, name: str, other: str) -> None:
+    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: backend))
+    with pytest.raises(ValueError, match=rf"{name} supports .*lstm.*, not {other}"):
+        module.make(keras, other, 4, {})
+    for dropout in ("dropout", "recurrent_dropout"):
+        with pytest.raises(ValueError, match=f"{name} has no dropout inside the cell"):
+            module.make(keras, "lstm", 4, {dropout: 0.5})
+
+
+def test_a_build_without_the_layer_is_an_error() -> None:
+    keras = SimpleNamespace(layers=SimpleNamespace(), __version__="3.15.1")
+    with pytest.raises(ValueError, match=r"Keras 3.15.1 has no CuDNNLSTM"):
+        legacy_cudnn.make(keras, "lstm", 4, {})
+    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
+    with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
+        native.make(keras, "lstm", 4, {})
+
+
+@pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
+def test_keras_2s_layers_pass_cudnn_its_buffer(cell: str, name: str) -> None:
+    """``CuDNNLSTM`` flattens its matrices gate by gate in their order; ``CuDNNGRU`` puts r before z
+    (``_process_batch`` in Keras 2's cudnn_recurrent.py)."""
+    order, columns = cudnn_layout.ORDERS[cell], GATES[cell] * UNITS
+    shapes = {"kernel": (3, columns), "recurrent": (UNITS, columns)}
+    shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
+    stream = numpy.random.RandomState(0)
+    arrays = {n: stream.normal(size=shape).astype("float32") for n, shape in shapes.items()}
+    kernel, recurrent, bias = values = legacy_cudnn.pack(name, arrays)
+    assert (kernel.shape, bias.size) == (arrays["kernel"].shape, arrays["bias"].size)
+    again = legacy_cudnn.unpack(name, values)
+    assert again.keys() == arrays.keys()
+    assert all(numpy.array_equal(again[n], array) for n, array in arrays.items())
+    parts = [
+        numpy.split(matrix, len(order), axis=1)[gate].ravel()
+        for matrix in (kernel, recurrent)
+        for gate in order
+    ]
+    weights = numpy.concatenate(parts)
+    assert numpy.array_equal(weights, cudnn_layout.pack(cell, arrays)[: len(weights)])

@@ -1,8 +1,8 @@
 """``timed_phases.py JOB LOG``: runs one job of the worker in this interpreter.
 
 LOG is the file of its standard error. The last line of output is JSON: the numbers of replicas and
-devices, those of traces and compilations in each phase, the losses, and the largest difference between the trained weights and
-those of the same training batch by batch."""
+devices, the numbers of traces and compilations in each phase, the losses, and the largest
+difference between the trained weights and those of the same training batch by batch."""
 
 import json
 import os
