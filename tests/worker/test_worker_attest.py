@@ -19,7 +19,6 @@ WHILE = [
 ]
 BLOCK_CELL = [
     ("lstm/while/body/_24/LSTMBlockCell", "LSTMBlockCell", STEPS),
-    ("gradient_tape/lstm/while/while_grad/body/_9/LSTMBlockCellGrad", "LSTMBlockCellGrad", STEPS),
     ("gradient_tape/lstm/while/while_grad/body/_9/MatMul", "MatMul", STEPS),
 ]
 UNROLLED = [(f"lstm/cell_{step}/MatMul", "MatMul", 1) for step in range(STEPS)]

@@ -15,7 +15,6 @@ import os
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 from types import SimpleNamespace
 import tensorflow as tf
-from rnnworker import frameworks
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 SIGMOID, TANH = tf.sigmoid, tf.tanh
@@ -78,13 +77,7 @@ def cudnn(by_kind):
 certificates = []
 for by_kind, job in json.loads(sys.argv[1]):
     tf.raw_ops.CudnnRNNV2 = cudnn(by_kind)
-    made, rnn = certificate(job), job["implementations"][1]["rnn"]
-    session = frameworks.open_session(dict(job["config"], rnn=rnn), 1)
-    session.load_data(None)
-    session.build()
-    names = [variable.name for variable in session.recurrent.layers[0].trainable_variables]
-    layer = {"variables": names, "layers": len(session.recurrent.layers)}
-    certificates.append(dict(made, layer=layer))
+    certificates.append(certificate(job))
 print(json.dumps(certificates))
 '''
 STACKS = [("lstm", 2, True), ("gru", 2, True), ("rnn_tanh", 3, False), ("rnn_relu", 1, True)]
@@ -110,7 +103,6 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
     certificates: list[dict], index: int
 ) -> None:
     certificate = certificates[index]
-    assert certificate["layer"] == {"variables": ["opaque_kernel"], "layers": 1}
     for name, entry in certificate["implementations"].items():
         assert (entry["status"], entry["why"], entry["round_trip"]) == ("certified", None, True)
         assert entry["outputs"] <= 1e-5 and entry["gradients"] <= 1e-4, name

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
 import sys
 
 import numpy
@@ -20,8 +18,8 @@ from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnworker.workers import certificate_jobs
-from tests.conftest import ROOT
 from tests.factory import SAMPLES, TEST_SAMPLES, make_record
+from tests.worker.building import ALL_CERTIFICATES, answer
 
 KERNEL = """
 from rnnworker.recurrent.cells import from_canonical, to_canonical
@@ -78,14 +76,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     for job in certificate_jobs(planned.as_dict()):
         threads = job["config"]["device"]["threads"]
         job.update(threads=threads, dataset=str(folder / "digits.npz"))
-        (folder / "job.json").write_text(json.dumps(job))
-        done = subprocess.run(
-            [sys.executable, ROOT / "src" / "rnnworker", folder / "job.json"],
-            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""}, timeout=900,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        lines = (line for line in done.stdout.splitlines() if line.startswith("{"))
-        outcomes[job["device"]] = Outcome(events=[json.loads(line) for line in lines])
+        arguments = (ALL_CERTIFICATES, json.dumps([job]))
+        (reported,) = answer(sys.executable, *arguments, timeout=900)
+        outcomes[job["device"]] = Outcome(events=[{"event": "facts", "certificate": reported}])
     made = assembled_certificate(planned.as_dict(), outcomes, "here")
     return certificates_for({**made, "machine": None}, SMALL, LARGE_BATCH)
 
