@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rnnworker import options
@@ -24,13 +26,12 @@ BUILDS = {
 SCRIPT = '''
 import json, os, sys
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-framework, names = sys.argv[1], sys.argv[2].split(",")
+framework, requests = sys.argv[1], json.loads(sys.argv[2])
 if framework == "keras2_tensorflow1":
     import tensorflow
     keras = tensorflow.keras
 else:
     import keras
-from rnnworker.options import honoured
 from rnnworker.recurrent import Recurrent
 
 VALUES = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "implementation": 1}
@@ -57,18 +58,14 @@ def value_of(option):
     return "non_neg" if option.endswith("constraint") else VALUES[option]
 
 
-results = {}
-for name in names:
-    for cell in ("lstm", "rnn_tanh"):
-        if (name, cell) in (("cudnn", "rnn_tanh"), ("legacy_cudnn", "rnn_tanh")):
-            continue
-        config = {"cell": {"name": cell}, "build": {"framework": framework}}
-        config["rnn"] = {"implementation": name}
-        for option in honoured(config):
-            rnn = {"implementation": name, "options": {option: value_of(option)}}
-            plain, other = Recurrent(keras, config)(4), Recurrent(keras, dict(config, rnn=rnn))(4)
-            key = " ".join([name, cell, option])
-            results[key] = [values_in(plain, option), values_in(other, option)]
+results = []
+for name, cell, option in requests:
+    config = {"cell": {"name": cell}, "build": {"framework": framework}}
+    layers = []
+    for given in ({}, {option: value_of(option)}):
+        config["rnn"] = {"implementation": name, "options": given}
+        layers.append(Recurrent(keras, config)(4))
+    results.append([values_in(layer, option) for layer in layers])
 print(json.dumps(results))
 '''
 
@@ -82,19 +79,20 @@ def config(name: str, cell: str, framework: str | None, given: tuple[str, ...]) 
 def test_an_honoured_option_changes_the_layer(
     build: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    names, framework = BUILDS[build], settings_of(build)["framework"]
-    arguments = (SCRIPT, framework, ",".join(names))
-    results = answer_of(build, *arguments, temporary=tmp_path_factory)
-    listed = {
-        f"{name} {cell} {option}"
-        for name in names
+    framework = settings_of(build)["framework"]
+    requests = [
+        (name, cell, option)
+        for name in BUILDS[build]
         for cell in ("lstm", "rnn_tanh")
         if not (name.endswith("cudnn") and cell == "rnn_tanh")
         for option in options.honoured(config(name, cell, framework, ())) or ()
-    }
-    assert set(results) == listed
-    assert {key for key, (plain, other) in results.items() if plain == other} == set()
-    assert results["keras lstm activation"] in ([["tanh"], ["relu"]], [["tanh"] * 2, ["relu"] * 2])
+    ]
+    arguments = (SCRIPT, framework, json.dumps(requests))
+    results = answer_of(build, *arguments, temporary=tmp_path_factory)
+    found = dict(zip(requests, results, strict=True))
+    assert {request for request, (plain, other) in found.items() if plain == other} == set()
+    activation = [values[0] for values in found["keras", "lstm", "activation"]]
+    assert activation == ["tanh", "relu"]
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
