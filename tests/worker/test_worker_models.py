@@ -7,6 +7,7 @@ import pickle
 import tarfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -78,8 +79,6 @@ def test_mnist_is_scaled_and_reshaped(model, settings, sample) -> None:
     assert numpy.allclose(arrays["x_train"].ravel() * 255, source["x_train"].ravel())
 
 
-# -- film reviews -----------------------------------------------------------------------
-
 REVIEWS = [[5, 9, 4], [1], [7, 8, 7, 8, 2]]
 
 
@@ -133,9 +132,6 @@ def test_the_most_frequent_pairs_get_an_index_and_follow_the_words() -> None:
     assert none["x_train"].max() == 12
 
 
-# -- text -------------------------------------------------------------------------------
-
-
 def test_windows_and_their_next_characters(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("ABcabcabcabcabcabcab", encoding="utf-8")
@@ -147,9 +143,6 @@ def test_windows_and_their_next_characters(tmp_path: Path) -> None:
     assert arrays["y_train"].tolist() == [1, 1]
     with pytest.raises(ValueError, match=r"3 different characters: write model\.characters=3"):
         lstm_textgen.prepare(str(file), config(**{**settings, "characters": 57}))
-
-
-# -- images that change -----------------------------------------------------------------
 
 
 def test_cifars_archive_is_read_only_if_it_is_pinned(tmp_path: Path) -> None:
@@ -184,19 +177,10 @@ def test_samples_can_be_limited_for_any_model(tmp_path: Path) -> None:
     assert_sizes(data.arrays(settings, str(file)), 4, 2, (784,))
 
 
-class Stream:
-    """Returns the given numbers in place of random ones."""
-
-    def __init__(self, *arrays: list[float]):
-        self.arrays = [numpy.array(array) for array in arrays]
-
-    def uniform(self, *_: Any, **__: Any) -> numpy.ndarray:
-        return self.arrays.pop(0)
-
-
 def test_images_are_shifted_and_mirrored_by_the_drawn_numbers() -> None:
     images = numpy.arange(2 * 9, dtype="float32").reshape(2, 3, 3, 1)
-    stream = Stream([0.3, 0.0], [0.0, -0.4], [0.9, 0.1])
+    drawn = ([0.3, 0.0], [0.0, -0.4], [0.9, 0.1])
+    stream = Mock(uniform=Mock(side_effect=list(map(numpy.array, drawn))))
     down, mirrored = cifar10_cnn.augment(images, stream, config(shift=0.4))[..., 0]
     assert down.tolist() == [[3, 4, 5], [6, 7, 8], [6, 7, 8]]
     assert mirrored.tolist() == [[10, 9, 9], [13, 12, 12], [16, 15, 15]]
@@ -211,9 +195,6 @@ def test_every_epoch_has_different_and_reproducible_images() -> None:
     assert first.tobytes() != images.tobytes()
     settings["model"]["data"] = {}
     assert data.epoch_images(images, settings, 1) is images
-
-
-# -- synthetic data ---------------------------------------------------------------------
 
 
 def test_targets_of_the_adding_problem_equal_a_calculation_by_hand() -> None:
