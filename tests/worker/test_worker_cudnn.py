@@ -10,11 +10,28 @@ import pytest
 from rnnworker.canonical_weights import GATES
 from tests.worker.building import answer_of
 
-GRAPHS = """
+# Begins a script: ``cudnn_ops`` returns the ops of a training step, forward and backward.
+TRACED = """
 import json, os
 os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-import numpy, tensorflow as tf, keras
+import tensorflow as tf
 from rnnworker.recurrent import Recurrent
+
+
+def cudnn_ops(model, variables):
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        return tape.gradient(loss, variables)
+
+    graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
+    return [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
+
+
+"""
+GRAPHS = """
+import keras
 
 
 def recurrent(name, cell="lstm", **rnn):
@@ -26,16 +43,8 @@ def raw(cell, op, both=False, stacked=1, sequences=False):
     inputs = keras.layers.Input((7, 3))
     layer = layers.stack(4, stacked, both, return_sequences=sequences)
     model = keras.models.Model(inputs, layer(inputs))
-
-    @tf.function
-    def step(x):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(model(x))
-        return tape.gradient(loss, [v.value for v in model.trainable_variables])
-
-    graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
+    ops = cudnn_ops(model, [v.value for v in model.trainable_variables])
     arrays = layers.to_canonical(layers.layers[0])
-    ops = [op for op in graph.get_operations() if op.type.startswith("Cudnn")]
     (call,) = [op for op in ops if "Backprop" not in op.type]
     return {
         "ops": sorted(op.type for op in ops),
@@ -83,7 +92,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:
-    return answer_of("current", GRAPHS, temporary=tmp_path_factory)
+    return answer_of("current", TRACED + GRAPHS, temporary=tmp_path_factory)
 
 
 def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
@@ -125,34 +134,17 @@ def test_a_mask_that_would_be_ignored_is_an_error(results: dict) -> None:
 
 
 LEGACY = """
-import json, os
-os.environ.update(
-    TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_USE_LEGACY_KERAS="1"
-)
-import tensorflow as tf
-from rnnworker.recurrent import Recurrent
-
 config = {"cell": {"name": "lstm"}, "rnn": {"implementation": "legacy_cudnn"}}
 inputs = tf.keras.layers.Input((7, 3))
 model = tf.keras.models.Model(inputs, Recurrent(tf.keras, config)(4)(inputs))
-variables = model.trainable_variables
-
-
-@tf.function
-def step(x):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(x))
-    return tape.gradient(loss, variables)
-
-
-graph = step.get_concrete_function(tf.TensorSpec([2, 7, 3])).graph
-ops = sorted({op.type for op in graph.get_operations() if op.type.startswith("Cudnn")})
-print(json.dumps({"shapes": [list(variable.shape) for variable in variables], "ops": ops}))
+ops = sorted({op.type for op in cudnn_ops(model, model.trainable_variables)})
+shapes = [list(variable.shape) for variable in model.trainable_variables]
+print(json.dumps({"shapes": shapes, "ops": ops}))
 """
 
 
 def test_keras_2s_lstm_on_tensorflow_2_trains_one_bias(tmp_path_factory) -> None:
-    layer = answer_of("tf_2_21_keras2", LEGACY, temporary=tmp_path_factory)
+    layer = answer_of("tf_2_21_keras2", TRACED + LEGACY, temporary=tmp_path_factory)
     assert layer["shapes"] == [[3, 16], [4, 16], [16]]
     assert layer["ops"] == ["CudnnRNNBackpropV3", "CudnnRNNV3"]
 
