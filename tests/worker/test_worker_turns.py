@@ -120,40 +120,33 @@ def trained(clock, supervisor, *, epochs=4, steps=10, step=0.01, cold=0.0, rim=0
     return epoch_times, turns
 
 
-def test_in_a_single_turn_every_step_is_timed(clock) -> None:
-    supervisor = Supervisor(clock, ["turn 0\n"])
-    epochs, turns = trained(clock, supervisor)
-    for epoch in epochs:
-        assert epoch["seconds"] == pytest.approx(0.104)
-        assert epoch["took"] == pytest.approx(0.104)
-    (turn,) = supervisor.turns
-    assert (turn["steps"], turn["full"], turn["phase"]) == (40, True, "train")
-    assert turn["seconds"] == pytest.approx(0.4)
-    assert turns.waited == pytest.approx(7.0)
-
-
-def test_in_turns_neither_cold_steps_nor_waiting_are_timed(clock) -> None:
-    answers = (f"turn {number} 3 4\n" for number in itertools.count(0, 2))
-    supervisor = Supervisor(clock, answers)
-    epochs, turns = trained(clock, supervisor, cold=0.05)
-    assert len(supervisor.requests) == 6  # 40 steps in turns of 7
-    assert [request["left"] for request in supervisor.requests] == [40, 33, 26, 19, 12, 5]
-    assert turns.waited == pytest.approx(6 * 7.0)
-    for epoch in epochs:
-        assert epoch["seconds"] == pytest.approx(0.104)
-    assert sum(epoch["took"] for epoch in epochs) == pytest.approx(4 * 0.104 + 5 * 0.05)
-    assert [turn["turn"] for turn in supervisor.turns] == [0, 2, 4, 6, 8, 10]
-    assert [turn["steps"] for turn in supervisor.turns] == [4, 4, 4, 4, 4, 2]
-    assert [turn["full"] for turn in supervisor.turns] == [True] * 5 + [False]
+@pytest.mark.parametrize(
+    ("lead", "granted", "options", "steps"),
+    [
+        (0, 40, {}, [40]),  # a single turn, in which every step is timed
+        (3, 4, {"cold": 0.05}, [4, 4, 4, 4, 4, 2]),
+        (3, 12, {"rim": 0.5}, [12, 12, 7]),  # turns across epochs
+        (3, 7, {}, [7, 7, 7, 7]),  # complete at the end of each epoch
+    ],
+)
+def test_neither_cold_steps_nor_waiting_rims_and_validation_are_timed(
+    clock, lead: int, granted: int, options: dict[str, float], steps: list[int]
+) -> None:
+    grant = f" {lead} {granted}" if lead else ""
+    supervisor = Supervisor(clock, (f"turn {number}{grant}\n" for number in itertools.count(0, 2)))
+    epochs, turns = trained(clock, supervisor, **options)
+    assert turns.waited == pytest.approx(7.0 * len(steps))
+    left = [request["left"] for request in supervisor.requests]
+    assert left == list(range(40, 0, -lead - granted))
+    taken = [(turn["turn"], turn["steps"], turn["full"]) for turn in supervisor.turns]
+    assert taken == [(2 * n, count, count == granted) for n, count in enumerate(steps)]
     for turn in supervisor.turns:
+        assert turn["phase"] == "train"
         assert turn["seconds"] == pytest.approx(0.01 * turn["steps"])
-
-
-def test_a_turn_across_epochs_excludes_rim_and_validation(clock) -> None:
-    supervisor = Supervisor(clock, (f"turn {number} 3 12\n" for number in range(9)))
-    trained(clock, supervisor, rim=0.5)
-    assert [turn["steps"] for turn in supervisor.turns] == [12, 12, 7]
-    assert all(t["seconds"] == pytest.approx(0.01 * t["steps"]) for t in supervisor.turns)
+    seconds = 0.1 + 2 * options.get("rim", 0.002)
+    assert [epoch["seconds"] for epoch in epochs] == [pytest.approx(seconds)] * 4
+    cold = options.get("cold", 0.0) * (len(steps) - 1)
+    assert sum(epoch["took"] for epoch in epochs) == pytest.approx(4 * seconds + cold)
 
 
 def test_an_epoch_with_too_few_timed_steps_has_no_seconds(clock) -> None:
@@ -161,14 +154,6 @@ def test_an_epoch_with_too_few_timed_steps_has_no_seconds(clock) -> None:
     epochs, _ = trained(clock, supervisor)
     assert [epoch["seconds"] for epoch in epochs] == [None] * 4
     assert all(epoch["rim"] == pytest.approx(0.004) for epoch in epochs)
-
-
-def test_a_turn_complete_at_the_end_of_an_epoch_ends_after_validation(clock) -> None:
-    supervisor = Supervisor(clock, (f"turn {number} 3 7\n" for number in range(9)))
-    epochs, turns = trained(clock, supervisor)
-    assert [turn["steps"] for turn in supervisor.turns] == [7] * 4
-    assert turns.waited == pytest.approx(4 * 7.0)
-    assert [epoch["seconds"] for epoch in epochs] == [pytest.approx(0.104)] * 4
 
 
 def test_the_device_has_finished_whenever_the_clock_is_read() -> None:
