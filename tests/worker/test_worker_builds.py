@@ -29,10 +29,11 @@ def test_the_controller_knows_every_framework() -> None:
     ("sizes", "message"), [([4], "something else"), ([3, 3], "something else"), ([], "never")]
 )
 def test_an_unexpected_or_missing_shuffle_is_an_error(sizes: list[int], message: str) -> None:
-    orders = [numpy.arange(3)]
+    orders, original = [numpy.arange(3)], numpy.random.shuffle
     with pytest.raises(RuntimeError, match=message), fixed_shuffle_orders(orders):
         for size in sizes:
             numpy.random.shuffle(numpy.arange(size))
+    assert numpy.random.shuffle is original
 
 
 @pytest.mark.parametrize(
