@@ -6,6 +6,7 @@ Subclasses import a framework and provide its batches; see ``keras3_tensorflow``
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
 from unittest import mock
@@ -327,6 +328,8 @@ def without_dropout(layers, stack):
             original(self, *arguments, **settings)
             self.rate = 0.0
 
+        # Keras 3 reads the names of positional arguments from it.
+        init.__signature__ = inspect.signature(original)
         return init
 
     for name in dir(layers):
