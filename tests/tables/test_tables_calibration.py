@@ -124,27 +124,19 @@ def simulated_runs(longer: float) -> list[list[float]]:
     return runs
 
 
-def test_a_longer_last_epoch_is_found() -> None:
+def test_a_longer_last_epoch_is_found_and_without_an_effect_none_is_reported() -> None:
     last = epoch_position.effects(simulated_runs(0.08))[-1]
     assert math.expm1(sum(last) / len(last)) == pytest.approx(0.08, abs=0.015)
-    text = epoch_position.table(simulated_runs(0.08))
+    text, without = (epoch_position.table(simulated_runs(longer)) for longer in (0.08, 0.0))
     lines = text.splitlines()
     assert lines[2].startswith("| 1 | +") and lines[2].endswith("apart from 0 (does not count) |")
     assert lines[9].startswith("| 8 | +") and lines[9].endswith("apart from 0 |")
-    assert float(text.rpartition("p = ")[2].strip(". \n")) < 0.001
-
-
-def test_without_an_effect_none_is_reported() -> None:
-    text = epoch_position.table(simulated_runs(0.0))
-    assert text.count("apart from 0") <= 1  # of eight 95 % intervals
-    assert float(text.rpartition("p = ")[2].strip(". \n")) > 0.05
+    assert without.count("apart from 0") <= 1  # of eight 95 % intervals
+    p, p_without = (float(each.rpartition("p = ")[2].strip(". \n")) for each in (text, without))
+    assert p < 0.001 and p_without > 0.05
 
 
 def test_effects_by_hand() -> None:
-    (first, second, third) = epoch_position.effects([[1.0, math.e, math.e**2]])
-    assert [first, second, third] == [
-        [pytest.approx(-1.5)],
-        [pytest.approx(-1.0)],
-        [pytest.approx(1.0)],
-    ]
+    found = epoch_position.effects([[1.0, math.e, math.e**2]])
+    assert [effect for (effect,) in found] == pytest.approx([-1.5, -1.0, 1.0])
     assert "one run" in epoch_position.table([[1.0, 2.0, 4.0]])

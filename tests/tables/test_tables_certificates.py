@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import pytest
 
 from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.learning import accuracy
-from rnnbench.tables.time import NOT_EQUAL, fastest, time
 from tests.factory import make_record, measured, replace
 from tests.report.six import SIZES, as_read, certificate, layers, steps
 
@@ -19,8 +18,8 @@ def config(rnn, build="tf_2_21", device="cpu_1", **options):
 
 
 KERAS = config("keras")
-
-
+WRONG = layers()
+WRONG["batches"][3]["outputs"] = 0.5
 PUBLISHED = {"build.as_published": True, "model.units": 8}
 
 
@@ -88,9 +87,7 @@ def test_a_failed_entry_does_not_affect_other_options():
     failing = certificate("tf_2_21")
     entries, why = failing["implementations"], "ValueError: no such op"
     entries["cudnn_raw op=A"] = entries["keras"]
-    entries["cudnn_raw op=B"] = entries["keras"] | {
-        "status": "failed", "why": why, "function_why": why,
-    }  # fmt: skip
+    entries["cudnn_raw op=B"] = entries["keras"] | {"status": "failed", "function_why": why}
     certificates = judging(failing)
     assert certificates.judge(config("cudnn_raw", op="A"), KERAS)[0] == CERTIFIED
     assert certificates.judge(config("cudnn_raw", op="B"), KERAS)[0] == UNEQUAL
@@ -163,60 +160,48 @@ def test_a_certificate_of_schema_2_is_not_inherited_but_its_failures_count():
     assert certificates.judge(*pair) == (UNKNOWN, "there is no certificate for them")
 
 
-def test_a_batch_or_device_that_was_not_tested_is_not_certified():
-    lacking = certificate("tf_2_21") | {"machine": None}
-    entries = lacking["implementations"]
-    for name, sizes in (("block", SIZES[1:]), ("unrolled", SIZES[:1] + SIZES[2:])):
-        entries[name]["probed"]["cpu_1"] = layers(sizes)
-    entries["cell"]["probed"]["cpu_1"] = layers(SIZES[:3])
-    entries["cudnn"]["probed"]["cpu_1"] = layers()
-    entries["cudnn"]["probed"]["cpu_1"]["batches"][3]["outputs"] = 0.5
-    certificates = judging(lacking)
-    expected = {
-        "block": (UNKNOWN, "block is not certified for batch 32 with training=True on cpu_1"),
-        "unrolled": (UNKNOWN, "unrolled is not certified for batch 30 with training=True on cpu_1"),
-        "cell": (UNKNOWN, "cell is not certified for batch 7 with training=False on cpu_1"),
-        "cudnn": (
-            UNEQUAL,
-            "cudnn failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) at "
-            "batch 7 with training=False on cpu_1",
+@pytest.mark.parametrize(
+    ("probed", "expected"),
+    [
+        (layers(SIZES[1:]), (UNKNOWN, "cell is not certified for batch 32 with training=True")),
+        (
+            layers(SIZES[:1] + SIZES[2:]),
+            (UNKNOWN, "cell is not certified for batch 30 with training=True"),
         ),
-    }
-    for name, verdict in expected.items():
-        assert certificates.judge(config(name), KERAS) == verdict
-        on_4 = config(name, device="cpu_4"), config("keras", device="cpu_4")
-        assert certificates.judge(*on_4)[0] == CERTIFIED
-    alone = config("cudnn"), config("cudnn", device="cpu_4")
-    assert certificates.judge(*alone) == expected["cudnn"], "the device differs"
+        (layers(SIZES[:3]), (UNKNOWN, "cell is not certified for batch 7 with training=False")),
+        (
+            WRONG,
+            (
+                UNEQUAL,
+                "cell failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) "
+                "at batch 7 with training=False",
+            ),
+        ),
+    ],
+)
+def test_a_batch_or_device_that_was_not_tested_is_not_certified(probed, expected):
+    lacking = certificate("tf_2_21") | {"machine": None}
+    lacking["implementations"]["cell"]["probed"]["cpu_1"] = probed
+    certificates, (verdict, why) = judging(lacking), expected
+    expected = (verdict, f"{why} on cpu_1")
+    assert certificates.judge(config("cell"), KERAS) == expected
+    on_4 = config("cell", device="cpu_4")
+    assert certificates.judge(on_4, config("keras", device="cpu_4"))[0] == CERTIFIED
+    if verdict == UNEQUAL:
+        assert certificates.judge(config("cell"), on_4) == expected, "the device differs"
 
 
 def test_runs_with_wrong_gradients_are_not_clean():
-    records = [
-        make_record(rnn=rnn, verdict=verdict)
+    statuses = ("clean", "suspect", "void")
+    keras, block = (
+        [make_record(rnn=rnn, verdict=verdict) for verdict in statuses]
         for rnn in ("keras", "block")
-        for verdict in ("clean", "suspect", "void")
-    ]
-    marked = judging(wrong_gradients("current", model="digits_rnn")).mark_wrong_gradients(records)
-    assert [record.verdict.status for record in marked] == [
-        "clean", "suspect", "void", "suspect", "suspect", "void",
-    ]  # fmt: skip
+    )
+    wrong = wrong_gradients("current", model="digits_rnn")
+    marked = judging(wrong).mark_wrong_gradients([*keras, *block])
+    assert marked[:3] == keras
+    assert [each.verdict.status for each in marked[3:]] == ["suspect", "suspect", "void"]
     assert all(record.verdict.reasons[-1].code == "not_learning" for record in marked[3:])
-    assert marked[:3] == records[:3]
     table = accuracy(measured(marked)).set_index("rnn")
     assert table["not_learning"].to_dict() == {"keras": False, "block": True}
     assert table.loc["block", "suspect"] == table.loc["block", "runs"]
-
-
-def test_an_unequal_configuration_has_no_speedup_and_is_not_a_contestant():
-    unequal = certificate("current", "digits_rnn")
-    unequal["pairs"] = [{"a": "cell", "b": "keras", "gradients": 0.5, "equal": False}]
-    levels = {"keras": 0.5, "block": 0.45, "cell": 0.01}
-    records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
-    every = measured(records, certificates=judging(unequal))
-    table = time(every)
-    row = table[table["rnn"] == "cell"].iloc[0]
-    assert row["words"] == NOT_EQUAL and math.isnan(row["speedup"])
-    assert str(row["unequal"]) == "≠50.0000" and "gradients differ by 0.5" in row["difference"]
-    assert table.loc[table["rnn"] != "cell", ["unequal", "difference"]].eq("").all(axis=None)
-    winner = fastest(every, table).iloc[0]
-    assert winner["name"] == "block" and "gradients differ by 0.5" in winner["left_out"]
