@@ -10,6 +10,7 @@ from typing import Any
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.tables import ReportInputs, Tables
+from rnnbench.tables.certificates import Certificates
 from tests.factory import BEGINNING, make_record, replace
 
 EXPERIMENT = Experiment(
@@ -30,16 +31,18 @@ def measurements(
     return Tables(records, experiment, ReportInputs(**inputs))
 
 
-def with_choice(record: Record, **changes: str) -> Record:
-    """`record` with other choices, and the name that follows from them."""
-    choices = {**record.run.choices, **changes}
-    name = f"{'-'.join(choices.values())}-s{record.run.seed}-r{record.run.repeat}"
-    return replace(record, choices=choices, name=name)
+class WrongSteps(Certificates):
+    """Certificates according to which the implementation `cell` applies wrong gradients."""
+
+    def why_not_learning(self, configuration):
+        is_wrong = configuration["rnn"] == "cell"
+        return "applies wrong gradients: worst 210 %" if is_wrong else None
 
 
 def quick() -> list[Record]:
     """23 of 24 runs, one of them suspect and one void; one is missing."""
     generator, records, order = random.Random(7), [], 0
+    verdicts = {("cell", "cpu_2", 1): "suspect", ("keras", "cpu_2", 0): "void"}
     for repeat in range(3):
         cells = [(rnn, device) for rnn in SECONDS for device in ("cpu_1", "cpu_2")]
         generator.shuffle(cells)
@@ -49,14 +52,15 @@ def quick() -> list[Record]:
                 continue
             level = SECONDS[rnn] * (0.8 if device == "cpu_2" else 1) * generator.gauss(1, 0.012)
             record = make_record(
-                rnn=rnn, device=device, repeat=repeat, order=order, acc=0.967,
+                rnn=rnn,
+                device=device,
+                repeat=repeat,
+                order=order,
+                acc=0.967,
                 epoch_seconds=[level * generator.gauss(1, 0.008) for _ in range(8)],
-                verdict={("cell", "cpu_2", 1): "suspect", ("keras", "cpu_2", 0): "void"}.get(
-                    (rnn, device, repeat), "clean"
-                ),
+                verdict=verdicts.get((rnn, device, repeat), "clean"),
                 started=BEGINNING + timedelta(seconds=9 * order),
-            )  # fmt: skip
+            )
             kernel = {"op": "BlockLSTMV2" if rnn == "block" else "While", "calls": 1}
-            measured = {**record.measured, "kernel": kernel}
-            records.append(replace(record, measured=measured))
+            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
     return records

@@ -72,7 +72,7 @@ def certificate(build: str, model: str = "mnist_rnn", **overrides: Any) -> dict:
     """A certificate as its file has it. The gradients of `cell` differ in tf_1_15; all others are
     equal."""
     choices = {"model": model, "cell": "lstm", "build": build}
-    config = make_record(overrides=overrides).run.config
+    config = make_record(model=model, build=build, overrides=overrides).run.config
     fails = build == "tf_1_15"
     names = ["keras", "unrolled", "block", "cudnn", "cell"]
     return {
@@ -116,28 +116,29 @@ def six() -> list[Record]:
         generator.shuffle(cells)
         for rnn, device, build in cells:
             order += 1
-            cpu = device.startswith("cpu")
+            cpu, is_old = device.startswith("cpu"), build == "tf_1_15"
             level = DEVICES[device] * SHARE[rnn] * BUILDS[build] * generator.gauss(1, 0.012)
-            if rnn == "unrolled" and build == "tf_1_15":
+            if rnn == "unrolled" and is_old:
                 level *= 1.5
+            seconds = [level * generator.gauss(1, 0.006) for _ in range(6)]
+            seconds[0] *= 1.2 if is_old else 1
             record = make_record(
-                rnn=rnn, device=device, repeat=repeat, order=order, acc=0.971,
+                experiment="six",
+                model="mnist_rnn",
+                rnn=rnn,
+                device=device,
+                build=build,
+                repeat=repeat,
+                order=order,
+                acc=0.971,
                 machine="cpu-box" if cpu else f"{device}-box",
                 verdict={50: "suspect", 90: "void"}.get(order, "clean"),
-                epoch_seconds=[level * generator.gauss(1, 0.006) * (1.2 if e == 0 and
-                               build == "tf_1_15" else 1) for e in range(6)],
+                epoch_seconds=seconds,
                 started=BEGINNING + timedelta(seconds=30 * order),
-            )  # fmt: skip
-            kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None,
-                      "why_not_cudnn": ["the device is a CPU"] if cpu else []}  # fmt: skip
-            choices = {**record.run.choices, "model": "mnist_rnn", "build": build}
-            records.append(
-                replace(
-                    record, experiment="six", choices=choices,
-                    name=f"{'-'.join(choices.values())}-s0-r{repeat}",
-                    measured={**record.measured, "kernel": kernel},
-                )
-            )  # fmt: skip
+            )
+            kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None}
+            kernel["why_not_cudnn"] = ["the device is a CPU"] if cpu else []
+            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
     return records
 
 

@@ -7,7 +7,7 @@ import pytest
 from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.learning import accuracy
-from tests.factory import make_record, measured, replace
+from tests.factory import make_record, measured
 from tests.report.six import SIZES, as_read, certificate, layers, steps
 
 
@@ -26,8 +26,8 @@ PUBLISHED = {"build.as_published": True, "model.units": 8}
 def judging(*made):
     """Certificates with records of the functions that the tests judge."""
     records = [
-        replace(record, choices={**record.run.choices, "model": model, "build": build})
-        for record in (make_record(), make_record(overrides=PUBLISHED))
+        make_record(model=model, build=build, overrides=overrides)
+        for overrides in ({}, PUBLISHED)
         for model in ("mnist_rnn", "digits_rnn")
         for build in ("tf_2_21", "tf_1_15", "current")
     ]

@@ -11,7 +11,6 @@ import pytest
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.report.content import Content
-from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
@@ -32,6 +31,7 @@ from rnnbench.tables.time import (
     time,
 )
 from tests.factory import KERAS, SAMPLES, STEPS, make_late, make_record, measured, replace
+from tests.report.made_up import WrongSteps
 
 
 def pair(**changes):
@@ -152,14 +152,6 @@ def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reas
     assert (row["name"], row["contestants"]) == ("unrolled", 2)
     assert row["void"] == "`keras` (the loss is not finite from epoch 2)"
     assert row["reference_void"] == "the loss is not finite from epoch 2"
-
-
-class WrongSteps(Certificates):
-    """Certificates according to which the implementation `cell` applies wrong gradients."""
-
-    def why_not_learning(self, configuration):
-        is_wrong = configuration["rnn"] == "cell"
-        return "applies wrong gradients: worst 210 %" if is_wrong else None
 
 
 def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
