@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +24,7 @@ from tests import factory
 from tests.conftest import ROOT
 from tests.factory import make_record
 
-FOLDER = Path(ROOT) / "reports" / "published"
+FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
 K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
 ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
        "caveat": "one run", "epochs": "3", "acc": "0.97", "device": "H200"}  # fmt: skip
@@ -36,13 +35,23 @@ def table():
     return published_frame([r for r in read_published(FOLDER) if r.source != "me"])
 
 
-def test_every_published_row_has_a_caveat(table):
-    assert len(table) == 105 and (table["caveat"] != "").all()
+def named(name):
+    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
+    return source
 
 
 def against_base(table, name):
-    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
-    return published_pairs(table, source)
+    return published_pairs(table, named(name))
+
+
+def test_every_published_row_has_a_caveat_and_one_base(table):
+    assert len(table) == 105 and (table["caveat"] != "").all()
+    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
+    assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
+    assert all(rows["time"].notna().all() for rows in found)
+    # What a source does not state is empty.
+    assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
+    assert not table.loc[table["vcpus"].isna(), "build"].any()
 
 
 def test_ratios_match_the_sources(table):
@@ -56,24 +65,12 @@ def test_ratios_match_the_sources(table):
     assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235)
 
 
-def test_every_row_has_one_base(table):
-    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
-    assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
-    assert all(rows["time"].notna().all() for rows in found)
-
-
-def test_what_a_source_does_not_state_is_empty(table):
-    assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
-    assert not table.loc[table["vcpus"].isna(), "build"].any()
-
-
 def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
     rows = published_frame([parse_row(ROW, "here")])
     (source,) = told(rows, read_sources(tmp_path))
     (view,) = source_section(rows, source).views
-    assert (source.title, [column.label for column in view.columns]) == (
-        "me", ["epochs", "s", "acc", "build, framework, caveat"],
-    )  # fmt: skip
+    labels = [column.label for column in view.columns]
+    assert source.title == "me" and labels == ["epochs", "s", "acc", "build, framework, caveat"]
     assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 
 
@@ -93,22 +90,18 @@ def test_text_generation_caveats_state_missing_validation_and_implementation(tab
     text = table[table["workload"].isin(["lstm_text_generation", "text_generator_keras"])]
     assert len(text) == 24 and text["val_loss"].isna().all()
     assert text["caveat"].str.contains("no validation").all()
-    first = text[text["source"] == CPU_GPU[0]]
-    assert len(first) == 18 and first["caveat"].str.contains("implementation=2").all()
-    bidirectional = table[
-        (table["source"] == CPU_GPU[0]) & (table["workload"] == "imdb_bidirectional_lstm")
-    ]
-    assert (
-        len(bidirectional) == 9 and bidirectional["caveat"].str.contains("implementation=0").all()
-    )
+    bidirectional = table[table["workload"] == "imdb_bidirectional_lstm"]
+    for rows, count, number in ((text, 18, 2), (bidirectional, 9, 0)):
+        first = rows[rows["source"] == CPU_GPU[0]]
+        assert len(first) == count
+        assert first["caveat"].str.contains(f"implementation={number}").all()
 
 
 def test_an_upper_bound_is_not_a_time(table, tmp_path):
     reported = against_base(table, FIRST_ANSWER).to_dict("records")
     assert [(row["train_seconds"], row["below"]) for row in reported] == [(630, False), (60, True)]
     assert reported[1]["speedup"] == pytest.approx(10.5)
-    (source,) = [source for source in read_sources(FOLDER) if source.source == FIRST_ANSWER]
-    (view,) = source_section(table, source).views
+    (view,) = source_section(table, named(FIRST_ANSWER)).views
     shown = dict(zip((column.label for column in view.columns), view.rows[1].cells, strict=True))
     assert (shown["s"], shown["time"]) == ("below 60.00", "below 0.095×")
     assert shown["speed-up"] == "over 10.5×" and "cost" not in shown
@@ -124,18 +117,17 @@ def add_script():
 
 def beside(**changes):
     """The section of published rows beside a measured one."""
-    named = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
-    table = time(factory.measured([make_record(epochs=2)])).assign(**named)
+    changes = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
+    table = time(factory.measured([make_record(epochs=2)])).assign(**changes)
     inputs = ReportInputs(published=tuple(read_published(FOLDER)))
     return beside_section(SimpleNamespace(time=table, inputs=inputs))
 
 
 def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     (view,) = beside().views
-    assert {row.group for row in view.rows} == {
-        "mnist_rnn, lstm, 60,000 samples per epoch: measured here",
-        "mnist_rnn, lstm, 60,000 samples per epoch: published by others",
-    }
+    start = "mnist_rnn, lstm, 60,000 samples per epoch: "
+    groups = {f"{start}measured here", f"{start}published by others"}
+    assert {row.group for row in view.rows} == groups
     assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
     for section in (beside(cell="gru"), beside(samples=1438)):
         assert not section.views[0].rows and bool(section)
@@ -144,11 +136,8 @@ def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
             "4 rows of `mnist_rnn, lstm` (60,000 samples per epoch) by ASH1998/mnist-CuDNNLSTM.",
         ]
     assert not beside(model="mine")
-
-
-def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
-    section = beside(cell="", model="mnist_mlp")
-    assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
+    (view,) = beside(cell="", model="mnist_mlp").views  # it needs no rnn cell
+    assert view.rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 
 def test_relative_to_the_k80_by_hand(table):
@@ -162,33 +151,34 @@ def test_relative_to_the_k80_by_hand(table):
 
 
 def test_price_list_matches_the_published_rows(table):
-    prices = read_prices(Path(ROOT) / "conf/price/gce_2017.yaml")
-    own = table[table["source"] == CPU_GPU[0]]
-    published_prices = {
-        "k80" if row["device"] == "Tesla K80" else f"cpu_{int(row['vcpus'])}":
-        row["price_usd_per_hour"] for row in own.to_dict("records")
-    }  # fmt: skip
-    stated = {price.device: price for price in prices.prices}  # on demand, unless preemptible
-    assert {name: price.usd_per_hour for name, price in stated.items()} == published_prices
-    assert {price.kind for name, price in stated.items() if name != "k80"} == {"preemptible"}
+    # A price is on demand, unless it is preemptible.
+    stated = {each.device: each for each in read_prices(PRICES / "gce_2017.yaml").prices}
+    rows = table[table["source"] == CPU_GPU[0]].to_dict("records")
+    names = ["k80" if r["device"] == "Tesla K80" else f"cpu_{int(r['vcpus'])}" for r in rows]
+    assert set(names) == set(stated)
+    for name, row in zip(names, rows, strict=True):
+        assert stated[name].usd_per_hour == row["price_usd_per_hour"]
+        assert name == "k80" or stated[name].kind == "preemptible"
 
 
 def test_the_price_list_of_most_devices_is_chosen_unless_the_user_names_one(tmp_path):
-    folder = Path(ROOT) / "conf/price"
-    assert choose_prices(None, folder, {"p100"}).name == "gce_2017_v2"
-    assert choose_prices(None, folder, {"k80", "cpu_16"}).name == "gce_2017_v2", "the newer one"
-    assert choose_prices(None, folder, {"k80", "cpu_16", "cpu_64"}).name == "gce_2017"
-    assert choose_prices(None, folder, {"cpu_3"}) is None
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("title: T\ndate: 2026\nsource: S\n"
-                    "prices: [{device: p100, kind: owned, usd_per_hour: 0.5}]\n")  # fmt: skip
-    assert choose_prices(str(mine), folder, {"p100"}).price_of("p100").usd_per_hour == 0.5
+    assert choose_prices(None, PRICES, {"p100"}).name == "gce_2017_v2"
+    assert choose_prices(None, PRICES, {"k80", "cpu_16"}).name == "gce_2017_v2", "the newer one"
+    assert choose_prices(None, PRICES, {"k80", "cpu_16", "cpu_64"}).name == "gce_2017"
+    assert choose_prices(None, PRICES, {"cpu_3"}) is None
+    mine, price = tmp_path / "mine.yaml", "{device: p100, kind: owned, usd_per_hour: 0.5}"
+    mine.write_text(f"title: T\ndate: 2026\nsource: S\nprices: [{price}]\n")
+    assert choose_prices(str(mine), PRICES, {"p100"}).price_of("p100").usd_per_hour == 0.5
+
+
+LIST = "title: T\ndate: d\nsource: S\nprices: "
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "title: x", "a: {", "title: T\ndate: d\nsource: S\nprices: [{device: a}]",
-             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: rent, usd_per_hour: 1}]",
-             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: owned, usd_per_hour: -1}]"],
+    "text",
+    ["[]", "title: x", "a: {", f"{LIST}[{{device: a}}]",
+     f"{LIST}[{{device: a, kind: rent, usd_per_hour: 1}}]",
+     f"{LIST}[{{device: a, kind: owned, usd_per_hour: -1}}]"],
 )  # fmt: skip
 def test_invalid_price_list_is_a_one_line_error(tmp_path, text):
     file = tmp_path / "p.yaml"

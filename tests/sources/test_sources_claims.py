@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from rnnbench.commands.report import published
@@ -25,7 +24,7 @@ from rnnworker import machine
 from tests.conftest import ROOT
 from tests.factory import make_record
 
-FOLDER = Path(ROOT) / "reports" / "published"
+FOLDER = ROOT / "reports" / "published"
 ARTICLE = "minimaxir/deep-learning-cpu-gpu-benchmark"
 COMPILED = "build=compiled (SSE4.2/AVX/FMA)"
 TWICE, WINNER = "a GPU is twice as slow as any CPU", "16 vCPUs and compiled"
@@ -86,19 +85,19 @@ def test_values_of_the_claims_by_hand():
     assert [key for key, ratio in cost.items() if ratio < 0.2] == ["8, compiled (SSE4.2/AVX/FMA)"]
 
 
-def means(**fields):
-    """The geometric means of time and cost over the pairs of the article."""
-    pairs = published_pairs(
-        published_frame(read_published(FOLDER)), Comparison(source=ARTICLE, **fields)
-    )
-    return pairs[["time", "cost"]].map(math.log).mean().map(math.exp)
-
-
 def test_notes_agree_with_the_rows():
-    pip = {"base": COMPILED, "by": "workload vcpus"}
-    eight, sixteen = (means(rows=f"build=pip; vcpus={n}", **pip)["time"] for n in (8, 16))
+    table = published_frame(read_published(FOLDER))
+
+    def means(rows: str, base: str, by: str):
+        """The geometric means of time and cost over the pairs of the article."""
+        comparison = Comparison(source=ARTICLE, rows=rows, base=base, by=by)
+        return np.exp(np.log(published_pairs(table, comparison)[["time", "cost"]]).mean())
+
+    eight, sixteen = (
+        means(f"build=pip; vcpus={n}", COMPILED, "workload vcpus")["time"] for n in (8, 16)
+    )
     assert eight > 1.4 > sixteen > 1.3, "8 alone are above the range"
-    other = means(rows=f"vcpus=8; {COMPILED}", base=f"vcpus=16; {COMPILED}", by="workload")
+    other = means(f"vcpus=8; {COMPILED}", f"vcpus=16; {COMPILED}", "workload")
     assert other["time"] > 1 > other["time"] * other["cost"], "the product is smaller"
 
 
@@ -115,23 +114,25 @@ def test_verdicts_are_computed_from_the_rows():
     assert set(judged([row])["verdict"]) == {"cannot say", unmatched}
 
 
-@pytest.mark.parametrize("ratio", ["time", "cost", "price", "larger"])
-def test_a_claim_on_the_cost_of_rows_without_prices_is_not_decided(ratio):
-    claim = Claim(
-        claim="c", words="w", address="a", source="ASH1998/mnist-CuDNNLSTM", ratio=ratio,
-        rows="implementation=LSTM", base="implementation=CuDNNLSTM", by="device", low=1,
-    )  # fmt: skip
-    (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
-    assert row["verdict"].partition(":")[0] == ("holds" if ratio == "time" else "cannot say")
+MNIST = {"source": "ASH1998/mnist-CuDNNLSTM", "by": "device", "low": 1}
+ANSWERED = {"source": "StackOverflow 49987261, first answer", "by": "workload", "low": 10}
 
 
-def test_a_ratio_of_a_bound_is_not_used():
-    claim = Claim(
-        claim="c", words="w", address="a", source="StackOverflow 49987261, first answer",
-        rows="implementation=LSTM", base="implementation=CuDNNLSTM", by="workload", low=10,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({**MNIST, "ratio": "time"}, "holds"),
+        ({**MNIST, "ratio": "cost"}, "cannot say: no published row matches"),  # without prices
+        ({**MNIST, "ratio": "price"}, "cannot say: no published row matches"),
+        ({**MNIST, "ratio": "larger"}, "cannot say: no published row matches"),
+        (ANSWERED, "cannot say: no published row matches"),  # an upper bound is not used
+    ],
+)
+def test_a_claim_without_the_numbers_of_its_ratio_is_not_decided(fields, verdict):
+    sides = {"rows": "implementation=LSTM", "base": "implementation=CuDNNLSTM"}
+    claim = Claim(claim="c", words="w", address="a", **sides, **fields)
     (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
-    assert (row["verdict"], row["values"]) == ("cannot say: no published row matches", {})
+    assert row["verdict"] == verdict and bool(row["values"]) == (verdict == "holds")
 
 
 @pytest.mark.parametrize(
@@ -177,19 +178,13 @@ def test_sources_and_claims_may_be_missing_and_are_no_rows(tmp_path):
 def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
     name = machine.fingerprint()["machine"] if local else "other-0123abcd"
     for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
-        for repeat in range(2):
-            record = make_record(
-                device=device,
-                machine=name,
-                repeat=repeat,
-                epoch_seconds=seconds * (1 + 0.01 * repeat),
-            )
+        for repeat, level in enumerate((seconds, 1.01 * seconds)):
+            record = make_record(device=device, machine=name, repeat=repeat, epoch_seconds=level)
             path = f"records/{record.key}.json"
             write_json(tmp_path / path, record.to_json())
             write_json(tmp_path / f"here/quick/{record.name}.json", {"record": path})
-    assert (
-        published(["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]) == 0
-    )
+    arguments = ["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]
+    assert published(arguments) == 0
     text = (tmp_path / "published.html").read_text()
     shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
     assert shown.count("2.00× (") == (1 if local else 0)

@@ -11,7 +11,6 @@ from rnnbench.commands.report import report
 from rnnbench.records.store import write_json
 from rnnbench.tracking.store import connected
 from rnnbench.tracking.track import (
-    REPORT,
     SPEEDUP,
     UNEQUAL,
     differing_keys,
@@ -32,7 +31,7 @@ CERTIFICATE = {
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Two tracked implementations, which the certificate reports as not equal."""
+    """Two tracked implementations."""
     monkeypatch.chdir(tmp_path)
     levels = {"keras": 0.5, "unrolled": 0.4}
     records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
@@ -46,26 +45,36 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
-def unequal_tags(root):
-    with connected(root) as client:
-        experiment = client.get_experiment_by_name("quick")
-        return {
-            run.data.params["rnn"]: run.data.tags.get(UNEQUAL)
-            for run in client.search_runs([experiment.experiment_id])
-            if REPORT not in run.data.tags
-        }
-
-
-def test_the_unequal_tag_is_set_and_removed(project, tmp_path):
+def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project, tmp_path):
     file = project / "certificates/digits_rnn-lstm-current.json"
     write_json(file, CERTIFICATE)
-    assert report(["quick"]) == 0
-    tags = unequal_tags(tmp_path)
-    assert tags["keras"] is None
-    assert tags["unrolled"].startswith("≠1.2500 against keras: keras and unrolled: gradients")
-    file.unlink()
-    assert report(["quick"]) == 0
-    assert unequal_tags(tmp_path) == {"keras": None, "unrolled": None}
+    with connected(tmp_path) as client:
+        number = client.get_experiment_by_name("quick").experiment_id
+
+        def runs():
+            return {run.info.run_name: run for run in client.search_runs([number])}
+
+        (renamed,) = [run for run in runs().values() if run.data.params["rnn"] == "unrolled"]
+        client.set_tag(renamed.info.run_id, "mlflow.runName", "mine")
+        assert report(["quick"]) == 0
+        assert set(runs()) == {"keras", "mine", "report"}
+        assert UNEQUAL not in runs()["keras"].data.tags
+        tag = runs()["mine"].data.tags[UNEQUAL]
+        assert tag.startswith("≠1.2500 against keras: keras and unrolled: gradients")
+        assert SPEEDUP not in runs()["mine"].data.metrics
+        file.unlink()
+        assert report(["quick"]) == 0
+        again = runs()  # the second report reuses the run of the first
+        assert set(again) == {"keras", "mine", "report"}
+        assert all(UNEQUAL not in run.data.tags for run in again.values())
+        tags = client.get_experiment(number).tags
+        assert tags["mlflow.experimentKind"] == "custom_model_development"
+        assert "Which one?" in tags["mlflow.note.content"]
+        assert "`unrolled` trains digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
+        assert again["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
+        assert again["keras"].data.metrics[SPEEDUP] == 1
+        uploaded = {file.path for file in client.list_artifacts(again["report"].info.run_id)}
+        assert {"report.html", "report.md", "figures", "tables"} <= uploaded
 
 
 def test_an_unreachable_store_does_not_fail_the_report(project, tmp_path, monkeypatch, capsys):
@@ -75,27 +84,6 @@ def test_an_unreachable_store_does_not_fail_the_report(project, tmp_path, monkey
     assert report(["quick"]) == 0
     assert "127.0.0.1:9" in capsys.readouterr().err
     assert "≠1.2500" in (tmp_path / "reports/quick/tables/time.csv").read_text()
-
-
-def test_the_report_is_logged(project, tmp_path):
-    with connected(tmp_path) as client:
-        number = client.get_experiment_by_name("quick").experiment_id
-        renamed = next(
-            run for run in client.search_runs([number]) if run.data.params["rnn"] == "unrolled"
-        )
-        client.set_tag(renamed.info.run_id, "mlflow.runName", "mine")
-        for _ in range(2):  # the second report reuses the run of the first
-            assert report(["quick"]) == 0
-            tags = client.get_experiment(number).tags
-            runs = {run.info.run_name: run for run in client.search_runs([number])}
-            assert set(runs) == {"keras", "mine", "report"}
-        assert tags["mlflow.experimentKind"] == "custom_model_development"
-        assert "Which one?" in tags["mlflow.note.content"]
-        assert "`unrolled` trains digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
-        assert runs["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
-        assert runs["keras"].data.metrics[SPEEDUP] == 1
-        uploaded = {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
-        assert {"report.html", "report.md", "figures", "tables"} <= uploaded
 
 
 def test_labels_name_what_differs():

@@ -76,18 +76,15 @@ def test_a_record_is_logged_completely_and_once(root):
     assert len(runs_of(root, "whole")[0].inputs.dataset_inputs) == 1
 
 
-def test_two_records_of_a_grid_point_are_two_runs(root):
-    first, second = make_record(experiment="twice"), make_record(experiment="twice", started=LATER)
+def test_two_records_of_a_grid_point_are_two_runs_and_a_void_one_is_failed(root):
+    first = make_record(experiment="twice")
+    second = make_record(experiment="twice", started=LATER, verdict="void", acc=None)
     track([write_run(root, first)], root)
     runs = track([write_run(root, first), write_run(root, second)], root)
     assert len(set(runs.values())) == 2 == len(runs_of(root, "twice"))
-
-
-def test_a_void_run_is_failed_and_has_its_reason(root):
-    track([write_run(root, make_record(experiment="void", verdict="void", acc=None))], root)
-    (run,) = runs_of(root, "void")
-    assert run.info.status == "FAILED" and "loss" not in run.data.metrics
-    assert run.data.tags["rnnbench.reasons"] == "loss_not_finite"
+    (void,) = [run for run in runs_of(root, "twice") if run.info.run_id == runs[second.key]]
+    assert void.info.status == "FAILED" and "loss" not in void.data.metrics
+    assert void.data.tags["rnnbench.reasons"] == "loss_not_finite"
 
 
 def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
@@ -142,19 +139,16 @@ def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):
     old, new = make_record(seed=1), make_record(seed=2)
     track([write_run(tmp_path, old)], tmp_path)
     database = tmp_path / "mlflow.db"
-    whole = database.read_bytes()
-    foreign = b"no database at all\n" * 500
-    database.write_bytes(
-        {
-            "garbage": whole[:8192] + foreign + whole[8192 + len(foreign) :],
-            "truncated": whole[: len(whole) // 2],
-            "foreign": foreign,
-        }[damage]
-    )
+    whole, foreign = database.read_bytes(), b"no database at all\n" * 500
+    damaged = {
+        "garbage": whole[:8192] + foreign + whole[8192 + len(foreign) :],
+        "truncated": whole[: len(whole) // 2],
+        "foreign": foreign,
+    }
+    database.write_bytes(damaged[damage])
     write_run(tmp_path, new)
     output = tmp_path / "tracked.json"
-    arguments = ["--root", tmp_path, "--output", output, pointer_of(tmp_path, new)]
-    process = start_track(*arguments)
+    process = start_track("--root", tmp_path, "--output", output, pointer_of(tmp_path, new))
     _, error = process.communicate(timeout=60)
     assert process.returncode == 0 and "set aside" in error and len(error.splitlines()) == 1
     assert len(list(tmp_path.glob("mlflow.db.corrupt-*"))) == 1
@@ -165,26 +159,22 @@ def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):
     assert sorted(names) == [(old.name,), (new.name,)]
 
 
-def test_an_empty_database_is_created_anew(tmp_path):
+def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error(tmp_path):
     (tmp_path / "mlflow.db").touch()
     assert ensure_store(tmp_path) is None
     assert not list(tmp_path.glob("mlflow.db.corrupt-*"))
     assert ensure_store(tmp_path) is None
-
-
-def test_a_folder_in_place_of_the_database_is_an_error(tmp_path):
-    (tmp_path / "mlflow.db").mkdir()
-    (tmp_path / "mlflow.db" / "x").touch()
+    (tmp_path / "folder/mlflow.db/x").mkdir(parents=True)
     with pytest.raises(TrackingError, match=r"mlflow\.db"):
-        ensure_store(tmp_path)
+        ensure_store(tmp_path / "folder")
 
 
 def test_four_processes_create_the_store_at_once(tmp_path):
-    pointers = []
-    for number in range(12):
-        started = BEGINNING + timedelta(minutes=number)
-        record, _ = write_run(tmp_path, make_record(seed=number, started=started))
-        pointers.append(pointer_of(tmp_path, record))
+    records = [
+        make_record(seed=number, started=BEGINNING + timedelta(minutes=number))
+        for number in range(12)
+    ]
+    pointers = [pointer_of(tmp_path, write_run(tmp_path, record)[0]) for record in records]
     processes = [start_track("--root", tmp_path, *pointers[n::4]) for n in range(4)]
     results = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
     assert results == [("", 0)] * 4
