@@ -1,28 +1,41 @@
-"""Price lists and published rows are read, validated, and equal to their sources."""
+"""Price lists, probes, published rows and claims are read and validated; published rows are equal
+to their sources, and claims are judged by them."""
 
 from __future__ import annotations
 
 import csv
+import json
+import re
 import runpy
 from types import SimpleNamespace
 
+import msgspec
+import numpy as np
 import pytest
 
+from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
+from rnnbench.records.store import write_json
 from rnnbench.report.published import beside_section, source_section, told
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
+from rnnbench.sources.probes import read_probes
 from rnnbench.sources.published import (
     COLUMNS,
+    Claim,
+    Comparison,
+    PublishedRow,
     parse_row,
+    read_claims,
     read_published,
     read_sources,
 )
-from rnnbench.tables.comparison import published_frame, published_pairs
+from rnnbench.tables.comparison import claims_table, published_frame, published_pairs, verdict_of
 from rnnbench.tables.time import time
+from rnnworker import machine
 from tests import factory
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import make_probe, make_record
 
 FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
 K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
@@ -211,3 +224,196 @@ def test_publish_appends_once_and_keeps_existing_rows(tmp_path, capsys):
     rows = list(csv.reader(file.open()))
     assert rows[0] == list(COLUMNS) and len(rows) == 3 and rows[2][6] == 'a, "b"'
     assert read_published(file.parent)[0].train_seconds == 12.5
+
+
+ARTICLE = "minimaxir/deep-learning-cpu-gpu-benchmark"
+COMPILED = "build=compiled (SSE4.2/AVX/FMA)"
+TWICE, WINNER = "a GPU is twice as slow as any CPU", "16 vCPUs and compiled"
+NOT_COMPUTED = {
+    "cuDNN does not change the accuracy",
+    "under a minute instead of 10 min 30 s",
+    "evaluate() and predict() are faster",
+    "preemptible for 20 % of the price",
+}
+
+
+def judged(rows=None):
+    rows = rows or [row for row in read_published(FOLDER) if row.source != "me"]
+    return claims_table(read_claims(FOLDER), published_frame(rows)).set_index("claim")
+
+
+def changed(seconds, **fields):
+    """The published rows; those with these `fields` take `seconds` (a function of theirs)."""
+    return [
+        msgspec.structs.replace(row, train_seconds=seconds(row.train_seconds))
+        if all(getattr(row, name) == value for name, value in fields.items())
+        else row
+        for row in read_published(FOLDER)
+    ]
+
+
+def test_verdicts_of_the_claims():
+    table = judged()
+    assert set(table.index[table["verdict"] == "cannot say"]) == NOT_COMPUTED
+    assert set(table.index[table["values"] == {}]) == NOT_COMPUTED
+    others = table.loc[~table["verdict"].isin(["cannot say", "holds"]), "verdict"]
+    assert len(table) == 19 and others.to_dict() == {
+        "2.5× on a GTX 950": "does not hold",
+        "very minimal gain on an RTX 2070": "does not hold",
+        WINNER: "not contradicted",
+        "CPUs are cheaper only if preemptible": "does not hold: 1 of 8 outside the range",
+    }
+
+
+def test_values_of_the_claims_by_hand():
+    table = judged()
+    twice = table.loc[TWICE]
+    assert min(twice["values"].values()) == pytest.approx(1229.42 / 627.13)
+    assert len(twice["values"]) == 8 and twice["tested"].endswith(
+        "for each vcpus_base and build_base, at least 1.95 (rows: 9, pairs: 8)"
+    )
+    assert table.loc["almost 10 times faster", "values"][""] == pytest.approx(
+        (984.2 / 130.84 * 496.82 / 39.82) ** 0.5
+    )
+    only_there = table.loc["compiling helps only with 8 and 16 vCPUs", "values"]
+    assert only_there == pytest.approx({"32": 0.970, "64": 1.042}, abs=5e-4)
+    assert table.loc["30–40 % from compiling", "values"][""] == pytest.approx(1.377, abs=5e-4)
+    gains = [table.loc[claim, "values"][""] for claim in table.index if "TX" in claim]
+    assert gains == pytest.approx([3755 / 1417, 1417 / 1322, 1322 / 1012])
+    price = table.loc["64 vCPUs at two thirds of the price", "values"]
+    assert price[""] == pytest.approx(0.5091 / 0.745)
+    cost = table.loc["CPUs are cheaper only if preemptible", "values"]
+    assert [key for key, ratio in cost.items() if ratio < 0.2] == ["8, compiled (SSE4.2/AVX/FMA)"]
+
+
+def test_notes_agree_with_the_rows():
+    table = published_frame(read_published(FOLDER))
+
+    def means(rows: str, base: str, by: str):
+        """The geometric means of time and cost over the pairs of the article."""
+        comparison = Comparison(source=ARTICLE, rows=rows, base=base, by=by)
+        return np.exp(np.log(published_pairs(table, comparison)[["time", "cost"]]).mean())
+
+    eight, sixteen = (
+        means(f"build=pip; vcpus={n}", COMPILED, "workload vcpus")["time"] for n in (8, 16)
+    )
+    assert eight > 1.4 > sixteen > 1.3, "8 alone are above the range"
+    other = means(f"vcpus=8; {COMPILED}", f"vcpus=16; {COMPILED}", "workload")
+    assert other["time"] > 1 > other["time"] * other["cost"], "the product is smaller"
+
+
+def test_verdicts_are_computed_from_the_rows():
+    bilstm = {"workload": "imdb_bidirectional_lstm", "vcpus": 8, "build": "pip"}
+    assert judged(changed(lambda s: 640.0, **bilstm)).loc[TWICE, "verdict"] == (
+        "does not hold: 1 of 8 outside the range"
+    )
+    compiled = {"vcpus": 16, "build": COMPILED.removeprefix("build=")}
+    winner = judged(changed(lambda s: 2 * s, **compiled)).loc[WINNER]
+    assert winner["verdict"] == "does not hold: 3 of 9 outside the range"
+    row = PublishedRow(source="x", year=2020, workload="y", train_seconds=1.0, caveat="z")
+    unmatched = "cannot say: no published row matches"
+    assert set(judged([row])["verdict"]) == {"cannot say", unmatched}
+
+
+MNIST = {"source": "ASH1998/mnist-CuDNNLSTM", "by": "device", "low": 1}
+ANSWERED = {"source": "StackOverflow 49987261, first answer", "by": "workload", "low": 10}
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({**MNIST, "ratio": "time"}, "holds"),
+        ({**MNIST, "ratio": "cost"}, "cannot say: no published row matches"),  # without prices
+        ({**MNIST, "ratio": "price"}, "cannot say: no published row matches"),
+        ({**MNIST, "ratio": "larger"}, "cannot say: no published row matches"),
+        (ANSWERED, "cannot say: no published row matches"),  # an upper bound is not used
+    ],
+)
+def test_a_claim_without_the_numbers_of_its_ratio_is_not_decided(fields, verdict):
+    sides = {"rows": "implementation=LSTM", "base": "implementation=CuDNNLSTM"}
+    claim = Claim(claim="c", words="w", address="a", **sides, **fields)
+    (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
+    assert row["verdict"] == verdict and bool(row["values"]) == (verdict == "holds")
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [([1.0, 2.0], "holds"), ([0.9], "does not hold"), ([2.1], "does not hold"),
+     ([1.5, 3.0], "does not hold: 1 of 2 outside the range"),
+     ([], "cannot say: no published row matches")],
+)  # fmt: skip
+def test_a_claim_holds_if_every_ratio_is_in_its_range(ratios, expected):
+    claim = Claim(claim="c", words="w", address="a", source="s", base="year=2020", by="workload",
+                  low=1, high=2)  # fmt: skip
+    assert verdict_of(claim, ratios) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [("ratio", "measured", "unknown field `measured`"),
+     (",price,", ",speed,", "ratio: Invalid enum value 'speed'"),
+     ("device=Tesla K80;", "card=Tesla K80;", "no column 'card'"),
+     (",vcpus_base build_base,", ",vcpus_base card_base,", "no column 'card'"),
+     (",9,10,", ",nine,10,", "low: Expected `float"),
+     (",cannot say,", ",,", "a claim without `base` needs `answer` and `note`"),
+     (" / mnist_rnn,lstm,keras", "", "`ours` is not of the form"),
+     (",device,,", ",,,", "`base` needs `by`")],
+)  # fmt: skip
+def test_invalid_claims_file_names_the_fault(tmp_path, old, new, message):
+    text = (FOLDER / "claims.csv").read_text()
+    assert old in text
+    (tmp_path / "claims.csv").write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        read_claims(tmp_path)
+    assert "claims.csv:" in str(caught.value)
+
+
+def test_sources_and_claims_may_be_missing_and_are_no_rows(tmp_path):
+    assert read_claims(tmp_path) == read_sources(tmp_path) == []
+    (tmp_path / "sources.csv").write_text("source,title\ns,t\n")
+    assert [source.title for source in read_sources(tmp_path)] == ["t"]
+    assert read_published(tmp_path) == []
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
+    name = machine.fingerprint()["machine"] if local else "other-0123abcd"
+    for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
+        for repeat, level in enumerate((seconds, 1.01 * seconds)):
+            record = make_record(device=device, machine=name, repeat=repeat, epoch_seconds=level)
+            path = f"records/{record.key}.json"
+            write_json(tmp_path / path, record.to_json())
+            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": path})
+    arguments = ["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]
+    assert published(arguments) == 0
+    text = (tmp_path / "published.html").read_text()
+    shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
+    assert shown.count("2.00× (") == (1 if local else 0)
+    assert "Of 19 claims, 3 do not hold by their rows, and the rows do not decide 4" in text
+
+
+MODEL = make_probe()["models"][0]
+
+
+def test_probes_are_read_including_failed_ones(tmp_path):
+    assert read_probes([tmp_path / "nonexistent"]) == ([], [])
+    failed = {name: make_probe()[name] for name in ("schema", "key", "device", "build", "machine")}
+    for name, probe in (("a", make_probe()), ("b", {**failed, "error": "it crashed"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(probe))
+    (successful, failed), _ = read_probes([tmp_path])
+    assert msgspec.to_builtins(successful) == make_probe()
+    assert failed.error == "it crashed" and failed.peak_gflops is None
+    assert (failed.large, failed.models) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"schema": 2}, {"key": None}, {"peak_gflops": 0}, {"large": {}},
+     {"large": [{"size": 8, "gflops": [-1.0]}]}, {"models": [1]},
+     {"models": [{**MODEL, "config": None}]},
+     {"models": [{**MODEL, "flops_per_step": 3}]}, {"models": [{**MODEL, "timesteps": "8"}]}],
+)  # fmt: skip
+def test_invalid_probe_is_a_one_line_error(tmp_path, change):
+    (tmp_path / "p.json").write_text(json.dumps({**make_probe(), **change}))
+    probes, (fault,) = read_probes([tmp_path])
+    assert probes == [] and "p.json" in str(fault) and "\n" not in str(fault)
