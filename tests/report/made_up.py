@@ -21,6 +21,13 @@ EXPERIMENT = Experiment(
 )
 SECONDS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47}
 SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on NVIDIA GPUs only"}]
+CERTIFIED = {"status": "certified", "why": None, "applied": {}}
+UNEQUAL = {
+    "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
+    "tolerance": {"gradients": 1e-4},
+    "implementations": {"keras": CERTIFIED, "unrolled": CERTIFIED},
+    "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
+}  # fmt: skip
 MISSING = ["digits_rnn-lstm-block-cpu_2-current-s0-r2"]
 
 

@@ -9,7 +9,7 @@ from rnnbench.commands.show import compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from tests.factory import make_record
-from tests.report.made_up import EXPERIMENT, SKIPPED, quick
+from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick
 
 
 def store(records, results):
@@ -36,14 +36,7 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
 
 
 def test_another_function_gets_only_a_marked_ratio(results, capsys):
-    certified = {"status": "certified", "why": None, "applied": {}}
-    certificate = {
-        "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-        "tolerance": {"gradients": 1e-4},
-        "implementations": {"keras": certified, "unrolled": certified},
-        "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
-    }  # fmt: skip
-    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", certificate)
+    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", UNEQUAL)
     compare(["unrolled", "keras", "--results", str(results)])
     text = capsys.readouterr().out
     assert "faster\n" not in text

@@ -257,21 +257,6 @@ def test_builds_by_hand():
     assert builds(measured(records[::2], {})).empty
 
 
-def test_change_between_builds_has_the_interval_of_the_time_table():
-    times = {"new": (0.99, 1.02, 1.0), "old": (1.0, 0.98, 1.03), "older": (1.02, 1.0, 0.99)}
-    records = [
-        make_record(build=build, repeat=repeat, epoch_seconds=seconds)
-        for build, by_repeat in times.items()
-        for repeat, seconds in enumerate(by_repeat)
-    ]
-    every = measured(records, {"build": "new"})
-    changes, speed = (table(every).set_index("build") for table in (builds, time))
-    assert speed["method"]["old"].startswith("pooled")
-    for build in ("old", "older"):
-        assert changes["change_low"][build] == pytest.approx(1 / speed["speedup_high"][build])
-        assert changes["change_high"][build] == pytest.approx(1 / speed["speedup_low"][build])
-
-
 def test_versus_pairs_configurations_that_are_otherwise_equal():
     every = measured(
         make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)

@@ -28,33 +28,6 @@ def columns(seconds: dict[int, float], steps: int = 10, bad: tuple[int, ...] = (
     }
 
 
-def drifting(effect: dict[str, float], cycles: int = 40, noise: float = 0.02, seed: int = 0):
-    """Members that meet the same conditions: the machine drifts by half and stalls sometimes."""
-    stream = random.Random(seed)
-    machine = [1 + 0.5 * math.sin(cycle / 6) for cycle in range(cycles)]
-    return {
-        name: columns(
-            {
-                cycle: 0.01
-                * math.exp(own + stream.gauss(0, noise))
-                * machine[cycle]
-                * (5 if stream.random() < 0.05 else 1)
-                for cycle in range(cycles)
-            }
-        )
-        for name, own in effect.items()
-    }
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_drift_and_bursts_of_the_machine_cancel_out(seed: int) -> None:
-    true = {"keras": 0.0, "cell": 0.01, "unrolled": -0.5, "block": -0.6}
-    result = effects(drifting(true, seed=seed))
-    for name in true:
-        ratio = result[name] - result["keras"]
-        assert ratio == pytest.approx(true[name], abs=0.02)
-
-
 def test_two_members_differ_by_the_median_of_their_cycles() -> None:
     a = {cycle: 0.01 * (1 + cycle) for cycle in range(9)}
     b = {cycle: value * (2 if cycle != 3 else 50) for cycle, value in a.items()}

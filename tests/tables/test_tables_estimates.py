@@ -183,21 +183,6 @@ def test_shown_intervals_cover_93_to_97_percent(count, repeats, low, high):
     assert 0.03 <= shown_different(logs) <= 0.07
 
 
-# Spread between runs and between epochs, as measured on one thread (benchmarks/README.md): of
-# `builds`, of 200 runs of one configuration ("A against A"), and of `quick` on a noisy machine.
-@pytest.mark.parametrize(
-    ("run", "epoch", "repeats"), [(0.067, 0.047, 3), (0.117, 0.096, 10), (0.135, 0.142, 5)]
-)
-def test_a_against_a_with_measured_spreads_of_runs_and_epochs(run, epoch, repeats):
-    generator = np.random.default_rng(repeats)
-    logs = simulated(generator, 2, repeats, run, run)
-    epochs = generator.normal(size=(*logs.shape, 6)) * epoch
-    # One epoch in twenty takes a third longer due to other processes, which the median tolerates.
-    epochs += np.where(generator.random(epochs.shape) < 0.05, 0.3, 0)
-    seconds = np.apply_along_axis(run_value, -1, np.exp(logs[..., None] + epochs))
-    assert 0.03 <= shown_different(np.log(seconds)) <= 0.07
-
-
 # Runs are missing because they are void, or because a configuration needed fewer repeats.
 @pytest.mark.parametrize(
     ("count", "repeats", "missing"),
@@ -273,7 +258,6 @@ def test_a_missing_run_costs_one_degree_of_freedom():
         (3, {}, 0, 0.05),
         (3, {"noisy": 3.0}, 0, 0.05),
         (5, {}, 0, 0.05),
-        (3, {"together": False}, 0.06, 1),  # separate intervals
         (3, {"gain": 0.1}, 0.8, 1),  # a difference of 10 % is still shown
     ],
 )

@@ -19,14 +19,8 @@ from rnnbench.tracking.track import (
     view_of,
 )
 from tests.factory import as_run, make_record
+from tests.report import made_up
 from tests.tracking.conftest import write_run
-
-STATUS = {"status": "certified", "why": None, "applied": {}}
-CERTIFICATE = {
-    "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-    "tolerance": {"gradients": 1e-4}, "implementations": {"keras": STATUS, "unrolled": STATUS},
-    "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def project(tmp_path, monkeypatch):
 
 def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project, tmp_path):
     file = project / "certificates/digits_rnn-lstm-current.json"
-    write_json(file, CERTIFICATE)
+    write_json(file, made_up.UNEQUAL)
     with connected(tmp_path) as client:
         number = client.get_experiment_by_name("quick").experiment_id
 
@@ -78,7 +72,7 @@ def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project, tmp_p
 
 
 def test_an_unreachable_store_does_not_fail_the_report(project, tmp_path, monkeypatch, capsys):
-    write_json(project / "certificates/digits_rnn-lstm-current.json", CERTIFICATE)
+    write_json(project / "certificates/digits_rnn-lstm-current.json", made_up.UNEQUAL)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     assert report(["quick"]) == 0
