@@ -1,4 +1,5 @@
-"""The files of a report: complete, self-contained, with void and suspect runs marked."""
+"""The files of a report: complete, self-contained, with void and suspect runs marked; the labels of
+rows, and the notes below tables."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content, notes_by_place
-from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY
+from rnnbench.report.labels import variant_labels
+from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, optimizer_notes
 from rnnbench.report.page import write_report
+from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
 from tests.factory import BEGINNING, in_round, make_record, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
@@ -229,3 +233,91 @@ def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, co
 def test_runs_of_few_epochs_say_nothing_about_steadiness():
     records = [make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])]
     assert not notes(records, "was not steady", LEAD) and not notes(records, "Warm-up")
+
+
+def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():
+    seconds = {"old": 0.9, "current": 0.5, "fresh": 0.4}
+    records = [
+        make_record(build=build, repeat=repeat, epoch_seconds=level * (1 + 0.001 * repeat))
+        for build, level in seconds.items()
+        for repeat in range(3)
+    ]
+    page = Content(records, Experiment("builds", "Builds", "", {"build": "current"}))
+    (view, *_), (figure,), (answer,) = page.time, page.figures_of("time"), page.answers
+    assert [row.head for row in view.rows] == ["fresh", "current", "old"]
+    assert {row.group for row in view.rows} == {""}
+    assert [row.cells[0] for row in view.rows] == ["1.25×", "1.00×", "0.56×"]
+    assert [row.head for row in page.accuracy[0].rows] == ["fresh", "current", "old"]
+    assert all(build in figure.svg for build in seconds)
+    links = [row.links[0] for row in view.rows]
+    assert len(set(links)) == 3
+    assert set(links) == {cell.anchor for cell in page.configuration_details}
+    assert "(fresh)" not in str(answer) and "(current)" not in str(answer)
+
+
+def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
+    found = Content([make_record(cell=cell) for cell in ("lstm", "gru")], EXPERIMENT)
+    assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}
+
+
+@pytest.mark.parametrize(
+    ("variants", "labels"),
+    [
+        ([], []),
+        (["epochs=2"], ["epochs=2"]),
+        (["epochs=2, batch=8", "epochs=2, batch=16"], ["batch=8", "batch=16"]),
+        (["epochs=2, batch=8", "epochs=2"], ["batch=8", "default batch"]),
+        (["", "units=32"], ["default units", "units=32"]),
+        (["batch=8, val=${model.batch}", "val=${model.batch}"], ["batch=8", "default batch"]),
+        # Without what follows from other keys, these would have one label.
+        (["a=${b}", "a=${c}"], ["a=${b}", "a=${c}"]),
+        (["sizes=[1,2], x=1", "sizes=[1,3], x=1"], ["sizes=[1,2]", "sizes=[1,3]"]),
+        (["x=1, y=1", "x=1, y=2", "x=2, y=2"], ["x=1, y=1", "x=1, y=2", "x=2, y=2"]),
+    ],
+)
+def test_variants(variants: list[str], labels: list[str]) -> None:
+    written = [re.findall(r"(\w+)=(\S+?)(?:, |$)", variant) for variant in variants]
+    overrides = [Overrides.of({f"model.{key}": value for key, value in each}) for each in written]
+    assert list(map(str, overrides)) == [", ".join(sorted(v.split(", "))) for v in variants]
+    assert list(variant_labels(overrides).values()) == labels
+
+
+GENERATIONS = (("tf_2_21", "keras3_tensorflow"), ("keras3_torch", "keras3_torch"))
+
+
+def trained(build: str, framework: str, optimizer: str, **model):
+    record = make_record(build=build)
+    config = record.run.config
+    model = {**config["model"], "optimizer": {"name": optimizer}, **model}
+    build_config = {"name": build, "framework": framework}
+    return replace(record, config={**config, "model": model, "build": build_config})
+
+
+def texts(records) -> list[str]:
+    return [note.partition(". Their losses")[0] for note in optimizer_notes(records)]
+
+
+def test_rmsprop_differs_between_generations_of_keras() -> None:
+    old, new = ("tf_1_15", "keras2_tensorflow1"), ("tf_2_15", "keras2_tensorflow2")
+    made = [trained(*build, "rmsprop", name="m") for build in (old, old, new, GENERATIONS[1])]
+    made.append(trained(*new, "rmsprop", name="other"))
+    assert texts(made) == [
+        "`m` is trained with RMSprop, which adds epsilon to the square root in `tf_1_15` and "
+        "inside it in `tf_2_15`, `keras3_torch`"
+    ]
+    assert texts(made[2:]) == []
+
+
+def test_an_embedding_differs_in_keras_3_on_tensorflow() -> None:
+    records = [trained(*build, "adam", name="m", embedding=8) for build in GENERATIONS]
+    plain = [trained(*build, "adam", name="m") for build in GENERATIONS]
+    assert texts(records) == [
+        "`m` has an embedding: if a batch contains a row of it several times, the optimizer adds "
+        "the squares of the row's gradients in `tf_2_21` and squares their sum in `keras3_torch`"
+    ]
+    assert texts(plain) == []
+    assert texts([trained(*build, "sgd", name="m", embedding=8) for build in GENERATIONS]) == []
+    # The section of the builds states it.
+    paragraphs = builds_section(measurements(records, {})).paragraphs
+    assert "in `tf_2_21` and squares their sum in `keras3_torch`." in paragraphs[-1]
+    assert not any("embedding" in t for t in builds_section(measurements(plain, {})).paragraphs)

@@ -81,35 +81,6 @@ def test_a_ratio_is_the_same_number_everywhere(axis):
     assert len(places) > 10 and found == []
 
 
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
-        (
-            "`keras`, the reference, trains net fastest on cpu_1: the runner-up, `block`, takes "
-            "1.20× as long (95 % CI 1.18–1.22).",
-            [(j.FASTEST, "keras", "block", "1.20", "1.18", "1.22")],
-        ),
-        (
-            "`block` trains net 1.20× as fast as `keras` on cpu_1 (95 % CI 1.18–1.22; runner-up "
-            "`lax`: 1.01×, 95 % CI 0.99–1.03, no difference shown).",
-            [
-                (j.FASTER, "block", "keras", "1.20", "1.18", "1.22"),
-                (j.NO_DIFFERENCE, "block", "lax", "1.01", "0.99", "1.03"),
-            ],
-        ),
-        (
-            "`block` trains net 1.20× as fast as `keras` on cpu_1 (95 % CI 1.18–1.22).",
-            [
-                (j.FASTER, "block", "keras", "1.20", "1.18", "1.22"),
-                (j.FASTEST, "block", "keras", "", "", ""),
-            ],
-        ),
-    ],
-)
-def test_claims_are_read_from_sentences(sentence, expected):
-    assert [tuple(claim) for claim in j.claims(sentence)] == expected
-
-
 def test_a_sentence_of_unknown_form_is_an_error():
     with pytest.raises(ValueError, match="unknown form"):
         j.claims("`block` wins.")
