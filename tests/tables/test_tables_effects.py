@@ -126,7 +126,7 @@ def test_a_disturbed_cycle_is_disturbed_for_all_members() -> None:
     assert disturbed_cycles({"a": {}}) == frozenset()
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 14])
+@pytest.mark.parametrize("count", [2, 3, 4, 14])
 @pytest.mark.parametrize("noise", [0.02, 0.1])
 def test_effects_are_unbiased_with_any_number_of_members(count: int, noise: float) -> None:
     """One member is 10 % slower than the others, which are equal. A median polish reports a third

@@ -13,6 +13,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy.stats import dunnett as scipy_dunnett
 from scipy.stats import ttest_ind, ttest_rel
 
@@ -82,14 +84,25 @@ def test_welch_interval_matches_scipy():
         assert_ends(ratio, test.confidence_interval(0.95))
 
 
-def test_complete_blocks_are_paired_in_any_order():
+BLOCKS = st.sets(st.integers(0, 5), min_size=3)
+
+
+@given(BLOCKS, BLOCKS)
+def test_runs_are_paired_by_common_blocks_in_any_order(blocks_a, blocks_b):
+    common = sorted(blocks_a & blocks_b)
+    assume(len(common) >= 3)
     generator = np.random.default_rng(4)
-    drift = generator.normal(0, 0.3, 5)
-    a = np.exp(0.1 + drift + generator.normal(0, 0.01, 5))
-    b = np.exp(drift + generator.normal(0, 0.01, 5))
-    ratio = ratio_interval(a.tolist(), b[::-1].tolist(), [0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
-    assert ratio.method == "paired" and ratio.shown_different
-    assert_ends(ratio, ttest_rel(np.log(a), np.log(b)).confidence_interval(0.95))
+    drift = generator.normal(0, 0.3, 6)
+    a, b = (level + drift + generator.normal(0, 0.01, 6) for level in (0.1, 0.0))
+    (own, in_a), (other, in_b) = (
+        (np.exp(logs[order]).tolist(), order)
+        for logs, order in ((a, sorted(blocks_a)), (b, sorted(blocks_b, reverse=True)))
+    )
+    ratio = ratio_interval(own, other, in_a, in_b)
+    is_complete = blocks_a == blocks_b
+    expected = "paired" if is_complete else f"paired on {len(common)} common blocks"
+    assert ratio.method == expected and ratio.shown_different
+    assert_ends(ratio, ttest_rel(a[common], b[common]).confidence_interval(0.95))
 
 
 def test_too_few_common_blocks_are_not_paired():
@@ -119,14 +132,6 @@ def test_a_missing_run_does_not_move_the_ratio_of_the_others():
     assert ratio.estimate == pytest.approx(1 / 3)
 
 
-def test_runs_are_paired_by_common_blocks():
-    # Blocks 1, 2 and 3 are common, with ratios 1.1, 1.2 and 1.3; other runs are ignored.
-    a, b = [7.0, 1.1, 2.4, 3.9], [1.0, 2.0, 3.0, 0.1]
-    ratio = ratio_interval(a, b, [0, 1, 2, 3], [1, 2, 3, 4])
-    assert ratio.method == "paired on 3 common blocks"
-    assert_ends(ratio, ttest_rel(np.log(a[1:]), np.log(b[:3])).confidence_interval(0.95))
-
-
 @pytest.mark.parametrize(("comparisons", "runs"), [(3, 4), (7, 3), (11, 5)])
 def test_dunnetts_quantile_matches_scipy(comparisons, runs):
     samples = np.random.default_rng(comparisons).normal(size=(comparisons + 1, runs))
@@ -138,19 +143,15 @@ def test_dunnetts_quantile_matches_scipy(comparisons, runs):
     assert dunnett_quantile(0.95, 1, 4) == pytest.approx(2.776445), "Student's"
 
 
-def test_one_run_has_no_interval():
+def test_one_run_has_no_interval_and_equal_values_one_of_width_zero():
     ratio = ratio_interval([2.0], [1.0, 1.0, 1.0])
     assert (ratio.estimate, ratio.low, ratio.high) == (pytest.approx(2), None, None)
     assert ratio.method == ONE_RUN and not ratio.shown_different
-    assert mean_interval([0.5]).low is None
-
-
-def test_equal_values_give_an_interval_of_width_zero():
     same = ratio_interval([1.0, 1.0], [1.0, 1.0])
     assert (same.low, same.high, same.shown_different) == (1.0, 1.0, False)
     twice = ratio_interval([2.0, 2.0], [1.0, 1.0], [0, 1], [0, 1])
     assert twice.low == twice.high == pytest.approx(2) and twice.shown_different
-    assert mean_interval([0.5, 0.5]).low == pytest.approx(0.5)
+    assert mean_interval([0.5]).low is None and mean_interval([0.5, 0.5]).low == pytest.approx(0.5)
 
 
 TRIES = 1000
@@ -202,22 +203,23 @@ def test_missing_runs_keep_the_coverage_and_drift_does_not_widen(count, repeats,
     assert widths[1] < 1.2 * widths[0]
 
 
-@pytest.mark.parametrize("sessions", [3, 6])
-def test_sessions_that_differ_are_covered_if_there_are_three(monkeypatch, sessions):
-    """Four rounds in each session, ten minutes apart. Sessions differ by 3 %, rounds by 1 %."""
+@pytest.mark.parametrize(
+    ("spread", "sessions", "minutes", "least", "most"),
+    [(0.03, 3, 7.5, 0.03, 0.07), (0.03, 6, 7.5, 0.03, 0.07), (0.0, 4, 7.5, 0.015, 0.07),
+     (0.0, 4, 1, 0.015, 0.07)],
+)  # fmt: skip
+def test_sessions_are_covered_if_there_are_three(
+    monkeypatch, spread, sessions, minutes, least, most
+):
+    """Four rounds in each session, which differ by 1 %; sessions differ by `spread`."""
     generator = np.random.default_rng(sessions)
     logs = generator.normal(size=(TRIES, 2, 4 * sessions)) * 0.01
-    logs[:, 1] += np.repeat(generator.normal(size=(TRIES, sessions)) * 0.03, 4, axis=1)
+    logs[:, 1] += np.repeat(generator.normal(size=(TRIES, sessions)) * spread, 4, axis=1)
     # Each session fills half an hour with its four rounds, so that its first begins the next one.
-    assert 0.03 <= shown_different(logs, minutes=7.5) <= 0.07
+    assert least <= shown_different(logs, minutes=minutes) <= most
     monkeypatch.setattr(module, "LEAST_SESSIONS", 99)
-    assert shown_different(logs, minutes=7.5) > 0.2, "rounds of a session are not independent"
-
-
-@pytest.mark.parametrize("minutes", [1, 7.5])
-def test_equal_sessions_keep_at_least_the_nominal_coverage(minutes):
-    logs = np.random.default_rng(9).normal(size=(TRIES, 2, 16)) * 0.01
-    assert 0.015 <= shown_different(logs, minutes=minutes) <= 0.07
+    # Rounds of a session are not independent.
+    assert shown_different(logs, minutes=minutes) > (0.2 if spread else 0)
 
 
 def test_pooling_is_narrower_and_noisy_configurations_keep_their_coverage(monkeypatch):
@@ -241,11 +243,8 @@ def test_pooled_spread_by_hand():
     assert method == "pooled over configurations, 2 degrees of freedom"
     spread, repeats = pooled_spread(estimates_of(logs)._runs)
     assert spread.variance == pytest.approx(1 / 6) and repeats == 2
-
-
-def test_a_missing_run_costs_one_degree_of_freedom():
     logs = np.random.default_rng(1).normal(0, 0.02, (1, 3, 3))
-    logs[0, 2, 2] = np.nan
+    logs[0, 2, 2] = np.nan  # a missing run costs one degree of freedom
     assert pooled_spread(estimates_of(logs)._runs)[0].degrees_of_freedom == 3
     logs[0, 2, 1] = np.nan
     assert pooled_spread(estimates_of(logs)._runs)[0] is None, "two repeated ones are too few"

@@ -1,38 +1,17 @@
-"""The tidy frame, its groups, and the listings of runs, epochs and kernels."""
+"""The tidy frame, and the listings of runs, epochs and kernels."""
 
 from __future__ import annotations
 
 import time as clock
 from datetime import timedelta
 
-import pandas as pd
 import pytest
 
 from rnnbench.report.notes import order_notes
 from rnnbench.report.sections import kernels_view
-from rnnbench.tables.frame import split, tidy
+from rnnbench.tables.frame import tidy
 from rnnbench.tables.runs import kernels, order, runs, steadiness, warm_epochs
 from tests.factory import BEGINNING, make_record
-
-TABLE = pd.DataFrame(
-    {
-        "model": ["b", "a", "b", "a", "c"],
-        "threads": [2.0, 1.0, 2.0, 4.0, None],
-        "seconds": [5.0, 4.0, 3.0, 2.0, 1.0],
-        "name": ["one", "two", "three", "four", "five"],
-    }
-)
-
-
-def test_groups_are_those_of_pandas_in_the_order_of_the_table() -> None:
-    groups = split(TABLE, ["model", "threads"], ["seconds", "name"])
-    expected = TABLE.groupby(["model", "threads"], sort=False, dropna=False)
-    assert [rows["seconds"].tolist() for rows in groups.values()] == [
-        rows["seconds"].tolist() for _, rows in expected
-    ]
-    assert list(groups)[:3] == [("b", 2.0), ("a", 1.0), ("a", 4.0)]
-    assert groups["b", 2.0]["name"].tolist() == ["one", "three"]
-    assert split(TABLE.iloc[:0], ["model"], ["seconds"]) == {}
 
 
 def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
