@@ -8,7 +8,7 @@ from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.learning import accuracy
 from tests.factory import make_record, measured
-from tests.report.six import SIZES, as_read, certificate, layers, steps
+from tests.report.made_up import SIZES, as_read, certificate, layers, steps
 
 
 def config(rnn, build="tf_2_21", device="cpu_1", **options):
