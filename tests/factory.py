@@ -120,6 +120,19 @@ def make_record(
     return replace(record, **changes)
 
 
+def make_runs(
+    levels: Mapping[str, float], repeats: int = 3, noise: float = 0.001, **changes: Any
+) -> list[Record]:
+    """Repeats at `levels` (rnn → seconds per epoch), with noise that differs by rnn and repeat.
+    `changes`: arguments of `make_record`."""
+    pattern = [1 + noise * each for each in (0, 1, -1, 2, -2, 0.5, -0.5)]
+    return [
+        make_record(rnn=rnn, repeat=r, epoch_seconds=level * pattern[(r + 2 * i) % 7], **changes)
+        for r in range(repeats)
+        for i, (rnn, level) in enumerate(levels.items())
+    ]
+
+
 def read_pointer(results: Path, pointer: Path) -> Record:
     """The record that a pointer file names."""
     return next(records_behind(results, pointer, read_json(pointer)))[1]

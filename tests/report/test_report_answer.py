@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from rnnbench.records.record import Verdict
@@ -13,21 +11,12 @@ from rnnbench.report.numbers import ratio_span
 from rnnbench.report.runs import raw_configurations
 from rnnbench.report.summary import answer_view, headline
 from rnnbench.tables.certificates import Certificates
-from tests.factory import VOID, make_record, replace
+from tests.factory import VOID, make_record, make_runs, replace
 from tests.report.made_up import EXPERIMENT, WrongSteps, measurements
 
 
 def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificates()):  # noqa: B008
     return list(map(str, answers(measurements(records, reference, certificates=certificates))))
-
-
-def records_of(levels, noise=0.001, repeats=4, **changes):
-    generator = random.Random(5)
-    return [
-        make_record(rnn=rnn, repeat=r, epoch_seconds=level * generator.gauss(1, noise), **changes)
-        for r in range(repeats)
-        for rnn, level in levels.items()
-    ]
 
 
 def seeds_of(accuracies, **changes):
@@ -41,7 +30,7 @@ def seeds_of(accuracies, **changes):
 
 def test_a_clear_winner_on_two_devices():
     levels = {"keras": 0.5, "unrolled": 0.4, "cell": 0.6}
-    (text,) = answers_of(records_of(levels) + records_of(levels, device="cpu_2"))
+    (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2"))
     assert text.startswith(
         "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (95 % CI 1.2"
     )
@@ -64,7 +53,7 @@ def test_a_clear_winner_on_two_devices():
     ],
 )  # fmt: skip
 def test_an_answer_claims_only_what_an_interval_shows(levels, noise, repeats, text):
-    (answer,) = answers_of(records_of(levels, noise, repeats))
+    (answer,) = answers_of(make_runs(levels, repeats, noise))
     assert text in answer and ("; runner-up `" in answer) == (len(levels) > 2)
     assert "faster" not in answer.partition(".")[0]
 
@@ -74,7 +63,7 @@ def test_an_answer_without_a_comparison_says_so():
     assert answers_of([make_record()]) == [
         "Only `keras` has been run for digits_rnn on cpu_1, so there is nothing to compare."
     ]
-    (text,) = answers_of(records_of({"cell": 0.4, "block": 0.5}))
+    (text,) = answers_of(make_runs({"cell": 0.4, "block": 0.5}))
     assert "the reference `keras` was not run there" in text
 
 
@@ -89,7 +78,7 @@ def test_configurations_with_only_void_runs_are_named():
         ({"unrolled": 0.4, "block": 0.5},
          f"every run of the reference `keras` is void there; {why}"),
     ):  # fmt: skip
-        (answer,) = answers_of([*void, *records_of(others)])
+        (answer,) = answers_of([*void, *make_runs(others)])
         assert text in answer and (len(others) > 1 or text == answer)
 
 
@@ -97,7 +86,7 @@ def test_configurations_with_only_void_runs_are_named():
 def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
     records = [
         replace(each, verdict=Verdict("suspect")) if each.run.choices["rnn"] == suspect else each
-        for each in records_of({"keras": 0.5, "cell": 0.4, "block": 0.4001}, noise=0.003)
+        for each in make_runs({"keras": 0.5, "cell": 0.4, "block": 0.4001}, noise=0.003)
     ]
     (text,) = answers_of(records)
     assert text.count("†") == 1 and f"`{suspect}` †" in text
@@ -105,7 +94,7 @@ def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
 
 def test_a_winner_on_two_devices_is_named_twice_if_only_one_is_clean():
     levels = {"keras": 0.5, "cell": 0.4}
-    (text,) = answers_of(records_of(levels) + records_of(levels, device="cpu_2", verdict="suspect"))
+    (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2", verdict="suspect"))
     assert "`cell` † trains 1.25× as fast as `keras` † on cpu_2" in text
 
 
@@ -123,12 +112,12 @@ def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
 
 def test_an_implementation_that_applies_wrong_gradients_is_never_the_fastest():
     levels = {"keras": 0.5, "block": 0.4, "cell": 0.2}
-    (text,) = answers_of(records_of(levels), certificates=WrongSteps())
+    (text,) = answers_of(make_runs(levels), certificates=WrongSteps())
     assert text.startswith("`block` trains digits_rnn 1.25× as fast as `keras`")
     assert "not compared: `cell` (applies wrong gradients: worst 210 %)" in text
-    (text,) = answers_of(records_of(levels), {"rnn": "cell"}, WrongSteps())
+    (text,) = answers_of(make_runs(levels), {"rnn": "cell"}, WrongSteps())
     assert "no speed-up, because the reference `cell` † applies wrong gradients" in text
-    (text,) = answers_of(records_of({"cell": 0.2}), certificates=WrongSteps())
+    (text,) = answers_of(make_runs({"cell": 0.2}), certificates=WrongSteps())
     assert text.startswith("No run for digits_rnn on cpu_1 has a comparable result")
 
 
@@ -157,10 +146,10 @@ def test_a_difference_in_accuracy_is_shown_from_three_seeds(seeds, text):
 
 
 def test_devices_are_compared_by_name_if_there_is_one_implementation():
-    records = [*records_of({"keras": 0.5}), *records_of({"keras": 0.25}, device="cpu_2")]
+    records = [*make_runs({"keras": 0.5}), *make_runs({"keras": 0.25}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
     assert text.startswith("`cpu_2` trains digits_rnn 2.00× as fast as `cpu_1` (95 % CI ")
-    records += [*records_of({"block": 0.2}), *records_of({"block": 0.1}, device="cpu_2")]
+    records += [*make_runs({"block": 0.2}), *make_runs({"block": 0.1}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
     assert text.startswith("`block, cpu_2` trains digits_rnn 2.00× as fast as `block, cpu_1` (")
 
@@ -199,11 +188,10 @@ def test_many_models_get_a_headline_and_a_row_each():
     [(("a", "b", "c", "d"), "`d` in 1"), (("a", "b", "c", "d", "e"), "2 others in 2")],
 )
 def test_the_headline_names_four_winners_and_counts_more(winners, end):
-    records = [
-        make_record(rnn=rnn, cell=cell, epoch_seconds=seconds)
-        for number, cell in enumerate(CELLS)
-        for rnn, seconds in (("keras", 0.5), (winners[number % len(winners)], 0.4))
-    ]
+    records = []
+    for number, cell in enumerate(CELLS):
+        levels = {"keras": 0.5, winners[number % len(winners)]: 0.4}
+        records += make_runs(levels, 1, cell=cell)
     answer = headline(measurements(records))
     start = "Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in "
     assert answer.speed_sentence.startswith(start)

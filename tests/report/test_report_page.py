@@ -22,7 +22,7 @@ from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
-from tests.factory import BEGINNING, in_round, make_record, replace
+from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
 
 
@@ -238,9 +238,7 @@ def test_runs_of_few_epochs_say_nothing_about_steadiness():
 def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():
     seconds = {"old": 0.9, "current": 0.5, "fresh": 0.4}
     records = [
-        make_record(build=build, repeat=repeat, epoch_seconds=level * (1 + 0.001 * repeat))
-        for build, level in seconds.items()
-        for repeat in range(3)
+        run for build, level in seconds.items() for run in make_runs({"keras": level}, build=build)
     ]
     page = Content(records, Experiment("builds", "Builds", "", {"build": "current"}))
     (view, *_), (figure,), (answer,) = page.time, page.figures_of("time"), page.answers

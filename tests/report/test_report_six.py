@@ -13,7 +13,7 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from rnnbench.report.tables import ReportInputs
-from tests.factory import make_record, replace
+from tests.factory import make_runs, replace
 from tests.report.made_up import SIX, SIX_SKIPPED, inputs, six, write_site
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
@@ -134,10 +134,6 @@ def test_a_report_may_lead_with_the_devices(tmp_path):
 
 
 def test_a_figure_of_speedups_has_more_than_the_reference():
-    records = [
-        make_record(device=device, repeat=repeat)
-        for device in ("cpu_1", "cpu_2")
-        for repeat in range(3)
-    ]
+    records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
     assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]

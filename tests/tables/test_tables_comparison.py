@@ -30,7 +30,7 @@ from rnnbench.tables.time import (
     time,
 )
 from rnnworker.cohorts import reference_of
-from tests.factory import KERAS, make_record, measured, replace
+from tests.factory import KERAS, make_record, make_runs, measured, replace
 
 OPTION = "rnn.options."
 RELU = {f"{OPTION}activation": "relu", f"{OPTION}recurrent_activation": "hard_sigmoid"}
@@ -258,12 +258,9 @@ def test_builds_by_hand():
 
 
 def test_versus_pairs_configurations_that_are_otherwise_equal():
-    every = measured(
-        make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)
-        for repeat in (0, 1)
-        for device in ("cpu_1", "cpu_2")
-        for rnn, level in (("keras", 0.6), ("block", 0.3))
-    )
+    levels = {"keras": 0.6, "block": 0.3}
+    records = [run for n in (1, 2) for run in make_runs(levels, noise=0, device=f"cpu_{n}")]
+    every = measured(records)
     table = versus(every, ["block"], ["keras"])
     assert table["same"].tolist() == ["cpu_1", "cpu_2"]
     assert table["ratio"].tolist() == pytest.approx([2, 2])

@@ -30,7 +30,16 @@ from rnnbench.tables.time import (
     ratios_shown,
     time,
 )
-from tests.factory import KERAS, SAMPLES, STEPS, make_late, make_record, measured, replace
+from tests.factory import (
+    KERAS,
+    SAMPLES,
+    STEPS,
+    make_late,
+    make_record,
+    make_runs,
+    measured,
+    replace,
+)
 from tests.report.made_up import WrongSteps
 
 
@@ -114,24 +123,14 @@ def test_fastest_and_its_runner_up():
     assert row["lead"] == pytest.approx(2) and row["lead_shown"]
     assert winner(measured(pair(), {"build": "current"}))["contestants"] == 2
     # Two contestants need no simultaneous interval.
-    every = measured(noisy_runs({"keras": 0.5, "block": 0.45}))
+    every = measured(make_runs({"keras": 0.5, "block": 0.45}))
     row, single = winner(every), row_of(time(every), "block")
     assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
 
 
-def noisy_runs(levels, repeats=3, noise=0.01, **changes):
-    """Runs at `levels` (rnn → seconds) with noise that differs by implementation and block."""
-    pattern = [1 + noise * each for each in (0, 1, -1, 2, -2, 0.5, -0.5)]
-    return [
-        make_record(rnn=rnn, repeat=r, epoch_seconds=level * pattern[(r + 2 * i) % 7], **changes)
-        for r in range(repeats)
-        for i, (rnn, level) in enumerate(levels.items())
-    ]
-
-
 def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
     levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
-    every = measured(noisy_runs(levels))
+    every = measured(make_runs(levels, noise=0.01))
     row, single = winner(every), row_of(time(every), "e")
     assert row["name"] == "e" and row["speedup"] == pytest.approx(single["speedup"])
     assert single["method"] == "pooled over configurations, 10 degrees of freedom"
@@ -147,7 +146,7 @@ def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reas
     why = ("it ran no recurrent kernel that is known.", "the loss is not finite from epoch 2.")
     verdicts = [Verdict("void", (Reason("x", text, "y"),)) for text in why]
     void = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
-    every = measured([*void, *noisy_runs({"unrolled": 0.4, "block": 0.5})])
+    every = measured([*void, *make_runs({"unrolled": 0.4, "block": 0.5})])
     row = winner(every)
     assert (row["name"], row["contestants"]) == ("unrolled", 2)
     assert row["void"] == "`keras` (the loss is not finite from epoch 2)"
@@ -156,7 +155,7 @@ def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reas
 
 def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
     levels = {"keras": 0.5, "cell": 0.2, "block": 0.4}
-    records = [run for build in ("new", "old") for run in noisy_runs(levels, build=build)]
+    records = [run for build in ("new", "old") for run in make_runs(levels, build=build)]
     every = measured(records, KERAS, WrongSteps())
     table = time(every)
     cell, block = (row_of(table, name, build="new") for name in ("cell", "block"))
