@@ -12,6 +12,7 @@ from typing import Any
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
+from rnnbench.records.store import write_json
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
@@ -57,6 +58,15 @@ class WrongSteps(Certificates):
         return "applies wrong gradients: worst 210 %" if is_wrong else None
 
 
+def store(records: Iterable[Record], results: Path) -> None:
+    """Writes the records with their pointers."""
+    for record in records:
+        place = f"records/{record.key}.json"
+        write_json(results / place, record.to_json())
+        pointer = {"record": place, "digest": record.run.digest}
+        write_json(results / "here" / "quick" / f"{record.name}.json", pointer)
+
+
 def quick() -> list[Record]:
     """23 of 24 runs, one of them suspect and one void; one is missing."""
     generator, records, order = random.Random(7), [], 0
@@ -90,9 +100,10 @@ SIX = Experiment(
     "Four implementations of `mnist_rnn` on six devices and two builds. Nothing was measured.",
     {"rnn": "keras"},
 )
+# Seconds per epoch of keras, and USD per hour.
 DEVICES = {
-    "k80": 9.1, "p100": 4.6, "rtx_2070": 3.9, "h200": 1.3,
-    "cpu_1": 61.0, "cpu_4": 19.0, "cpu_16": 8.2, "cpu_64": 6.9,
+    "k80": (9.1, 0.45), "p100": (4.6, 1.46), "rtx_2070": (3.9, 0.35), "h200": (1.3, 4.0),
+    "cpu_1": (61.0, 0.05), "cpu_4": (19.0, 0.19), "cpu_16": (8.2, 0.76), "cpu_64": (6.9, 3.0),
 }  # fmt: skip
 SHARE = {"keras": 1.0, "unrolled": 0.82, "block": 0.9, "cudnn": 0.11, "cell": 1.04}
 BUILDS = {"tf_2_21": 1.0, "tf_1_15": 2.4}
@@ -104,13 +115,7 @@ SIX_SKIPPED = [
 ]
 PRICES = PriceList(
     "made_up", "Made-up prices", "2026-11", "nobody: for tests only",
-    tuple(
-        Price(device, "on_demand", usd)
-        for device, usd in {
-            "k80": 0.45, "p100": 1.46, "rtx_2070": 0.35, "h200": 4.0,
-            "cpu_1": 0.05, "cpu_4": 0.19, "cpu_16": 0.76, "cpu_64": 3.0,
-        }.items()
-    ),
+    tuple(Price(device, "on_demand", usd) for device, (_, usd) in DEVICES.items()),
     note="The numbers are invented.", reference="k80",
 )  # fmt: skip
 
@@ -178,7 +183,7 @@ def six() -> list[Record]:
         for rnn, device, build in cells:
             order += 1
             cpu, is_old = device.startswith("cpu"), build == "tf_1_15"
-            level = DEVICES[device] * SHARE[rnn] * BUILDS[build] * generator.gauss(1, 0.012)
+            level = DEVICES[device][0] * SHARE[rnn] * BUILDS[build] * generator.gauss(1, 0.012)
             if rnn == "unrolled" and is_old:
                 level *= 1.5
             seconds = [level * generator.gauss(1, 0.006) for _ in range(6)]
@@ -212,7 +217,7 @@ def probes() -> Iterator[Probe]:
                 # The step of digits_rnn is tiny, so the peaks are too.
                 made = make_probe(
                     device=device, build=build, machine=record.machine, config=record.run.config,
-                    peak_gflops=18.0 / DEVICES[device],
+                    peak_gflops=18.0 / DEVICES[device][0],
                 )  # fmt: skip
                 yield probe_of(made, "here")
 

@@ -9,15 +9,7 @@ from rnnbench.commands.show import compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from tests.factory import make_record
-from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick
-
-
-def store(records, results):
-    for record in records:
-        place = f"records/{record.key}.json"
-        write_json(results / place, record.to_json())
-        pointer = {"record": place, "digest": record.run.digest}
-        write_json(results / "here" / "quick" / f"{record.name}.json", pointer)
+from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick, store
 
 
 @pytest.fixture

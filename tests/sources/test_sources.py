@@ -15,7 +15,6 @@ import pytest
 
 from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
-from rnnbench.records.store import write_json
 from rnnbench.report.published import beside_section, source_section, told
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
@@ -35,7 +34,8 @@ from rnnbench.tables.time import time
 from rnnworker import machine
 from tests import factory
 from tests.conftest import ROOT
-from tests.factory import make_probe, make_record
+from tests.factory import make_probe, make_record, make_runs
+from tests.report.made_up import store
 
 FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
 K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
@@ -379,11 +379,7 @@ def test_sources_and_claims_may_be_missing_and_are_no_rows(tmp_path):
 def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
     name = machine.fingerprint()["machine"] if local else "other-0123abcd"
     for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
-        for repeat, level in enumerate((seconds, 1.01 * seconds)):
-            record = make_record(device=device, machine=name, repeat=repeat, epoch_seconds=level)
-            path = f"records/{record.key}.json"
-            write_json(tmp_path / path, record.to_json())
-            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": path})
+        store(make_runs({"keras": seconds}, device=device, machine=name), tmp_path)
     arguments = ["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]
     assert published(arguments) == 0
     text = (tmp_path / "published.html").read_text()
