@@ -19,14 +19,7 @@ from rnnbench.errors import TrackingError
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import connected, ensure_store
-from rnnbench.tracking.track import (
-    SPEEDUP,
-    UNEQUAL,
-    differing_keys,
-    label_of,
-    track,
-    view_of,
-)
+from rnnbench.tracking.track import SPEEDUP, UNEQUAL, differing_keys, label_of, track, view_of
 from tests.factory import BEGINNING, DIGITS_MD5, as_run, make_late, make_record
 from tests.report import made_up
 from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
