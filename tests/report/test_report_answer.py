@@ -104,8 +104,8 @@ def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
     (text,) = answers_of(seeds_of({"keras": one}) + on_2)
     assert (
         "Accuracy differs by more than the seeds explain: `keras, current` on cpu_1 ends at "
-        "accuracy 0.724; the other builds, thread counts and implementations end at 0.920 from the "
-        "same seeds (allowed: ± 0.0"
+        "validation accuracy 0.724; the other builds, thread counts and implementations end at "
+        "0.920 from the same seeds (allowed: ± 0.0"
     ) in text
     assert "seeds explain" not in answers_of(on_2)[0]
 
