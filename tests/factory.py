@@ -40,8 +40,11 @@ VOID = Verdict(
 
 def make_record(
     *,
+    model: str = "digits_rnn",
+    cell: str = "lstm",
     rnn: str = "keras",
     device: str = "cpu_1",
+    build: str = "current",
     seed: int = 0,
     repeat: int = 0,
     machine: str = "testbox-0123abcd",
@@ -54,11 +57,11 @@ def make_record(
     started: datetime = BEGINNING,
     **changes: Any,
 ) -> Record:
-    """A record of digits_rnn with an LSTM.
+    """A record of digits_rnn with an LSTM, by default.
 
     **Arguments:**
 
-    - `rnn`, `device`, `seed`, `repeat`, `machine`: the run and its machine.
+    - `model` to `build`, `seed`, `repeat`, `machine`: the run and its machine.
     - `epoch_seconds`: a number for all epochs, or a sequence with one number per epoch.
     - `epochs`: number of epochs, if `epoch_seconds` is a number.
     - `acc`: the last validation accuracy; None for a loss that is not finite.
@@ -72,8 +75,7 @@ def make_record(
     if isinstance(verdict, str):
         verdict = VOID if verdict == "void" else _verdict(verdict)
     overrides = dict(overrides or {})
-    choices = {"model": "digits_rnn", "cell": "lstm", "rnn": rnn, "device": device}
-    choices["build"] = "current"
+    choices = {"model": model, "cell": cell, "rnn": rnn, "device": device, "build": build}
     suffix = "".join(f"-{k.rpartition('.')[2]}{v}" for k, v in sorted(overrides.items()))
     config = make_config(choices, overrides, seed, repeat, len(epoch_seconds))
     identity = {"dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
@@ -116,6 +118,19 @@ def make_record(
         turns={},
     )
     return replace(record, **changes)
+
+
+def make_runs(
+    levels: Mapping[str, float], repeats: int = 3, noise: float = 0.001, **changes: Any
+) -> list[Record]:
+    """Repeats at `levels` (rnn → seconds per epoch), with noise that differs by rnn and repeat.
+    `changes`: arguments of `make_record`."""
+    pattern = [1 + noise * each for each in (0, 1, -1, 2, -2, 0.5, -0.5)]
+    return [
+        make_record(rnn=rnn, repeat=r, epoch_seconds=level * pattern[(r + 2 * i) % 7], **changes)
+        for r in range(repeats)
+        for i, (rnn, level) in enumerate(levels.items())
+    ]
 
 
 def read_pointer(results: Path, pointer: Path) -> Record:

@@ -1,35 +1,36 @@
-"""The answer: what it states and what it does not claim."""
+"""The answer: what it states and does not claim; for many models, a headline and a table."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
+from rnnbench.records.record import Verdict
 from rnnbench.report.answer import NO_RUNS, answers
+from rnnbench.report.content import Content
 from rnnbench.report.numbers import ratio_span
-from rnnbench.report.page import spans
+from rnnbench.report.runs import raw_configurations
+from rnnbench.report.summary import answer_view, headline
 from rnnbench.tables.certificates import Certificates
-from tests.factory import make_record
-from tests.report.made_up import EXPERIMENT, measurements
+from tests.factory import VOID, make_record, make_runs, replace
+from tests.report.made_up import EXPERIMENT, WrongSteps, measurements
 
 
 def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificates()):  # noqa: B008
     return list(map(str, answers(measurements(records, reference, certificates=certificates))))
 
 
-def records_of(levels, noise=0.001, repeats=4, **changes):
-    generator = random.Random(5)
+def seeds_of(accuracies, **changes):
+    """Runs of several seeds; `accuracies`: rnn → the last validation accuracy by seed."""
     return [
-        make_record(rnn=rnn, repeat=r, epoch_seconds=level * generator.gauss(1, noise), **changes)
-        for r in range(repeats)
-        for rnn, level in levels.items()
+        make_record(rnn=rnn, seed=seed, acc=acc, **changes)
+        for rnn, by_seed in accuracies.items()
+        for seed, acc in enumerate(by_seed)
     ]
 
 
 def test_a_clear_winner_on_two_devices():
     levels = {"keras": 0.5, "unrolled": 0.4, "cell": 0.6}
-    (text,) = answers_of(records_of(levels) + records_of(levels, device="cpu_2"))
+    (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2"))
     assert text.startswith(
         "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (95 % CI 1.2"
     )
@@ -52,7 +53,7 @@ def test_a_clear_winner_on_two_devices():
     ],
 )  # fmt: skip
 def test_an_answer_claims_only_what_an_interval_shows(levels, noise, repeats, text):
-    (answer,) = answers_of(records_of(levels, noise, repeats))
+    (answer,) = answers_of(make_runs(levels, repeats, noise))
     assert text in answer and ("; runner-up `" in answer) == (len(levels) > 2)
     assert "faster" not in answer.partition(".")[0]
 
@@ -62,37 +63,30 @@ def test_an_answer_without_a_comparison_says_so():
     assert answers_of([make_record()]) == [
         "Only `keras` has been run for digits_rnn on cpu_1, so there is nothing to compare."
     ]
-    assert (
-        "the reference `keras` was not run there"
-        in answers_of(records_of({"cell": 0.4, "block": 0.5}))[0]
-    )
+    (text,) = answers_of(make_runs({"cell": 0.4, "block": 0.5}))
+    assert "the reference `keras` was not run there" in text
 
 
 def test_configurations_with_only_void_runs_are_named():
     void = [make_record(repeat=r, verdict="void") for r in range(3)]
-    why = (
-        "excluded because every run is void: `keras` (the loss is not finite from epoch 2) on "
-        "cpu_1."
-    )
-    assert answers_of(void) == [f"No run for digits_rnn on cpu_1 has a comparable result; {why}"]
-    assert answers_of([*void, *records_of({"unrolled": 0.4})]) == [
-        "Only `unrolled` has a result for digits_rnn on cpu_1, so there is nothing to compare; "
-        f"{why}"
-    ]
-    (text,) = answers_of([*void, *records_of({"unrolled": 0.4, "block": 0.5})])
-    assert f"every run of the reference `keras` is void there; {why}" in text
+    why = "excluded because every run is void: `keras` (the loss is not finite from epoch 2) on "
+    why += "cpu_1."
+    for others, text in (
+        ({}, f"No run for digits_rnn on cpu_1 has a comparable result; {why}"),
+        ({"unrolled": 0.4}, "Only `unrolled` has a result for digits_rnn on cpu_1, so there is "
+         f"nothing to compare; {why}"),
+        ({"unrolled": 0.4, "block": 0.5},
+         f"every run of the reference `keras` is void there; {why}"),
+    ):  # fmt: skip
+        (answer,) = answers_of([*void, *make_runs(others)])
+        assert text in answer and (len(others) > 1 or text == answer)
 
 
 @pytest.mark.parametrize("suspect", ["keras", "cell", "block"])
 def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
-    levels = {"keras": 0.5, "cell": 0.4, "block": 0.4001}
     records = [
-        record
-        for rnn in levels
-        for record in records_of(
-            levels, noise=0.003, verdict="suspect" if rnn == suspect else "clean"
-        )
-        if record.run.choices["rnn"] == rnn
+        replace(each, verdict=Verdict("suspect")) if each.run.choices["rnn"] == suspect else each
+        for each in make_runs({"keras": 0.5, "cell": 0.4, "block": 0.4001}, noise=0.003)
     ]
     (text,) = answers_of(records)
     assert text.count("†") == 1 and f"`{suspect}` †" in text
@@ -100,46 +94,30 @@ def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
 
 def test_a_winner_on_two_devices_is_named_twice_if_only_one_is_clean():
     levels = {"keras": 0.5, "cell": 0.4}
-    (text,) = answers_of(records_of(levels) + records_of(levels, device="cpu_2", verdict="suspect"))
+    (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2", verdict="suspect"))
     assert "`cell` † trains 1.25× as fast as `keras` † on cpu_2" in text
 
 
 def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
-    accuracies = {"cpu_1": (0.667, 0.731, 0.773), "cpu_2": (0.90, 0.92, 0.94)}
-    records = [
-        make_record(rnn=rnn, device=device, seed=seed, acc=acc, epoch_seconds=level)
-        for device, accs in accuracies.items()
-        for rnn, level in (("keras", 0.5), ("block", 0.4))
-        for seed, acc in enumerate(accs)
-        if (device, rnn) != ("cpu_1", "block")
-    ]
-    (text,) = answers_of(records)
+    one, two = (0.667, 0.731, 0.773), (0.90, 0.92, 0.94)
+    on_2 = seeds_of({"keras": two, "block": two}, device="cpu_2")
+    (text,) = answers_of(seeds_of({"keras": one}) + on_2)
     assert (
-        "Accuracy differs by more than the seeds explain: `keras, current` on cpu_1 ends at" in text
-    )
-    assert (
-        "accuracy 0.724; the other builds, thread counts and implementations end at 0.920 from the "
-        "same seeds (allowed: ± 0.0" in text
-    )
-    assert (
-        "seeds explain"
-        not in answers_of([r for r in records if r.run.choices["device"] != "cpu_1"])[0]
-    )
+        "Accuracy differs by more than the seeds explain: `keras, current` on cpu_1 ends at "
+        "validation accuracy 0.724; the other builds, thread counts and implementations end at "
+        "0.920 from the same seeds (allowed: ± 0.0"
+    ) in text
+    assert "seeds explain" not in answers_of(on_2)[0]
 
 
-class CellDoesNotLearn(Certificates):
-    def why_not_learning(self, cell):
-        return "does not learn what it computes: 210 % off" if cell["rnn"] == "cell" else None
-
-
-def test_an_implementation_that_does_not_learn_what_it_computes_is_never_the_fastest():
+def test_an_implementation_that_applies_wrong_gradients_is_never_the_fastest():
     levels = {"keras": 0.5, "block": 0.4, "cell": 0.2}
-    (text,) = answers_of(records_of(levels), certificates=CellDoesNotLearn())
+    (text,) = answers_of(make_runs(levels), certificates=WrongSteps())
     assert text.startswith("`block` trains digits_rnn 1.25× as fast as `keras`")
-    assert "not compared: `cell` (does not learn what it computes: 210 % off)" in text
-    (text,) = answers_of(records_of(levels), {"rnn": "cell"}, CellDoesNotLearn())
+    assert "not compared: `cell` (applies wrong gradients: worst 210 %)" in text
+    (text,) = answers_of(make_runs(levels), {"rnn": "cell"}, WrongSteps())
     assert "no speed-up, because the reference `cell` † applies wrong gradients" in text
-    (text,) = answers_of(records_of({"cell": 0.2}), certificates=CellDoesNotLearn())
+    (text,) = answers_of(make_runs({"cell": 0.2}), certificates=WrongSteps())
     assert text.startswith("No run for digits_rnn on cpu_1 has a comparable result")
 
 
@@ -153,40 +131,120 @@ def test_a_bound_shows_on_which_side_of_1_it_is(low, high, like, text):
     assert ratio_span(low, high, like) == text
 
 
-def test_a_difference_in_accuracy_is_reported():
-    records = [
-        make_record(rnn=rnn, seed=seed, acc=acc + seed / 1000)
-        for seed in range(3)
-        for rnn, acc in (("keras", 0.95), ("block", 0.91))
-    ]
-    assert (
-        "A difference in accuracy is shown: `block` ends 0.040 below the reference"
-        in answers_of(records)[0]
-    )
-
-
-@pytest.mark.parametrize(("seeds", "text"), [(1, "From 1 seed"), (2, "From 2 seeds")])
-def test_fewer_than_three_seeds_cannot_show_a_difference_in_accuracy(seeds, text):
-    records = [
-        make_record(rnn=rnn, seed=seed, acc=acc)
-        for rnn, acc in (("keras", 0.95), ("block", 0.91))
-        for seed in range(seeds)
-    ]
-    assert (
-        f"{text}, they differ by at most 0.040 in final validation accuracy; fewer than three "
-        "seeds cannot show whether this is more than chance." in answers_of(records)[0]
-    )
-
-
-@pytest.mark.parametrize(("text", "pieces"), [("a `b` c", [(0, "a "), (1, "b"), (0, " c")])])
-def test_spans(text, pieces):
-    assert list(spans(text)) == pieces
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [
+        (1, "From 1 seed, they differ by at most 0.040 in final validation accuracy; fewer than "
+         "three seeds cannot show whether this is more than chance."),
+        (2, "From 2 seeds, they differ by at most 0.040"),
+        (3, "A difference in accuracy is shown: `block` ends 0.040 below the reference"),
+    ],
+)  # fmt: skip
+def test_a_difference_in_accuracy_is_shown_from_three_seeds(seeds, text):
+    (answer,) = answers_of(seeds_of({"keras": (0.95,) * seeds, "block": (0.91,) * seeds}))
+    assert text in answer
 
 
 def test_devices_are_compared_by_name_if_there_is_one_implementation():
-    records = [*records_of({"keras": 0.5}), *records_of({"keras": 0.25}, device="cpu_2")]
+    records = [*make_runs({"keras": 0.5}), *make_runs({"keras": 0.25}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
     assert text.startswith("`cpu_2` trains digits_rnn 2.00× as fast as `cpu_1` (95 % CI ")
-    records += [*records_of({"block": 0.2}), *records_of({"block": 0.1}, device="cpu_2")]
+    records += [*make_runs({"block": 0.2}), *make_runs({"block": 0.1}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
     assert text.startswith("`block, cpu_2` trains digits_rnn 2.00× as fast as `block, cpu_1` (")
+
+
+CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
+
+
+def of_cells(cells=CELLS, rnns=("keras", "unrolled")):
+    """`unrolled` is 1.25 times as fast as keras for every cell but the last."""
+    records = []
+    for cell in cells:
+        level = 0.6 if cell == cells[-1] else 0.4
+        levels = {rnn: 0.5 if rnn == "keras" else level for rnn in rnns}
+        records += make_runs(levels, cell=cell)
+    return records
+
+
+def test_many_models_get_a_headline_and_a_row_each():
+    m = measurements(of_cells())
+    assert m.is_long and headline(m).speed_sentence == (
+        "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25× as fast as `keras`), "
+        "`keras` in 1 (the reference)."
+    )
+    view = answer_view(m)
+    assert [row.head for row in view.rows] == list(CELLS)
+    assert view.rows[0].cells[:2] == ("unrolled", "1.25×")
+    assert view.rows[-1].cells[:4] == ("keras", "reference", "–", "unrolled")
+    anchors = {cell.anchor for cell in raw_configurations(m)}
+    assert {link for row in view.rows for link in row.links if link} <= anchors
+    few = measurements(of_cells(CELLS[:3]))
+    assert not few.is_long and len(answers(few)) == 3
+
+
+@pytest.mark.parametrize(
+    ("winners", "end"),
+    [(("a", "b", "c", "d"), "`d` in 1"), (("a", "b", "c", "d", "e"), "2 others in 2")],
+)
+def test_the_headline_names_four_winners_and_counts_more(winners, end):
+    records = []
+    for number, cell in enumerate(CELLS):
+        levels = {"keras": 0.5, winners[number % len(winners)]: 0.4}
+        records += make_runs(levels, 1, cell=cell)
+    answer = headline(measurements(records))
+    start = "Shortest epochs in 7 comparisons: `a` in 2, `b` in 2, `c` in "
+    assert answer.speed_sentence.startswith(start)
+    assert answer.speed_sentence.endswith(f", {end}.")
+    caveat = "In 7 comparisons, a single run cannot show a difference yet."
+    assert caveat in answer.accuracy_sentence
+
+
+def test_networks_with_one_implementation_show_their_results_or_are_no_comparison():
+    unrolled = of_cells(rnns=["unrolled"])
+    m = measurements(unrolled)
+    answer, view = headline(m), answer_view(m)
+    assert "nothing to compare" in answer.speed_sentence
+    assert [row.head for row in view.rows] == list(CELLS)
+    last = unrolled[0].epochs[-1]
+    reached = ("unrolled", "0.400", f"{last.val_acc:.3f}", f"{last.val_loss:.3g}")
+    assert view.rows[0].cells == reached
+    assert all(link for row in view.rows for link in row.links)
+    mixed = [*of_cells(rnns=["keras"]), *unrolled[3:]]  # without that of the first network
+    assert [row.head for row in answer_view(measurements(mixed)).rows] == list(CELLS[1:])
+
+
+def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is_not_drawn():
+    models = [f"m{number}" for number in range(len(CELLS))]
+    records = [
+        make_record(rnn="unrolled", model=model, cell=cell)
+        for model, cell in zip(models, CELLS, strict=True)
+    ]
+    found = Content(records, EXPERIMENT)
+    (view,) = found.answer_views
+    assert [(row.head, row.group) for row in view.rows] == [(model, "") for model in models]
+    assert not found.figures_of("time")
+
+
+def test_void_and_suspect_configurations_are_named_in_headline_and_rows():
+    verdicts = {"gru": VOID, "lstm": Verdict("suspect")}
+    records = of_cells(rnns=["unrolled"])
+    for record in of_cells(rnns=["keras"]):
+        verdict = verdicts.get(record.run.choices["cell"], record.verdict)
+        records.append(replace(record, verdict=verdict))
+    m = measurements(records)
+    assert (
+        "Excluded because every run is void: `keras` (the loss is not finite from epoch 2) for "
+        "digits_rnn" in headline(m).accuracy_sentence
+    )
+    rows = {row.head: row.cells for row in answer_view(m).rows}
+    assert "gru" not in rows  # a single configuration is not a comparison
+    assert rows["lstm"][:2] == ("unrolled", "1.25× (reference †)") and rows["lstm"][3] == "keras †"
+    assert rows["rnn_tanh"][:2] == ("unrolled", "1.25×")
+
+
+def test_if_every_run_is_void_the_answer_says_so():
+    records = [replace(record, verdict=VOID) for record in of_cells()]
+    answer = headline(measurements(records))
+    assert answer.speed_sentence == "No run has a comparable result."
+    assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.accuracy_sentence

@@ -9,8 +9,7 @@ import pytest
 
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
-from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick
-from tests.report.six import write_site
+from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick, write_site
 
 # The lowest contrast of any text against the background, by the formula of WCAG 2.
 LEAST_CONTRAST = """() => {

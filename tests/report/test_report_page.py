@@ -1,4 +1,5 @@
-"""The files of a report: complete, self-contained, with void and suspect runs marked."""
+"""The files of a report: complete, self-contained, with void and suspect runs marked; the labels of
+rows, and the notes below tables."""
 
 from __future__ import annotations
 
@@ -11,14 +12,17 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
+from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content, notes_by_place
-from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY
+from rnnbench.report.labels import variant_labels
+from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, optimizer_notes
 from rnnbench.report.page import write_report
+from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
-from tests.factory import BEGINNING, in_round, make_record, replace
+from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
 
 
@@ -27,6 +31,16 @@ def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
     return out, paths
+
+
+def text_of(folder, records, experiment=EXPERIMENT, **content) -> str:
+    """The page of a report that is written into `folder`."""
+    write_report(Content(records, experiment, **content), folder)
+    return (folder / "report.html").read_text()
+
+
+def pairs(**changes) -> list[Record]:
+    return [make_record(rnn=rnn, **changes) for rnn in ("keras", "block")]
 
 
 def notes(records: list[Record], text: str, place: str = RELIABILITY) -> list[str]:
@@ -52,10 +66,11 @@ def test_all_files_are_there(report):
             ElementTree.parse(path)
 
 
-def test_the_page_is_self_contained(html):
+def test_the_page_is_self_contained_and_every_table_can_be_copied(html):
     assert html.count("<script>") == html.count("<script") == 1 and "@import" not in html
-    links = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', html))
-    assert links <= {"data:,"}
+    assert set(re.findall(r'(?:src|href)="([^"#][^"]*)"', html)) <= {"data:,"}
+    copied = re.findall(r'data-markdown="([^"]+)"', html)
+    assert len(copied) > 5 and all("| :--" in table for table in copied)
 
 
 def test_the_page_has_metadata_for_link_previews(report, html):
@@ -65,42 +80,32 @@ def test_the_page_has_metadata_for_link_previews(report, html):
     assert (report[0] / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_table_can_be_copied(html):
-    copied = re.findall(r'data-markdown="([^"]+)"', html)
-    assert len(copied) > 5 and all("| :--" in table for table in copied)
-
-
 def test_narrow_screens_get_one_device_at_a_time(html):
     narrow = re.findall(r'<div class="scroll phone .*?</table>', html, re.DOTALL)
     has_cpu_1 = ["cpu_1" in table for table in narrow if 'id="time-' in table]
     assert has_cpu_1 == [True, False]
 
 
-def test_ids_are_unique_and_references_exist(html):
+def test_ids_are_unique_references_exist_and_headings_are_in_order(html):
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     references = re.findall(r'(?:aria-labelledby|headers)="([^"]+)"', html)
     references += re.findall(r'href="#([^"]+)"', html)
     assert set(" ".join(references).split()) <= set(ids)
-
-
-def test_a_note_links_to_a_section_only_if_it_is_there(html, tmp_path):
-    write_report(Content([make_record(), make_record(rnn="block")], EXPERIMENT), tmp_path)
-    without = (tmp_path / "report.html").read_text()
-    assert 'id="ran"' in html and '<a href="#ran">Not certified</a>: ' in html
-    assert 'id="ran"' not in without and ">Not certified: <code>block" in without
-
-
-def test_headings_are_in_order(html):
     levels = [int(level) for level in re.findall(r"<h([1-6])", html)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
+def test_a_note_links_to_a_section_only_if_it_is_there(html, tmp_path):
+    without = text_of(tmp_path, pairs())
+    assert 'id="ran"' in html and '<a href="#ran">Not certified</a>: ' in html
+    assert 'id="ran"' not in without and ">Not certified: <code>block" in without
+
+
 def test_void_results_are_shown_only_under_reliability_and_in_raw_epochs(tmp_path):
     void = make_record(rnn="block", epoch_seconds=77.125, acc=0.12345, verdict="void")
-    write_report(Content([*quick(), void], EXPERIMENT), tmp_path)
-    html = (tmp_path / "report.html").read_text()
+    html = text_of(tmp_path, [*quick(), void])
     before, reliability = html.split('<details class="part" id="trust"')
     shown = re.compile(r"(?<![\d.])(77\.1|0\.123)")  # not as part of a figure's coordinate
     assert not shown.search(before) and "77.1" in reliability
@@ -124,8 +129,7 @@ def test_missing_and_skipped_runs_are_listed(report, html):
 def test_text_from_users_is_escaped(tmp_path):
     evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
     record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
-    write_report(Content([record], evil, faults=["<u>"]), tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    page = text_of(tmp_path, [record], evil, faults=["<u>"])
     assert not re.search(r"<(img|i|u|b)\b", page) and page.count("<script") == 1
     assert "<img" not in (tmp_path / "report.md").read_text()
 
@@ -134,67 +138,56 @@ def test_text_from_users_is_escaped(tmp_path):
     "records", [[], [make_record(verdict="void", epochs=0, phases=())], [make_record(epochs=1)]]
 )
 def test_few_or_no_runs_still_give_a_page(tmp_path, records):
-    write_report(Content(records, EXPERIMENT, missing=["a"], faults=["b: broken."]), tmp_path)
-    assert "b: broken." in (tmp_path / "report.html").read_text()
+    assert "b: broken." in text_of(tmp_path, records, missing=["a"], faults=["b: broken."])
 
 
-def test_ratios_of_runs_with_too_few_turns_are_pointed_out():
-    for cycles, caveats in ((9, 0), (3, 1)):
-        rounds = [[make_record(rnn=rnn, repeat=r) for rnn in ("keras", "block")] for r in range(3)]
-        records = [
-            record
-            for number, members in enumerate(rounds)
-            for record in in_round(members, [0.1, -0.1], cycles, number=number)
-        ]
-        found = notes(records, "too few undisturbed turns")
-        assert len(found) == caveats
-    assert found[0].startswith("6 runs of digits_rnn shared")
+@pytest.mark.parametrize(("cycles", "starts"), [(9, []), (3, ["6 runs of digits_rnn shared"])])
+def test_ratios_of_runs_with_too_few_turns_are_pointed_out(cycles, starts):
+    records = []
+    for number in range(3):
+        records += in_round(pairs(repeat=number), [0.1, -0.1], cycles, number=number)
+    assert [note[:27] for note in notes(records, "too few undisturbed turns")] == starts
 
 
 @pytest.mark.parametrize(
     ("cycles", "disturbed", "text"),
-    [(9, (), None), (20, (2, 5), "10 % of the cycles. Ratios and seconds leave these cycles out"),
-     (9, range(6), "67 % of the cycles. Ratios and seconds leave 0 of these 6 cycles out")],
-)  # fmt: skip
+    [
+        (9, (), None),
+        (20, (2, 5), "10 % of the cycles. Ratios and seconds leave these cycles out"),
+        (9, range(6), "67 % of the cycles. Ratios and seconds leave 0 of these 6 cycles out"),
+    ],
+)
 def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
-    records = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")], [0.1, -0.1], cycles,
-                       disturbed)  # fmt: skip
-    found = notes(records, "Other processes")
-    assert len(found) == (text is not None)
-    assert text is None or text in found[0]
+    found = notes(in_round(pairs(), [0.1, -0.1], cycles, disturbed), "Other processes")
+    assert [text in note for note in found] == ([True] if text else [])
 
 
 def slowed_rounds(slow: int, unequal: float) -> list[Record]:
     """Three rounds of 30 cycles, the last of which are twice as long, and in which block is faster
     by `unequal` as well."""
-    steady = lambda cycle: 1 + 0.001 * (cycle % 4)  # noqa: E731
     records = []
     for number in range(3):
-        members = [make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block")]
-        for record in in_round(members, [0.0, -0.4], 30, number=number):
-            factor = math.exp(-unequal) if record.run.choices["rnn"] == "block" else 1.0
-            base = 0.01 * (math.exp(-0.4) if record.run.choices["rnn"] == "block" else 1.0)
+        for record in in_round(pairs(repeat=number), [0.0, -0.4], 30, number=number):
+            is_block = record.run.choices["rnn"] == "block"
+            base, slower = (math.exp(-log * is_block) for log in (0.4, unequal))
             seconds = [
-                base * steady(cycle) * (2 * factor if cycle >= 30 - slow else 1)
+                0.01 * base * (1 + 0.001 * (cycle % 4)) * (2 * slower if cycle >= 30 - slow else 1)
                 for cycle in range(30)
             ]
             records.append(replace(record, turns={**record.turns, "seconds": seconds}))
     return records
 
 
-@pytest.mark.parametrize("slow", [0, 12])
-def test_the_answer_is_that_of_the_undisturbed_machine(slow):
-    records = slowed_rounds(slow, 0.2)
+@pytest.mark.parametrize(("slow", "unequal"), [(0, 0.2), (12, 0.2), (12, 0.0)])
+def test_the_answer_is_that_of_the_undisturbed_machine(slow, unequal):
+    records = slowed_rounds(slow, unequal)
     answer = str(answers(measurements(records))[0])
     assert "1.49× as fast" in answer
-    assert ("about 1.82× while the machine was slowed down" in answer) == bool(slow)
-    assert ("40 % of the time" in answer) == bool(slow)
+    # A state that slows all alike needs no clause.
+    has_clause = bool(slow and unequal)
+    assert ("about 1.82× while the machine was slowed down" in answer) == has_clause
+    assert ("slowed down" in answer) == ("40 % of the time" in answer) == has_clause
     assert len(notes(records, "was slowed down in 40 % of the cycles")) == bool(slow)
-
-
-def test_a_state_that_slows_all_alike_needs_no_clause():
-    answer = str(answers(measurements(slowed_rounds(12, 0.0)))[0])
-    assert "1.49× as fast" in answer and "slowed down" not in answer
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.7])
@@ -215,34 +208,114 @@ def test_the_first_sentence_says_that_a_whole_session_was_slowed_down(slower):
     assert "1.49× as fast" in answer
 
 
-@pytest.mark.parametrize(("hours", "text"), [(0.05, "within 6 minutes"), (12, "in 2 sessions"),
-                                             (1, None)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [((0, 0.05, 0.1), "within 6 minutes"), ((0, 0.1, 12), "in 2 sessions"), ((0, 1, 2), None)],
+)
 def test_the_answer_says_what_its_intervals_hold_for(hours, text):
     """Three rounds: within minutes, two of them in half an hour, or in three sessions."""
-    moments = [0, hours, 2 * hours] if hours != 12 else [0, 0.1, 12]
-    records = [
-        record
-        for number, moment in enumerate(moments)
-        for record in in_round(
-            [make_record(rnn=rnn, repeat=number, started=BEGINNING + timedelta(hours=moment))
-             for rnn in ("keras", "block")],
-            [0.1, -0.1 - 0.001 * number],
-        )
-    ]  # fmt: skip
+    records = []
+    for number, moment in enumerate(hours):
+        members = pairs(repeat=number, started=BEGINNING + timedelta(hours=moment))
+        records += in_round(members, [0.1, -0.1 - 0.001 * number])
     assert [text in note for note in notes(records, "", ANSWER)] == ([True] if text else [])
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])
 def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, count):
-    seconds = [5.0, *(0.5 * math.exp(spread * sign) for sign in (1, -1) * 4)]
-    records = [make_record(rnn=rnn, epoch_seconds=seconds) for rnn in ("keras", "block")]
+    records = pairs(epoch_seconds=[5.0, *(0.5 * math.exp(spread * s) for s in (1, -1) * 4)])
     assert len(notes(records, "was not steady", LEAD)) == count
-    write_report(Content(records, EXPERIMENT), tmp_path)
-    for name in ("report.html", "report.md"):
-        words = "was not steady: the seconds of the epochs of a run varied by 11"
-        assert (tmp_path / name).read_text().count(words) == count
+    html = text_of(tmp_path, records)
+    words = "was not steady: the seconds of the epochs of a run varied by 11"
+    assert html.count(words) == (tmp_path / "report.md").read_text().count(words) == count
 
 
 def test_runs_of_few_epochs_say_nothing_about_steadiness():
     records = [make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])]
     assert not notes(records, "was not steady", LEAD) and not notes(records, "Warm-up")
+
+
+def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():
+    seconds = {"old": 0.9, "current": 0.5, "fresh": 0.4}
+    records = [
+        run for build, level in seconds.items() for run in make_runs({"keras": level}, build=build)
+    ]
+    page = Content(records, Experiment("builds", "Builds", "", {"build": "current"}))
+    (view, *_), (figure,), (answer,) = page.time, page.figures_of("time"), page.answers
+    assert [row.head for row in view.rows] == ["fresh", "current", "old"]
+    assert {row.group for row in view.rows} == {""}
+    assert [row.cells[0] for row in view.rows] == ["1.25×", "1.00×", "0.56×"]
+    assert [row.head for row in page.accuracy[0].rows] == ["fresh", "current", "old"]
+    assert all(build in figure.svg for build in seconds)
+    links = [row.links[0] for row in view.rows]
+    assert len(set(links)) == 3
+    assert set(links) == {cell.anchor for cell in page.configuration_details}
+    assert "(fresh)" not in str(answer) and "(current)" not in str(answer)
+
+
+def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
+    found = Content([make_record(cell=cell) for cell in ("lstm", "gru")], EXPERIMENT)
+    assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}
+
+
+@pytest.mark.parametrize(
+    ("variants", "labels"),
+    [
+        ([], []),
+        (["epochs=2"], ["epochs=2"]),
+        (["epochs=2, batch=8", "epochs=2, batch=16"], ["batch=8", "batch=16"]),
+        (["epochs=2, batch=8", "epochs=2"], ["batch=8", "default batch"]),
+        (["", "units=32"], ["default units", "units=32"]),
+        (["batch=8, val=${model.batch}", "val=${model.batch}"], ["batch=8", "default batch"]),
+        # Without what follows from other keys, these would have one label.
+        (["a=${b}", "a=${c}"], ["a=${b}", "a=${c}"]),
+        (["sizes=[1,2], x=1", "sizes=[1,3], x=1"], ["sizes=[1,2]", "sizes=[1,3]"]),
+        (["x=1, y=1", "x=1, y=2", "x=2, y=2"], ["x=1, y=1", "x=1, y=2", "x=2, y=2"]),
+    ],
+)
+def test_variants(variants: list[str], labels: list[str]) -> None:
+    written = [re.findall(r"(\w+)=(\S+?)(?:, |$)", variant) for variant in variants]
+    overrides = [Overrides.of({f"model.{key}": value for key, value in each}) for each in written]
+    assert list(map(str, overrides)) == [", ".join(sorted(v.split(", "))) for v in variants]
+    assert list(variant_labels(overrides).values()) == labels
+
+
+GENERATIONS = (("tf_2_21", "keras3_tensorflow"), ("keras3_torch", "keras3_torch"))
+
+
+def trained(build: str, framework: str, optimizer: str, **model):
+    record = make_record(build=build)
+    config = record.run.config
+    model = {**config["model"], "optimizer": {"name": optimizer}, **model}
+    build_config = {"name": build, "framework": framework}
+    return replace(record, config={**config, "model": model, "build": build_config})
+
+
+def texts(records) -> list[str]:
+    return [note.partition(". Their losses")[0] for note in optimizer_notes(records)]
+
+
+def test_rmsprop_differs_between_generations_of_keras() -> None:
+    old, new = ("tf_1_15", "keras2_tensorflow1"), ("tf_2_15", "keras2_tensorflow2")
+    made = [trained(*build, "rmsprop", name="m") for build in (old, old, new, GENERATIONS[1])]
+    made.append(trained(*new, "rmsprop", name="other"))
+    assert texts(made) == [
+        "`m` is trained with RMSprop, which adds epsilon to the square root in `tf_1_15` and "
+        "inside it in `tf_2_15`, `keras3_torch`"
+    ]
+    assert texts(made[2:]) == []
+
+
+def test_an_embedding_differs_in_keras_3_on_tensorflow() -> None:
+    records = [trained(*build, "adam", name="m", embedding=8) for build in GENERATIONS]
+    plain = [trained(*build, "adam", name="m") for build in GENERATIONS]
+    assert texts(records) == [
+        "`m` has an embedding: if a batch contains a row of it several times, the optimizer adds "
+        "the squares of the row's gradients in `tf_2_21` and squares their sum in `keras3_torch`"
+    ]
+    assert texts(plain) == []
+    assert texts([trained(*build, "sgd", name="m", embedding=8) for build in GENERATIONS]) == []
+    # The section of the builds states it.
+    paragraphs = builds_section(measurements(records, {})).paragraphs
+    assert "in `tf_2_21` and squares their sum in `keras3_torch`." in paragraphs[-1]
+    assert not any("embedding" in t for t in builds_section(measurements(plain, {})).paragraphs)

@@ -13,8 +13,8 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from rnnbench.report.tables import ReportInputs
-from tests.factory import make_record, replace
-from tests.report.six import EXPERIMENT, SKIPPED, inputs, six, write_site
+from tests.factory import make_runs, replace
+from tests.report.made_up import SIX, SIX_SKIPPED, inputs, six, write_site
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
             "target", "beside", "trust", "origin")  # fmt: skip
@@ -61,7 +61,7 @@ def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
     assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
     assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    write_report(Content(six()[:6], EXPERIMENT, beside=ReportInputs()), site / "none")
+    write_report(Content(six()[:6], SIX, beside=ReportInputs()), site / "none")
     text = (site / "none/report.md").read_text()
     assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
 
@@ -83,7 +83,7 @@ def test_stale_figures_and_tables_are_deleted(tmp_path):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
     (tmp_path / "notes.txt").write_text("mine")
-    write_report(Content(six()[:4], EXPERIMENT), tmp_path)
+    write_report(Content(six()[:4], SIX), tmp_path)
     assert (
         not (tmp_path / "figures/old.svg").exists() and not (tmp_path / "tables/old.csv").exists()
     )
@@ -117,8 +117,8 @@ def test_the_index_lists_reports_and_skips_broken_cards(site):
 
 
 def test_a_report_may_lead_with_the_devices(tmp_path):
-    experiment = replace(EXPERIMENT, lead="devices")
-    page = Content(six(), experiment, skipped=SKIPPED, beside=inputs())
+    experiment = replace(SIX, lead="devices")
+    page = Content(six(), experiment, skipped=SIX_SKIPPED, beside=inputs())
     assert [view.id for view in page.lead_views] == ["money-table"]
     assert {figure.kind for figure in page.lead_figures} == {"relative-time"}
     (money,) = [section for section in page.sections if section.id == "money"]
@@ -134,10 +134,6 @@ def test_a_report_may_lead_with_the_devices(tmp_path):
 
 
 def test_a_figure_of_speedups_has_more_than_the_reference():
-    records = [
-        make_record(device=device, repeat=repeat)
-        for device in ("cpu_1", "cpu_2")
-        for repeat in range(3)
-    ]
+    records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
     assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]

@@ -1,31 +1,43 @@
-"""Price lists and published rows are read, validated, and equal to their sources."""
+"""Price lists, probes, published rows and claims are read and validated; published rows are equal
+to their sources, and claims are judged by them."""
 
 from __future__ import annotations
 
 import csv
+import json
+import re
 import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
+import numpy as np
 import pytest
 
+from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
 from rnnbench.report.published import beside_section, source_section, told
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
+from rnnbench.sources.probes import read_probes
 from rnnbench.sources.published import (
     COLUMNS,
+    Claim,
+    Comparison,
+    PublishedRow,
     parse_row,
+    read_claims,
     read_published,
     read_sources,
 )
-from rnnbench.tables.comparison import published_frame, published_pairs
+from rnnbench.tables.comparison import claims_table, published_frame, published_pairs, verdict_of
 from rnnbench.tables.time import time
+from rnnworker import machine
 from tests import factory
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import make_probe, make_record, make_runs
+from tests.report.made_up import store
 
-FOLDER = Path(ROOT) / "reports" / "published"
+FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
 K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
 ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
        "caveat": "one run", "epochs": "3", "acc": "0.97", "device": "H200"}  # fmt: skip
@@ -36,13 +48,23 @@ def table():
     return published_frame([r for r in read_published(FOLDER) if r.source != "me"])
 
 
-def test_every_published_row_has_a_caveat(table):
-    assert len(table) == 105 and (table["caveat"] != "").all()
+def named(name):
+    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
+    return source
 
 
 def against_base(table, name):
-    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
-    return published_pairs(table, source)
+    return published_pairs(table, named(name))
+
+
+def test_every_published_row_has_a_caveat_and_one_base(table):
+    assert len(table) == 105 and (table["caveat"] != "").all()
+    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
+    assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
+    assert all(rows["time"].notna().all() for rows in found)
+    # What a source does not state is empty.
+    assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
+    assert not table.loc[table["vcpus"].isna(), "build"].any()
 
 
 def test_ratios_match_the_sources(table):
@@ -56,24 +78,12 @@ def test_ratios_match_the_sources(table):
     assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235)
 
 
-def test_every_row_has_one_base(table):
-    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
-    assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
-    assert all(rows["time"].notna().all() for rows in found)
-
-
-def test_what_a_source_does_not_state_is_empty(table):
-    assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
-    assert not table.loc[table["vcpus"].isna(), "build"].any()
-
-
 def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
     rows = published_frame([parse_row(ROW, "here")])
     (source,) = told(rows, read_sources(tmp_path))
     (view,) = source_section(rows, source).views
-    assert (source.title, [column.label for column in view.columns]) == (
-        "me", ["epochs", "s", "acc", "build, framework, caveat"],
-    )  # fmt: skip
+    labels = [column.label for column in view.columns]
+    assert source.title == "me" and labels == ["epochs", "s", "acc", "build, framework, caveat"]
     assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 
 
@@ -93,22 +103,18 @@ def test_text_generation_caveats_state_missing_validation_and_implementation(tab
     text = table[table["workload"].isin(["lstm_text_generation", "text_generator_keras"])]
     assert len(text) == 24 and text["val_loss"].isna().all()
     assert text["caveat"].str.contains("no validation").all()
-    first = text[text["source"] == CPU_GPU[0]]
-    assert len(first) == 18 and first["caveat"].str.contains("implementation=2").all()
-    bidirectional = table[
-        (table["source"] == CPU_GPU[0]) & (table["workload"] == "imdb_bidirectional_lstm")
-    ]
-    assert (
-        len(bidirectional) == 9 and bidirectional["caveat"].str.contains("implementation=0").all()
-    )
+    bidirectional = table[table["workload"] == "imdb_bidirectional_lstm"]
+    for rows, count, number in ((text, 18, 2), (bidirectional, 9, 0)):
+        first = rows[rows["source"] == CPU_GPU[0]]
+        assert len(first) == count
+        assert first["caveat"].str.contains(f"implementation={number}").all()
 
 
 def test_an_upper_bound_is_not_a_time(table, tmp_path):
     reported = against_base(table, FIRST_ANSWER).to_dict("records")
     assert [(row["train_seconds"], row["below"]) for row in reported] == [(630, False), (60, True)]
     assert reported[1]["speedup"] == pytest.approx(10.5)
-    (source,) = [source for source in read_sources(FOLDER) if source.source == FIRST_ANSWER]
-    (view,) = source_section(table, source).views
+    (view,) = source_section(table, named(FIRST_ANSWER)).views
     shown = dict(zip((column.label for column in view.columns), view.rows[1].cells, strict=True))
     assert (shown["s"], shown["time"]) == ("below 60.00", "below 0.095×")
     assert shown["speed-up"] == "over 10.5×" and "cost" not in shown
@@ -124,18 +130,17 @@ def add_script():
 
 def beside(**changes):
     """The section of published rows beside a measured one."""
-    named = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
-    table = time(factory.measured([make_record(epochs=2)])).assign(**named)
+    changes = {"model": "mnist_rnn", "samples": 60000, "us_per_sample": 80.0, **changes}
+    table = time(factory.measured([make_record(epochs=2)])).assign(**changes)
     inputs = ReportInputs(published=tuple(read_published(FOLDER)))
     return beside_section(SimpleNamespace(time=table, inputs=inputs))
 
 
 def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     (view,) = beside().views
-    assert {row.group for row in view.rows} == {
-        "mnist_rnn, lstm, 60,000 samples per epoch: measured here",
-        "mnist_rnn, lstm, 60,000 samples per epoch: published by others",
-    }
+    start = "mnist_rnn, lstm, 60,000 samples per epoch: "
+    groups = {f"{start}measured here", f"{start}published by others"}
+    assert {row.group for row in view.rows} == groups
     assert [row.cells[3] for row in view.rows[:2]] == ["80.0", "5468"]  # 984.2 s / 3 / 60,000
     for section in (beside(cell="gru"), beside(samples=1438)):
         assert not section.views[0].rows and bool(section)
@@ -144,11 +149,8 @@ def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
             "4 rows of `mnist_rnn, lstm` (60,000 samples per epoch) by ASH1998/mnist-CuDNNLSTM.",
         ]
     assert not beside(model="mine")
-
-
-def test_a_model_without_a_recurrent_layer_needs_no_rnn_cell():
-    section = beside(cell="", model="mnist_mlp")
-    assert section.views[0].rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
+    (view,) = beside(cell="", model="mnist_mlp").views  # it needs no rnn cell
+    assert view.rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 
 def test_relative_to_the_k80_by_hand(table):
@@ -162,33 +164,34 @@ def test_relative_to_the_k80_by_hand(table):
 
 
 def test_price_list_matches_the_published_rows(table):
-    prices = read_prices(Path(ROOT) / "conf/price/gce_2017.yaml")
-    own = table[table["source"] == CPU_GPU[0]]
-    published_prices = {
-        "k80" if row["device"] == "Tesla K80" else f"cpu_{int(row['vcpus'])}":
-        row["price_usd_per_hour"] for row in own.to_dict("records")
-    }  # fmt: skip
-    stated = {price.device: price for price in prices.prices}  # on demand, unless preemptible
-    assert {name: price.usd_per_hour for name, price in stated.items()} == published_prices
-    assert {price.kind for name, price in stated.items() if name != "k80"} == {"preemptible"}
+    # A price is on demand, unless it is preemptible.
+    stated = {each.device: each for each in read_prices(PRICES / "gce_2017.yaml").prices}
+    rows = table[table["source"] == CPU_GPU[0]].to_dict("records")
+    names = ["k80" if r["device"] == "Tesla K80" else f"cpu_{int(r['vcpus'])}" for r in rows]
+    assert set(names) == set(stated)
+    for name, row in zip(names, rows, strict=True):
+        assert stated[name].usd_per_hour == row["price_usd_per_hour"]
+        assert name == "k80" or stated[name].kind == "preemptible"
 
 
 def test_the_price_list_of_most_devices_is_chosen_unless_the_user_names_one(tmp_path):
-    folder = Path(ROOT) / "conf/price"
-    assert choose_prices(None, folder, {"p100"}).name == "gce_2017_v2"
-    assert choose_prices(None, folder, {"k80", "cpu_16"}).name == "gce_2017_v2", "the newer one"
-    assert choose_prices(None, folder, {"k80", "cpu_16", "cpu_64"}).name == "gce_2017"
-    assert choose_prices(None, folder, {"cpu_3"}) is None
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("title: T\ndate: 2026\nsource: S\n"
-                    "prices: [{device: p100, kind: owned, usd_per_hour: 0.5}]\n")  # fmt: skip
-    assert choose_prices(str(mine), folder, {"p100"}).price_of("p100").usd_per_hour == 0.5
+    assert choose_prices(None, PRICES, {"p100"}).name == "gce_2017_v2"
+    assert choose_prices(None, PRICES, {"k80", "cpu_16"}).name == "gce_2017_v2", "the newer one"
+    assert choose_prices(None, PRICES, {"k80", "cpu_16", "cpu_64"}).name == "gce_2017"
+    assert choose_prices(None, PRICES, {"cpu_3"}) is None
+    mine, price = tmp_path / "mine.yaml", "{device: p100, kind: owned, usd_per_hour: 0.5}"
+    mine.write_text(f"title: T\ndate: 2026\nsource: S\nprices: [{price}]\n")
+    assert choose_prices(str(mine), PRICES, {"p100"}).price_of("p100").usd_per_hour == 0.5
+
+
+LIST = "title: T\ndate: d\nsource: S\nprices: "
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "title: x", "a: {", "title: T\ndate: d\nsource: S\nprices: [{device: a}]",
-             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: rent, usd_per_hour: 1}]",
-             "title: T\ndate: d\nsource: S\nprices: [{device: a, kind: owned, usd_per_hour: -1}]"],
+    "text",
+    ["[]", "title: x", "a: {", f"{LIST}[{{device: a}}]",
+     f"{LIST}[{{device: a, kind: rent, usd_per_hour: 1}}]",
+     f"{LIST}[{{device: a, kind: owned, usd_per_hour: -1}}]"],
 )  # fmt: skip
 def test_invalid_price_list_is_a_one_line_error(tmp_path, text):
     file = tmp_path / "p.yaml"
@@ -221,3 +224,192 @@ def test_publish_appends_once_and_keeps_existing_rows(tmp_path, capsys):
     rows = list(csv.reader(file.open()))
     assert rows[0] == list(COLUMNS) and len(rows) == 3 and rows[2][6] == 'a, "b"'
     assert read_published(file.parent)[0].train_seconds == 12.5
+
+
+ARTICLE = "minimaxir/deep-learning-cpu-gpu-benchmark"
+COMPILED = "build=compiled (SSE4.2/AVX/FMA)"
+TWICE, WINNER = "a GPU is twice as slow as any CPU", "16 vCPUs and compiled"
+NOT_COMPUTED = {
+    "cuDNN does not change the accuracy",
+    "under a minute instead of 10 min 30 s",
+    "evaluate() and predict() are faster",
+    "preemptible for 20 % of the price",
+}
+
+
+def judged(rows=None):
+    rows = rows or [row for row in read_published(FOLDER) if row.source != "me"]
+    return claims_table(read_claims(FOLDER), published_frame(rows)).set_index("claim")
+
+
+def changed(seconds, **fields):
+    """The published rows; those with these `fields` take `seconds` (a function of theirs)."""
+    return [
+        msgspec.structs.replace(row, train_seconds=seconds(row.train_seconds))
+        if all(getattr(row, name) == value for name, value in fields.items())
+        else row
+        for row in read_published(FOLDER)
+    ]
+
+
+def test_verdicts_of_the_claims():
+    table = judged()
+    assert set(table.index[table["verdict"] == "cannot say"]) == NOT_COMPUTED
+    assert set(table.index[table["values"] == {}]) == NOT_COMPUTED
+    others = table.loc[~table["verdict"].isin(["cannot say", "holds"]), "verdict"]
+    assert len(table) == 19 and others.to_dict() == {
+        "2.5× on a GTX 950": "does not hold",
+        "very minimal gain on an RTX 2070": "does not hold",
+        WINNER: "not contradicted",
+        "CPUs are cheaper only if preemptible": "does not hold: 1 of 8 outside the range",
+    }
+
+
+def test_values_of_the_claims_by_hand():
+    table = judged()
+    twice = table.loc[TWICE]
+    assert min(twice["values"].values()) == pytest.approx(1229.42 / 627.13)
+    assert len(twice["values"]) == 8 and twice["tested"].endswith(
+        "for each vcpus_base and build_base, at least 1.95 (rows: 9, pairs: 8)"
+    )
+    assert table.loc["almost 10 times faster", "values"][""] == pytest.approx(
+        (984.2 / 130.84 * 496.82 / 39.82) ** 0.5
+    )
+    only_there = table.loc["compiling helps only with 8 and 16 vCPUs", "values"]
+    assert only_there == pytest.approx({"32": 0.970, "64": 1.042}, abs=5e-4)
+    assert table.loc["30–40 % from compiling", "values"][""] == pytest.approx(1.377, abs=5e-4)
+    gains = [table.loc[claim, "values"][""] for claim in table.index if "TX" in claim]
+    assert gains == pytest.approx([3755 / 1417, 1417 / 1322, 1322 / 1012])
+    price = table.loc["64 vCPUs at two thirds of the price", "values"]
+    assert price[""] == pytest.approx(0.5091 / 0.745)
+    cost = table.loc["CPUs are cheaper only if preemptible", "values"]
+    assert [key for key, ratio in cost.items() if ratio < 0.2] == ["8, compiled (SSE4.2/AVX/FMA)"]
+
+
+def test_notes_agree_with_the_rows():
+    table = published_frame(read_published(FOLDER))
+
+    def means(rows: str, base: str, by: str):
+        """The geometric means of time and cost over the pairs of the article."""
+        comparison = Comparison(source=ARTICLE, rows=rows, base=base, by=by)
+        return np.exp(np.log(published_pairs(table, comparison)[["time", "cost"]]).mean())
+
+    eight, sixteen = (
+        means(f"build=pip; vcpus={n}", COMPILED, "workload vcpus")["time"] for n in (8, 16)
+    )
+    assert eight > 1.4 > sixteen > 1.3, "8 alone are above the range"
+    other = means(f"vcpus=8; {COMPILED}", f"vcpus=16; {COMPILED}", "workload")
+    assert other["time"] > 1 > other["time"] * other["cost"], "the product is smaller"
+
+
+def test_verdicts_are_computed_from_the_rows():
+    bilstm = {"workload": "imdb_bidirectional_lstm", "vcpus": 8, "build": "pip"}
+    assert judged(changed(lambda s: 640.0, **bilstm)).loc[TWICE, "verdict"] == (
+        "does not hold: 1 of 8 outside the range"
+    )
+    compiled = {"vcpus": 16, "build": COMPILED.removeprefix("build=")}
+    winner = judged(changed(lambda s: 2 * s, **compiled)).loc[WINNER]
+    assert winner["verdict"] == "does not hold: 3 of 9 outside the range"
+    row = PublishedRow(source="x", year=2020, workload="y", train_seconds=1.0, caveat="z")
+    unmatched = "cannot say: no published row matches"
+    assert set(judged([row])["verdict"]) == {"cannot say", unmatched}
+
+
+MNIST = {"source": "ASH1998/mnist-CuDNNLSTM", "by": "device", "low": 1}
+ANSWERED = {"source": "StackOverflow 49987261, first answer", "by": "workload", "low": 10}
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({**MNIST, "ratio": "time"}, "holds"),
+        ({**MNIST, "ratio": "cost"}, "cannot say: no published row matches"),  # without prices
+        ({**MNIST, "ratio": "price"}, "cannot say: no published row matches"),
+        ({**MNIST, "ratio": "larger"}, "cannot say: no published row matches"),
+        (ANSWERED, "cannot say: no published row matches"),  # an upper bound is not used
+    ],
+)
+def test_a_claim_without_the_numbers_of_its_ratio_is_not_decided(fields, verdict):
+    sides = {"rows": "implementation=LSTM", "base": "implementation=CuDNNLSTM"}
+    claim = Claim(claim="c", words="w", address="a", **sides, **fields)
+    (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
+    assert row["verdict"] == verdict and bool(row["values"]) == (verdict == "holds")
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [([1.0, 2.0], "holds"), ([0.9], "does not hold"), ([2.1], "does not hold"),
+     ([1.5, 3.0], "does not hold: 1 of 2 outside the range"),
+     ([], "cannot say: no published row matches")],
+)  # fmt: skip
+def test_a_claim_holds_if_every_ratio_is_in_its_range(ratios, expected):
+    claim = Claim(claim="c", words="w", address="a", source="s", base="year=2020", by="workload",
+                  low=1, high=2)  # fmt: skip
+    assert verdict_of(claim, ratios) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [("ratio", "measured", "unknown field `measured`"),
+     (",price,", ",speed,", "ratio: Invalid enum value 'speed'"),
+     ("device=Tesla K80;", "card=Tesla K80;", "no column 'card'"),
+     (",vcpus_base build_base,", ",vcpus_base card_base,", "no column 'card'"),
+     (",9,10,", ",nine,10,", "low: Expected `float"),
+     (",cannot say,", ",,", "a claim without `base` needs `answer` and `note`"),
+     (" / mnist_rnn,lstm,keras", "", "`ours` is not of the form"),
+     (",device,,", ",,,", "`base` needs `by`")],
+)  # fmt: skip
+def test_invalid_claims_file_names_the_fault(tmp_path, old, new, message):
+    text = (FOLDER / "claims.csv").read_text()
+    assert old in text
+    (tmp_path / "claims.csv").write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        read_claims(tmp_path)
+    assert "claims.csv:" in str(caught.value)
+
+
+def test_sources_and_claims_may_be_missing_and_are_no_rows(tmp_path):
+    assert read_claims(tmp_path) == read_sources(tmp_path) == []
+    (tmp_path / "sources.csv").write_text("source,title\ns,t\n")
+    assert [source.title for source in read_sources(tmp_path)] == ["t"]
+    assert read_published(tmp_path) == []
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
+    name = machine.fingerprint()["machine"] if local else "other-0123abcd"
+    for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
+        store(make_runs({"keras": seconds}, device=device, machine=name), tmp_path)
+    arguments = ["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]
+    assert published(arguments) == 0
+    text = (tmp_path / "published.html").read_text()
+    shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
+    assert shown.count("2.00× (") == (1 if local else 0)
+    assert "Of 19 claims, 3 do not hold by their rows, and the rows do not decide 4" in text
+
+
+MODEL = make_probe()["models"][0]
+
+
+def test_probes_are_read_including_failed_ones(tmp_path):
+    assert read_probes([tmp_path / "nonexistent"]) == ([], [])
+    failed = {name: make_probe()[name] for name in ("schema", "key", "device", "build", "machine")}
+    for name, probe in (("a", make_probe()), ("b", {**failed, "error": "it crashed"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(probe))
+    (successful, failed), _ = read_probes([tmp_path])
+    assert msgspec.to_builtins(successful) == make_probe()
+    assert failed.error == "it crashed" and failed.peak_gflops is None
+    assert (failed.large, failed.models) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"schema": 2}, {"key": None}, {"peak_gflops": 0}, {"large": {}},
+     {"large": [{"size": 8, "gflops": [-1.0]}]}, {"models": [1]},
+     {"models": [{**MODEL, "config": None}]},
+     {"models": [{**MODEL, "flops_per_step": 3}]}, {"models": [{**MODEL, "timesteps": "8"}]}],
+)  # fmt: skip
+def test_invalid_probe_is_a_one_line_error(tmp_path, change):
+    (tmp_path / "p.json").write_text(json.dumps({**make_probe(), **change}))
+    probes, (fault,) = read_probes([tmp_path])
+    assert probes == [] and "p.json" in str(fault) and "\n" not in str(fault)

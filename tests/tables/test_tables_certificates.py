@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import pytest
 
 from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
 from rnnbench.tables.learning import accuracy
-from rnnbench.tables.time import NOT_EQUAL, fastest, time
-from tests.factory import make_record, measured, replace
-from tests.report.six import SIZES, as_read, certificate, layers, steps
+from tests.factory import make_record, measured
+from tests.report.made_up import SIZES, as_read, certificate, layers, steps
 
 
 def config(rnn, build="tf_2_21", device="cpu_1", **options):
@@ -19,81 +18,40 @@ def config(rnn, build="tf_2_21", device="cpu_1", **options):
 
 
 KERAS = config("keras")
-
-
 PUBLISHED = {"build.as_published": True, "model.units": 8}
 
 
 def judging(*made):
     """Certificates with records of the functions that the tests judge."""
     records = [
-        replace(record, choices={**record.run.choices, "model": model, "build": build})
-        for record in (make_record(), make_record(overrides=PUBLISHED))
+        make_record(model=model, build=build, overrides=overrides)
+        for overrides in ({}, PUBLISHED)
         for model in ("mnist_rnn", "digits_rnn")
         for build in ("tf_2_21", "tf_1_15", "current")
     ]
     return Certificates(as_read(*made), tuple(records))
 
 
-def test_judgement_follows_the_certificates():
-    certificates = judging(certificate("tf_2_21"), certificate("tf_1_15"))
-    assert certificates.judge(config("block"), KERAS)[0] == CERTIFIED
-    verdict, why = certificates.judge(config("cell", "tf_1_15"), config("keras", "tf_1_15"))
-    assert verdict == UNEQUAL and "gradients differ by 0.03" in why
-    assert certificates.judge(config("block", "tf_1_15"), KERAS)[0] == CERTIFIED
-    assert certificates.judge(config("mine"), KERAS)[0] == UNKNOWN
-    assert Certificates().judge(config("block"), KERAS)[0] == UNKNOWN
-    failed, why = certificate("tf_2_21"), "outputs are NaN"
-    failed["implementations"]["block"] |= {"status": "failed", "why": why, "function_why": why}
-    verdict, why = judging(failed).judge(config("block"), KERAS)
-    assert verdict == UNEQUAL and "outputs are NaN" in why
-
-
-def with_options():
-    """A certificate of `keras` and `unrolled`, both with tanh and with relu."""
+def edited(**entries):
+    """A certificate with these changes of the `entries` of its implementations; a new one is like
+    that of `keras`."""
     result = certificate("tf_2_21")
-    plain = result["implementations"]["keras"]
-    relu = {"activation": "relu", "recurrent_activation": "sigmoid", "use_bias": True}
-    for name in ("keras", "unrolled"):
-        result["implementations"][name] = plain | {"function": relu | {"activation": "tanh"}}
-        result["implementations"][f"{name} activation=relu"] = plain | {"function": relu}
+    made = result["implementations"]
+    for name, changes in entries.items():
+        made[name] = made.get(name, made["keras"]) | changes
     return result
 
 
-def test_an_implementation_is_judged_with_its_options():
-    certificates, relu = judging(with_options()), {"activation": "relu"}
-    keras_relu = config("keras", **relu)
-    assert certificates.judge(config("unrolled", **relu), keras_relu)[0] == CERTIFIED
-    verdict, why = certificates.judge(keras_relu, KERAS)
-    assert (verdict, why) == (UNEQUAL, "not the same function: activation relu instead of tanh")
-    verdict, why = certificates.judge(config("block", **relu), KERAS)
-    assert verdict == UNEQUAL and "relu instead of tanh" in why
-    # A full name in the certificate of one side does not differ from the options of the other.
-    hard = with_options()
-    options = {"recurrent_activation": "hard_sigmoid"}
-    function = {"recurrent_activation": "hard_sigmoid of Keras 3"}
-    entries = hard["implementations"]
-    entries["keras recurrent_activation=hard_sigmoid"] = entries["keras"] | {"function": function}
-    pair = (config("keras", **options), config("keras", "tf_1_15", **options))
-    assert judging(hard).judge(*pair)[0] == UNKNOWN
-    # Without a certificate the options decide, and naming the default is not a difference.
-    assert Certificates().judge(keras_relu, KERAS)[0] == UNEQUAL
-    other = config("keras", activation="tanh")
-    assert Certificates().judge(other, KERAS)[0] == UNKNOWN
-    verdict, why = certificates.judge(config("unrolled", implementation=1), KERAS)
-    assert verdict == UNKNOWN and why.startswith("unrolled implementation=1 was not certified")
+def failed(why: str) -> dict:
+    return {"status": "failed", "why": why, "function_why": why}
 
 
-def test_a_failed_entry_does_not_affect_other_options():
-    failing = certificate("tf_2_21")
-    entries, why = failing["implementations"], "ValueError: no such op"
-    entries["cudnn_raw op=A"] = entries["keras"]
-    entries["cudnn_raw op=B"] = entries["keras"] | {
-        "status": "failed", "why": why, "function_why": why,
-    }  # fmt: skip
-    certificates = judging(failing)
-    assert certificates.judge(config("cudnn_raw", op="A"), KERAS)[0] == CERTIFIED
-    assert certificates.judge(config("cudnn_raw", op="B"), KERAS)[0] == UNEQUAL
+def probed(sizes=SIZES, **last):
+    """A certificate whose `cell` was tested with these batches on cpu_1; `last`: of the last."""
+    result, tested = edited() | {"machine": None}, layers(sizes)
+    tested["batches"][-1] |= last
+    result["implementations"]["cell"]["probed"]["cpu_1"] = tested
+    return result
 
 
 def wrong_gradients(build, device="cpu_1", **changes):
@@ -105,118 +63,131 @@ def wrong_gradients(build, device="cpu_1", **changes):
     return result
 
 
-def test_wrong_gradients_make_unequal_on_that_device_only():
-    certificates = judging(wrong_gradients("tf_2_21"))
-    text = (
-        "applies wrong gradients: 12 of 30 training steps applied a gradient other than the "
-        "computed one (worst 87 %)"
-    )
-    assert certificates.why_not_learning(config("block")) == text
-    assert certificates.why_not_learning(KERAS) is None
-    assert certificates.judge(config("block"), KERAS) == (UNEQUAL, f"block {text}")
-    # It is not even equal to itself there.
-    other = config("block", device="cpu_4")
-    assert certificates.judge(config("block"), other)[0] == UNEQUAL
-    assert certificates.why_not_learning(other) is None
-    assert certificates.judge(other, config("keras", device="cpu_4"))[0] == CERTIFIED
-    verdict, why = certificates.judge(config("block", device="cpu_2"), KERAS)
-    assert (verdict, why) == (UNKNOWN, "block is not certified for cpu_2: it was not tried")
-
-
-def test_a_certificate_of_a_build_as_published_names_that():
-    as_published = wrong_gradients("current", **PUBLISHED)
-    block = config("block", "current")
-    certificates = judging(as_published)
-    assert certificates.why_not_learning(block) is None
-    overrides = Overrides.of(PUBLISHED)
-    why = certificates.why_not_learning(block | {"variant": overrides})
-    assert why is not None and why.endswith("(worst 87 %), as published")
-
-
-def test_a_certificate_of_schema_1_is_read_without_steps():
+def schema_1():
     old = certificate("tf_2_21") | {"schema": 1, "key": "mnist_rnn-lstm-tf_2_21"}
     for entry in old["implementations"].values():
         for name in ("probed", "applied", "function", "function_why"):
             del entry[name]
     old["pairs"][2] |= {"outputs": 1.0}
-    certificates = judging(old)
-    verdict, why = certificates.judge(config("block"), KERAS)
-    assert verdict == UNKNOWN and why.startswith("block is not certified for cpu_1")
-    assert certificates.judge(config("cudnn"), KERAS)[0] == UNEQUAL
+    return old
 
 
-def test_a_certificate_of_schema_2_is_not_inherited_but_its_failures_count():
+def schema_2():
     old = wrong_gradients("tf_2_21") | {"schema": 2, "key": "mnist_rnn-lstm-tf_2_21"}
     for entry in old["implementations"].values():
         del entry["probed"]
     old["implementations"]["cell"] |= {"status": "failed", "function_why": "outputs differ"}
-    certificates = judging(old)
-    assert certificates.judge(config("unrolled"), KERAS) == (
-        UNKNOWN, "unrolled is not certified for cpu_1: its certificate states no batches",
-    )  # fmt: skip
-    assert certificates.judge(config("cell"), KERAS) == (UNEQUAL, "cell failed: outputs differ")
-    verdict, why = certificates.judge(config("block"), KERAS)
-    assert verdict == UNEQUAL and "applies wrong gradients" in why
-    # With an override that its function lacks, it says nothing, not even by fallback.
-    wide = Overrides.of(PUBLISHED)
-    pair = (config("cell") | {"variant": wide}, KERAS | {"variant": wide})
-    assert certificates.judge(*pair) == (UNKNOWN, "there is no certificate for them")
+    return old
 
 
-def test_a_batch_or_device_that_was_not_tested_is_not_certified():
-    lacking = certificate("tf_2_21") | {"machine": None}
-    entries = lacking["implementations"]
-    for name, sizes in (("block", SIZES[1:]), ("unrolled", SIZES[:1] + SIZES[2:])):
-        entries[name]["probed"]["cpu_1"] = layers(sizes)
-    entries["cell"]["probed"]["cpu_1"] = layers(SIZES[:3])
-    entries["cudnn"]["probed"]["cpu_1"] = layers()
-    entries["cudnn"]["probed"]["cpu_1"]["batches"][3]["outputs"] = 0.5
-    certificates = judging(lacking)
-    expected = {
-        "block": (UNKNOWN, "block is not certified for batch 32 with training=True on cpu_1"),
-        "unrolled": (UNKNOWN, "unrolled is not certified for batch 30 with training=True on cpu_1"),
-        "cell": (UNKNOWN, "cell is not certified for batch 7 with training=False on cpu_1"),
-        "cudnn": (
-            UNEQUAL,
-            "cudnn failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) at "
-            "batch 7 with training=False on cpu_1",
-        ),
-    }
-    for name, verdict in expected.items():
-        assert certificates.judge(config(name), KERAS) == verdict
-        on_4 = config(name, device="cpu_4"), config("keras", device="cpu_4")
-        assert certificates.judge(*on_4)[0] == CERTIFIED
-    alone = config("cudnn"), config("cudnn", device="cpu_4")
-    assert certificates.judge(*alone) == expected["cudnn"], "the device differs"
+WIDE = {"variant": Overrides.of(PUBLISHED)}
+RELU = {"activation": "relu"}
+HARD = {"recurrent_activation": "hard_sigmoid"}
+FUNCTION = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
+OPTIONS = edited(
+    keras={"function": FUNCTION},
+    unrolled={"function": FUNCTION},
+    **{f"{name} activation=relu": {"function": FUNCTION | RELU} for name in ("keras", "unrolled")},
+)
+FULL_NAME = {"function": {"recurrent_activation": "hard_sigmoid of Keras 3"}}
+HARD_SIGMOID = edited(**{"keras recurrent_activation=hard_sigmoid": FULL_NAME})
+OPERATIONS = edited(**{"cudnn_raw op=A": {}, "cudnn_raw op=B": failed("ValueError: no such op")})
+WRONG = (
+    "block applies wrong gradients: 12 of 30 training steps applied a gradient other than the "
+    "computed one (worst 87 %)"
+)
+NOT_CERTIFIED = "cell is not certified for batch "
+
+
+@pytest.mark.parametrize(
+    ("made", "a", "b", "verdict", "why"),
+    [
+        ([certificate("tf_2_21")], config("block"), KERAS, CERTIFIED, ""),
+        ([certificate("tf_2_21")], config("mine"), KERAS, UNKNOWN, ""),
+        ([certificate("tf_1_15")], config("cell", "tf_1_15"), config("keras", "tf_1_15"), UNEQUAL,
+         "gradients differ by 0.03"),
+        ([certificate("tf_2_21"), certificate("tf_1_15")], config("block", "tf_1_15"), KERAS,
+         CERTIFIED, ""),
+        ([], config("block"), KERAS, UNKNOWN, ""),
+        ([edited(block=failed("outputs are NaN"))], config("block"), KERAS, UNEQUAL,
+         "outputs are NaN"),
+        # An implementation is judged with its options.
+        ([OPTIONS], config("unrolled", **RELU), config("keras", **RELU), CERTIFIED,
+         ""),
+        ([OPTIONS], config("keras", **RELU), KERAS, UNEQUAL,
+         "not the same function: activation relu instead of tanh"),
+        ([OPTIONS], config("block", **RELU), KERAS, UNEQUAL, "relu instead of tanh"),
+        ([OPTIONS], config("unrolled", implementation=1), KERAS, UNKNOWN,
+         "unrolled implementation=1 was not certified"),
+        # A full name in the certificate of one side does not differ from the options of the other.
+        ([HARD_SIGMOID], config("keras", **HARD), config("keras", "tf_1_15", **HARD), UNKNOWN,
+         ""),
+        # Without a certificate the options decide, and naming the default is not a difference.
+        ([], config("keras", **RELU), KERAS, UNEQUAL, "relu instead of tanh"),
+        ([], config("keras", activation="tanh"), KERAS, UNKNOWN, ""),
+        # A failed entry does not affect other options.
+        ([OPERATIONS], config("cudnn_raw", op="A"), KERAS, CERTIFIED, ""),
+        ([OPERATIONS], config("cudnn_raw", op="B"), KERAS, UNEQUAL, ""),
+        # Wrong gradients make unequal on that device only, where it is not even equal to itself.
+        ([wrong_gradients("tf_2_21")], config("block"), KERAS, UNEQUAL, WRONG),
+        ([wrong_gradients("tf_2_21")], config("block"), config("block", device="cpu_4"), UNEQUAL,
+         WRONG),
+        ([wrong_gradients("tf_2_21")], config("block", device="cpu_4"),
+         config("keras", device="cpu_4"), CERTIFIED, ""),
+        # A device or a batch that was not tested is not certified.
+        ([wrong_gradients("tf_2_21")], config("block", device="cpu_2"), KERAS, UNKNOWN,
+         "block is not certified for cpu_2: it was not tried"),
+        ([probed(SIZES[1:])], config("cell"), KERAS, UNKNOWN,
+         f"{NOT_CERTIFIED}32 with training=True on cpu_1"),
+        ([probed(SIZES[:1] + SIZES[2:])], config("cell"), KERAS, UNKNOWN,
+         f"{NOT_CERTIFIED}30 with training=True on cpu_1"),
+        ([probed(SIZES[:3])], config("cell"), KERAS, UNKNOWN,
+         f"{NOT_CERTIFIED}7 with training=False on cpu_1"),
+        ([probed(SIZES[:3])], config("cell", device="cpu_4"), config("keras", device="cpu_4"),
+         CERTIFIED, ""),
+        ([probed(outputs=0.5)], config("cell"), config("cell", device="cpu_4"), UNEQUAL,
+         "cell failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) at "
+         "batch 7 with training=False on cpu_1"),
+        # A certificate of schema 1 has no steps.
+        ([schema_1()], config("block"), KERAS, UNKNOWN, "block is not certified for cpu_1"),
+        ([schema_1()], config("cudnn"), KERAS, UNEQUAL, ""),
+        # One of schema 2 is not inherited, but its failures count. With an override that its
+        # function lacks, it says nothing, not even by fallback.
+        ([schema_2()], config("unrolled"), KERAS, UNKNOWN,
+         "unrolled is not certified for cpu_1: its certificate states no batches"),
+        ([schema_2()], config("cell"), KERAS, UNEQUAL, "cell failed: outputs differ"),
+        ([schema_2()], config("block"), KERAS, UNEQUAL, "applies wrong gradients"),
+        ([schema_2()], config("cell") | WIDE, KERAS | WIDE, UNKNOWN,
+         "there is no certificate for them"),
+    ],
+)  # fmt: skip
+def test_judgement_follows_the_certificates(made, a, b, verdict, why):
+    found, reason = judging(*made).judge(a, b)
+    assert found == verdict and why in reason
+
+
+def test_a_certificate_of_a_build_as_published_names_that():
+    here, published = judging(wrong_gradients("tf_2_21")), config("block", "current") | WIDE
+    assert f"block {here.why_not_learning(config('block'))}" == WRONG
+    for configuration in (KERAS, config("block", device="cpu_4")):
+        assert here.why_not_learning(configuration) is None
+    as_published = judging(wrong_gradients("current", **PUBLISHED))
+    assert as_published.why_not_learning(config("block", "current")) is None
+    why = as_published.why_not_learning(published)
+    assert why is not None and why.endswith("(worst 87 %), as published")
 
 
 def test_runs_with_wrong_gradients_are_not_clean():
-    records = [
-        make_record(rnn=rnn, verdict=verdict)
+    statuses = ("clean", "suspect", "void")
+    keras, block = (
+        [make_record(rnn=rnn, verdict=verdict) for verdict in statuses]
         for rnn in ("keras", "block")
-        for verdict in ("clean", "suspect", "void")
-    ]
-    marked = judging(wrong_gradients("current", model="digits_rnn")).mark_wrong_gradients(records)
-    assert [record.verdict.status for record in marked] == [
-        "clean", "suspect", "void", "suspect", "suspect", "void",
-    ]  # fmt: skip
+    )
+    wrong = wrong_gradients("current", model="digits_rnn")
+    marked = judging(wrong).mark_wrong_gradients([*keras, *block])
+    assert marked[:3] == keras
+    assert [each.verdict.status for each in marked[3:]] == ["suspect", "suspect", "void"]
     assert all(record.verdict.reasons[-1].code == "not_learning" for record in marked[3:])
-    assert marked[:3] == records[:3]
     table = accuracy(measured(marked)).set_index("rnn")
     assert table["not_learning"].to_dict() == {"keras": False, "block": True}
     assert table.loc["block", "suspect"] == table.loc["block", "runs"]
-
-
-def test_an_unequal_configuration_has_no_speedup_and_is_not_a_contestant():
-    unequal = certificate("current", "digits_rnn")
-    unequal["pairs"] = [{"a": "cell", "b": "keras", "gradients": 0.5, "equal": False}]
-    levels = {"keras": 0.5, "block": 0.45, "cell": 0.01}
-    records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
-    every = measured(records, certificates=judging(unequal))
-    table = time(every)
-    row = table[table["rnn"] == "cell"].iloc[0]
-    assert row["words"] == NOT_EQUAL and math.isnan(row["speedup"])
-    assert str(row["unequal"]) == "≠50.0000" and "gradients differ by 0.5" in row["difference"]
-    assert table.loc[table["rnn"] != "cell", ["unequal", "difference"]].eq("").all(axis=None)
-    winner = fastest(every, table).iloc[0]
-    assert winner["name"] == "block" and "gradients differ by 0.5" in winner["left_out"]

@@ -7,6 +7,7 @@ function, which belong to the variant.
 from __future__ import annotations
 
 import math
+from statistics import stdev
 
 import pytest
 
@@ -29,30 +30,22 @@ from rnnbench.tables.time import (
     time,
 )
 from rnnworker.cohorts import reference_of
-from tests.factory import KERAS, make_record, measured, replace
+from tests.factory import KERAS, make_record, make_runs, measured, replace
 
 OPTION = "rnn.options."
-
-
-RELU = {"rnn.options.activation": "relu", "rnn.options.recurrent_activation": "hard_sigmoid"}
-
-
+RELU = {f"{OPTION}activation": "relu", f"{OPTION}recurrent_activation": "hard_sigmoid"}
+TANH = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
+FIRST, SECOND = ({f"{OPTION}implementation": value} for value in (1, 2))
 RELU_OVERRIDES = Overrides.of(RELU)
-
-
 RELU_TEXT = "activation=relu, recurrent_activation=hard_sigmoid"
 
 
 def runs(rnn: str, seconds: float, overrides: dict | None = None, **changes) -> list[Record]:
+    """Three repeats, with noise that differs by the implementation."""
+    levels = [seconds * (1 + 0.001 * repeat * len(rnn)) for repeat in range(3)]
     return [
-        make_record(
-            rnn=rnn,
-            repeat=repeat,
-            epoch_seconds=seconds * (1 + 0.001 * repeat * len(rnn)),
-            overrides=overrides,
-            **changes,
-        )
-        for repeat in range(3)
+        make_record(rnn=rnn, repeat=repeat, epoch_seconds=level, overrides=overrides, **changes)
+        for repeat, level in enumerate(levels)
     ]
 
 
@@ -60,32 +53,30 @@ def rows(records: list[Record], reference: dict[str, str] = KERAS):
     return time(measured(records, reference)).set_index(["rnn", "variant", "options"])
 
 
-def unrolled(table, column: str = "speedup") -> list:
-    return table.loc[table.index.get_level_values("rnn") == "unrolled", column].tolist()
+def only(table) -> dict:
+    """The only row of a table."""
+    (row,) = table.to_dict("records")
+    return row
 
 
-def test_options_of_an_implementation_keep_the_reference() -> None:
-    table = rows(
+def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> None:
+    every = measured(
         [
             *runs("keras", 0.5),
             *runs("cudnn_raw", 0.25),
-            *runs("cudnn_raw", 0.2, {"rnn.options.op": "CudnnRNNV3"}),
-            *runs("contrib", 0.4, {"rnn.options.class": "LSTMCell"}),
-            *runs("contrib", 0.3, {"rnn.options.class": "LSTMBlockCell"}),
+            *runs("cudnn_raw", 0.2, {f"{OPTION}op": "CudnnRNNV3"}),
+            *runs("contrib", 0.4, {f"{OPTION}class": "LSTMCell"}),
+            *runs("contrib", 0.3, {f"{OPTION}class": "LSTMBlockCell"}),
         ]
     )
+    table = time(every)
     assert table["words"].tolist() == [IS_REFERENCE, *[FASTER] * 4]
     assert table["speedup"].round(1).tolist() == [1.0, 2.0, 2.5, 1.2, 1.7]
     names = ["keras", "cudnn_raw", "cudnn_raw op=CudnnRNNV3"]
     assert table["implementation"].tolist()[:3] == names
-
-
-def test_options_of_an_implementation_stay_in_one_contest() -> None:
-    op = {"rnn.options.op": "CudnnRNNV3"}
-    every = measured([*runs("keras", 0.5), *runs("cudnn_raw", 0.2, op)])
-    (row,) = fastest(every, time(every)).to_dict("records")
-    assert (row["name"], row["contestants"]) == ("cudnn_raw op=CudnnRNNV3", 2)
-    assert learning(every)["is_reference"].tolist() == [True, False]
+    best = only(fastest(every, table))
+    assert (best["name"], best["contestants"]) == ("cudnn_raw op=CudnnRNNV3", 5)
+    assert learning(every)["is_reference"].tolist() == [True, *[False] * 4]
 
 
 def test_a_different_function_is_a_different_task() -> None:
@@ -103,89 +94,81 @@ def test_a_different_function_is_a_different_task() -> None:
 
 
 def test_function_options_in_the_file_of_a_choice_count() -> None:
+    options = {"options": {"activation": "relu", "op": 1}}
     my_relu = [
-        replace(
-            record,
-            config={**record.run.config, "rnn": {"options": {"activation": "relu", "op": 1}}},
-        )
+        replace(record, config={**record.run.config, "rnn": options})
         for record in runs("my_relu", 0.1)
     ]
-    relu = {"rnn.options.activation": "relu"}
-    key = ("my_relu", Overrides.of(relu), NONE)
-    table = rows([*runs("keras", 0.5), *my_relu])
-    assert table.loc[key, "words"] == NO_REFERENCE
-    table = rows([*runs("keras", 0.5, relu), *my_relu])
-    assert table.loc[key, "words"] == FASTER
+    relu = {f"{OPTION}activation": "relu"}
+    for overrides, words in ((None, NO_REFERENCE), (relu, FASTER)):
+        table = rows([*runs("keras", 0.5, overrides), *my_relu])
+        assert table.loc[("my_relu", Overrides.of(relu), NONE), "words"] == words
 
 
-def test_the_reference_is_the_implementation_without_options_if_it_exists() -> None:
-    first, second = ({"rnn.options.implementation": value} for value in (1, 2))
-    records = [*runs("unrolled", 0.2, second), *runs("keras", 0.4, second)]
-    table = rows([*records, *runs("keras", 0.5, first)])
-    assert unrolled(table) == pytest.approx([2], rel=0.01), "same options"
-    table = rows([*records, *runs("keras", 0.5, first), *runs("keras", 1.0)])
-    assert unrolled(table) == pytest.approx([5], rel=0.01), "no options"
-    assert table["words"].tolist() == [FASTER, FASTER, FASTER, IS_REFERENCE]
-    table = rows([*runs("unrolled", 0.2), *runs("keras", 0.4, second)])
-    assert unrolled(table) == pytest.approx([2], rel=0.01), "only candidate"
-    table = rows([*runs("unrolled", 0.2), *runs("keras", 0.4, first), *runs("keras", 0.4, second)])
-    assert unrolled(table, "words") == [NO_REFERENCE]
+@pytest.mark.parametrize(
+    ("of_unrolled", "of_keras", "speedup"),
+    [
+        (SECOND, {0.5: FIRST, 0.4: SECOND}, 2),  # the same options
+        (SECOND, {0.5: FIRST, 0.4: SECOND, 1.0: {}}, 5),  # no options
+        ({}, {0.4: SECOND}, 2),  # the only candidate
+        ({}, {0.5: FIRST, 0.4: SECOND}, None),
+    ],
+)
+def test_the_reference_is_the_implementation_without_options_if_it_exists(
+    of_unrolled: dict, of_keras: dict, speedup: float | None
+) -> None:
+    records = runs("unrolled", 0.2, of_unrolled)
+    records += [run for seconds, own in of_keras.items() for run in runs("keras", seconds, own)]
+    row = only(rows(records).loc[["unrolled"]])
+    assert row["words"] == (FASTER if speedup else NO_REFERENCE)
+    assert speedup is None or row["speedup"] == pytest.approx(speedup, rel=0.01)
 
 
 def test_a_void_reference_is_not_replaced() -> None:
-    other = runs("keras", 0.4, {"rnn.options.implementation": 2})
-    table = rows([*runs("unrolled", 0.2), *other, *runs("keras", 0.5, verdict="void")])
+    table = rows(
+        [*runs("unrolled", 0.2), *runs("keras", 0.4, SECOND), *runs("keras", 0.5, verdict="void")]
+    )
     assert table["words"].tolist() == [NO_REFERENCE, NO_REFERENCE]
 
 
 def test_a_build_as_reference_keeps_the_options() -> None:
-    options = {"rnn.options.implementation": 1}
-    old = [
-        replace(
-            record,
-            name=record.name.replace("current", "tf_1_15"),
-            choices={**record.run.choices, "build": "tf_1_15"},
-        )
-        for record in runs("keras", 0.2, options)
-    ]
-    table = rows([*runs("keras", 0.5), *runs("keras", 0.4, options), *old], {"build": "current"})
-    old_rows = table[table["build"] == "tf_1_15"]
-    assert old_rows["speedup"].tolist() == pytest.approx([2], rel=0.01)
+    old = runs("keras", 0.2, FIRST, build="tf_1_15")
+    table = rows([*runs("keras", 0.5), *runs("keras", 0.4, FIRST), *old], {"build": "current"})
+    assert only(table[table["build"] == "tf_1_15"])["speedup"] == pytest.approx(2, rel=0.01)
 
 
 def test_versus_gives_no_speedup_between_different_functions() -> None:
     every = measured(
-        [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU),
-         *runs("keras", 0.3, RELU)])  # fmt: skip
+        [
+            *runs("keras", 0.5),
+            *runs("unrolled", 0.4),
+            *runs("unrolled", 0.1, RELU),
+            *runs("keras", 0.3, RELU),
+        ]
+    )
     for term in ("*relu*", "activation=relu", RELU_TEXT.split(", ")[1]):
-        (row,) = versus(every, [term], ["unrolled"]).to_dict("records")
+        row = only(versus(every, [term], ["unrolled"]))
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], term
         assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
         assert str(row["unequal"]).startswith("≠")
-        assert row["difference"].startswith("activation relu instead of tanh")
-        assert (row["same"], row["a"], row["b"]) == ("unrolled", RELU_TEXT, "")
-        assert row["equal_why"] == (
-            "not the same function: activation relu instead of tanh, "
-            "recurrent activation hard_sigmoid instead of sigmoid"
+        assert row["difference"] == (
+            "activation relu instead of tanh, recurrent activation hard_sigmoid instead of sigmoid"
         )
-    (row,) = versus(every, ["unrolled", "*relu*"], ["keras", "*relu*"]).to_dict("records")
+        assert row["equal_why"] == f"not the same function: {row['difference']}"
+        assert (row["same"], row["a"], row["b"]) == ("unrolled", RELU_TEXT, "")
+    row = only(versus(every, ["unrolled", "*relu*"], ["keras", "*relu*"]))
     assert row["ratio"] == pytest.approx(3, rel=0.01) and row["unequal"] == row["difference"] == ""
 
 
 def test_a_reference_may_name_options_of_an_implementation() -> None:
-    reference = {"rnn": "keras", "rnn.options.implementation": "1"}
-    levels = {0: 0.2, 1: 0.4, 2: 0.8}
-    records = [
-        run
-        for value, seconds in levels.items()
-        for run in runs("keras", seconds, {f"{OPTION}implementation": value})
-    ]
-    records += runs("unrolled", 0.1)
-    table = rows(records, reference)
+    option, records = f"{OPTION}implementation", []
+    for value, seconds in enumerate((0.2, 0.4, 0.8)):
+        records += runs("keras", seconds, {option: value})
+    every = measured([*records, *runs("unrolled", 0.1)], {**KERAS, option: "1"})
+    table = time(every)
     assert table["words"].tolist() == [FASTER, IS_REFERENCE, SLOWER, FASTER]
     assert table["speedup"].round(1).tolist() == [2.0, 1.0, 0.5, 4.0]
-    every = measured(records, reference)
-    (best,) = fastest(every, time(every)).to_dict("records")
+    best = only(fastest(every, table))
     assert (best["name"], best["contestants"]) == ("unrolled", 4)
 
 
@@ -201,33 +184,27 @@ def test_reference_of_a_round_has_the_named_options() -> None:
 
 
 def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants() -> None:
-    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
-    reference = {"rnn": "keras", **plain}
-    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
+    reference = {**KERAS, **TANH}
+    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU), *runs("unrolled", 0.3)]
     every = Measurements(with_named_options(tidy(records), reference), reference)
     table = time(every).set_index("implementation")
     assert set(table["variant"]) == {NONE}
     relu = table.loc[f"keras {RELU_TEXT}"]
     assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
     assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)
-    assert relu["difference"] == (
-        "activation relu instead of tanh, recurrent activation hard_sigmoid instead of sigmoid"
-    )
+    assert relu["difference"].startswith("activation relu instead of tanh, recurrent activation")
     assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
-    (best,) = fastest(every, table.reset_index()).to_dict("records")
+    best = only(fastest(every, table.reset_index()))
     assert (best["name"], best["contestants"]) == ("unrolled", 2)
     assert "relu instead of tanh" in best["left_out"]
-    learnt = learning(every)
-    assert learnt["is_reference"].tolist() == [True, False, False]
+    assert learning(every)["is_reference"].tolist() == [True, False, False]
     # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3
 
 
 def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
-    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
-    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, RELU)]
-    experiment = Experiment("relu", "t", "", {"rnn": "keras", **plain})
-    report = Content(records, experiment)
+    experiment = Experiment("relu", "t", "", {**KERAS, **TANH})
+    report = Content([*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU)], experiment)
     assert report.reference_words == "keras activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in report.time[0].rows for link in row.links}
     assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2
@@ -244,83 +221,49 @@ def test_a_configuration_that_matches_both_sides_counts_for_one() -> None:
     assert versus(every, ["keras"], ["keras"]).empty
 
 
-def test_blocks_are_common_only_within_experiment_site_and_machine() -> None:
-    same = [*runs("keras", 0.5), *runs("unrolled", 0.4)]
-    other_experiment = [*runs("keras", 0.5), *runs("unrolled", 0.4, experiment="other")]
-    other_site = [*runs("keras", 0.5), *runs("unrolled", 0.4, site="cluster")]
-
-    def method(records: list[Record]) -> str:
-        (row,) = versus(measured(records), ["unrolled"], ["keras"]).to_dict("records")
-        assert row["ratio"] == pytest.approx(1.25, rel=0.01)
-        return row["method"]
-
-    assert method(same) == "paired"
-    assert method(other_experiment) == method(other_site) == "welch"
-    two_machines = [*runs("keras", 0.5), *runs("keras", 0.4, machine="other-0123abcd")]
-    (row,) = versus(measured(two_machines), ["other-0123abcd"], ["testbox-0123abcd"]).to_dict(
-        "records"
-    )
-    assert row["method"] == "welch"
+@pytest.mark.parametrize(
+    ("other", "method"),
+    [
+        ({}, "paired"),
+        ({"experiment": "other"}, "welch"),
+        ({"site": "cluster"}, "welch"),
+        ({"machine": "other-0123abcd"}, "welch"),
+    ],
+)
+def test_blocks_are_common_only_within_experiment_site_and_machine(other, method) -> None:
+    every = measured([*runs("keras", 0.5), *runs("unrolled", 0.4, **other)])
+    row = only(versus(every, [other.get("machine", "unrolled")], ["keras"]))
+    assert row["ratio"] == pytest.approx(1.25, rel=0.01) and row["method"] == method
 
 
 def test_a_name_has_only_the_options_that_differ_from_the_reference() -> None:
-    plain = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
-    reference = {"rnn": "keras", **plain}
-    relu = {**plain, f"{OPTION}activation": "relu"}
-    records = [*runs("keras", 0.4, plain), *runs("keras", 0.2, relu), *runs("cell", 0.3)]
-    names = with_named_options(tidy(records), reference)["implementation"].unique().tolist()
-    assert names == ["keras", "keras activation=relu", "cell"]
-
-
-def in_build(build, **changes):
-    record = make_record(**changes)
-    return replace(
-        record,
-        choices={**record.run.choices, "build": build},
-        name=record.name.replace("current", build),
-    )
+    relu = {**TANH, f"{OPTION}activation": "relu"}
+    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, relu), *runs("cell", 0.3)]
+    frame = with_named_options(tidy(records), {**KERAS, **TANH})
+    assert frame["implementation"].unique().tolist() == ["keras", "keras activation=relu", "cell"]
 
 
 def test_builds_by_hand():
+    noise = (1.0, 1.01, 1.02)
     records = [
-        in_build(build, repeat=repeat, epoch_seconds=level * noise)
-        for repeat, noise in enumerate((1.0, 1.01, 1.02))
+        make_record(build=build, repeat=repeat, epoch_seconds=level * noise[repeat])
+        for repeat in range(3)
         for build, level in (("new", 1.0), ("old", 3.0))
     ]
     new, old = builds(measured(records, {"build": "new"})).to_dict("records")
     assert new["change"] == 1 and old["change"] == pytest.approx(3)
     assert old["regression"] and old["words"] == "slower"
-    logs = [math.log(x) for x in (1.0, 1.01, 1.02)]
-    spread = math.sqrt(sum((x - sum(logs) / 3) ** 2 for x in logs) / 2)
-    assert old["effect"] == pytest.approx(math.log(3) / spread)
+    assert old["effect"] == pytest.approx(math.log(3) / stdev(map(math.log, noise)))
     assert builds(measured(records[::2], {})).empty
 
 
-def test_change_between_builds_has_the_interval_of_the_time_table():
-    times = ((0.99, 1.02, 1.0), (1.0, 0.98, 1.03), (1.02, 1.0, 0.99))
-    every = measured([
-        in_build(build, repeat=repeat, epoch_seconds=seconds)
-        for build, by_repeat in zip(("new", "old", "older"), times, strict=True)
-        for repeat, seconds in enumerate(by_repeat)
-    ], {"build": "new"})  # fmt: skip
-    changes = builds(every).set_index("build")
-    speed = time(every).set_index("build")
-    assert speed["method"]["old"].startswith("pooled")
-    for build in ("old", "older"):
-        assert changes["change_low"][build] == pytest.approx(1 / speed["speedup_high"][build])
-        assert changes["change_high"][build] == pytest.approx(1 / speed["speedup_low"][build])
-
-
 def test_versus_pairs_configurations_that_are_otherwise_equal():
-    records = [
-        make_record(rnn=rnn, device=device, repeat=repeat, epoch_seconds=level)
-        for repeat in (0, 1)
-        for device in ("cpu_1", "cpu_2")
-        for rnn, level in (("keras", 0.6), ("block", 0.3))
-    ]
-    table = versus(measured(records), ["block"], ["keras"])
+    levels = {"keras": 0.6, "block": 0.3}
+    records = [run for n in (1, 2) for run in make_runs(levels, noise=0, device=f"cpu_{n}")]
+    every = measured(records)
+    table = versus(every, ["block"], ["keras"])
     assert table["same"].tolist() == ["cpu_1", "cpu_2"]
     assert table["ratio"].tolist() == pytest.approx([2, 2])
-    table = versus(measured(records), ["cpu_1", "keras"], ["cpu_2", "keras"])
-    assert len(table) == 1 and table["ratio"].iloc[0] == pytest.approx(1)
-    assert versus(measured(records), ["nothing"], ["keras"]).empty
+    row = only(versus(every, ["cpu_1", "keras"], ["cpu_2", "keras"]))
+    assert row["ratio"] == pytest.approx(1)
+    assert versus(every, ["nothing"], ["keras"]).empty

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from statistics import geometric_mean
 
 import pandas as pd
 import pytest
@@ -29,7 +29,6 @@ from rnnbench.tables.cost import (
     scaling,
     serial_fraction,
 )
-from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time
 from tests.conftest import ROOT
@@ -39,14 +38,23 @@ from tests.report.made_up import measurements
 PRICES = PriceList("x", "X", "2026", "me", (
     Price("cpu_1", "on_demand", 0.36), Price("cpu_2", "on_demand", 1.8),
     Price("cpu_2", "preemptible", 0.1)), reference="cpu_1")  # fmt: skip
-
-
 FOUR_TIMES = [make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)]
+# FLOP per forward step of the test model; a training step needs three times as many.
+FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
+# 45 steps with batches of 32 process 1,438 samples: the last batch has 30.
+STEP_FLOP = 3 * FORWARD * (1438 / 1440)
 
 
 def costs(records, prices=None):
     every = measured(records, prices=prices)
     return cost(every, time(every))
+
+
+def row_of(records, **of_probe):
+    """The efficiency of the records' only configuration, with a probe."""
+    probe = probe_of(make_probe(**of_probe), "here")
+    (row,) = efficiency(measured(records, probes=[probe])).to_dict("records")
+    return row
 
 
 def test_cost_by_hand():
@@ -57,16 +65,13 @@ def test_cost_by_hand():
     assert (cpu_2["relative"], cpu_2["relative_usd"]) == (pytest.approx(0.25), pytest.approx(1.25))
     assert cpu_2["break_even_usd_per_hour"] == pytest.approx(1.44)
     assert cpu_1["reference"] and cpu_1["on_front"] and cpu_2["on_front"]
-    assert cheapest_within(table, 120)[0]["device"] == "cpu_1"
-    assert cheapest_within(table, 30)[0]["device"] == "cpu_2"
+    for seconds, device in ((120, "cpu_1"), (30, "cpu_2")):
+        assert cheapest_within(table, seconds)[0]["device"] == device
     assert cheapest_within(table, 1)[0] is None
     assert fastest_under(table, 0.011)[0]["device"] == "cpu_1"
     wide = table.assign(seconds_low=table["seconds"] / 9, seconds_high=table["seconds"] * 1.1)
     best, others = cheapest_within(wide, 120)
-    assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], (
-        "its cost may be lower"
-    )
-    assert PRICES.price_of("cpu_2", "preemptible").usd_per_hour == 0.1
+    assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], "it may be cheaper"
 
 
 def test_costs_at_another_kind_of_price_stand_beside():
@@ -92,111 +97,88 @@ def test_without_a_price_there_is_no_cost():
 
 
 def test_places_are_paired_by_common_blocks_only_on_one_machine():
-    drift = (1.0, 1.3, 1.7, 1.1)
-    cpu_1, cpu_2 = (
-        [make_record(device=device, repeat=r, epoch_seconds=level * d) for r, d in enumerate(drift)]
-        for device, level in (("cpu_1", 2.0), ("cpu_2", 1.0))
-    )
-    for runs in (cpu_2, cpu_2[1:]):  # a missing run only removes its block
-        row = costs([*cpu_1, *runs]).iloc[1]
+    for machine in ("testbox-0123abcd", "other-1"):
+        records = []
+        for repeat, drift in enumerate((1.0, 1.3, 1.7, 1.1)):
+            records.append(make_record(repeat=repeat, epoch_seconds=2 * drift))
+            on_2 = {"device": "cpu_2", "machine": machine, "epoch_seconds": drift}
+            records.append(make_record(repeat=repeat, **on_2))
+        row = costs(records).iloc[1]
         assert row["relative"] == pytest.approx(0.5)
-        assert row["relative_high"] - row["relative_low"] == pytest.approx(0)
-    other_machine = [replace(record, machine="other-1") for record in cpu_2]
-    row = costs([*cpu_1, *other_machine]).iloc[1]
-    assert row["relative_low"] < 0.4 and row["relative_high"] > 0.6
+        is_paired = row["relative_high"] - row["relative_low"] == pytest.approx(0)
+        assert is_paired == (machine != "other-1")
+        assert is_paired or (row["relative_low"] < 0.4 and row["relative_high"] > 0.6)
 
 
 def test_serial_fraction_is_recovered():
     counts = [1, 2, 4, 8]
-    assert serial_fraction(counts, [amdahl(n, 0.1) for n in counts]) == pytest.approx(0.1)
-    # 1 / (0.5 + 0.5 / 2) = 4/3.
-    assert amdahl(2, 0.5) == pytest.approx(4 / 3)
-    records = [
-        make_record(device=f"cpu_{n}", epoch_seconds=1 / amdahl(n, 0.1)) for n in counts
-    ]  # fmt: skip
+    speedups = [amdahl(n, 0.1) for n in counts]
+    assert serial_fraction(counts, speedups) == pytest.approx(0.1)
+    assert amdahl(2, 0.5) == pytest.approx(4 / 3)  # 1 / (0.5 + 0.5 / 2)
+    times = zip(counts, speedups, strict=True)
+    records = [make_record(device=f"cpu_{n}", epoch_seconds=1 / speedup) for n, speedup in times]
     table = scaling(measured(records))
-    assert table["speedup"].tolist() == pytest.approx([amdahl(n, 0.1) for n in counts])
+    assert table["speedup"].tolist() == pytest.approx(speedups)
     assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
     assert scaling(measured(records[:2])).empty
 
 
-# FLOP per forward step of the test model; a training step needs three times as many.
-FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
-
-
-def table_of(frame, *made):
-    return efficiency(Measurements(frame, probes=[probe_of(each, "here") for each in made]))
-
-
-def row_of(frame, probe):
-    (row,) = table_of(frame, probe).to_dict("records")
-    return row
-
-
-def test_one_run_by_hand():
-    # 45 steps with batches of 32 process 1,438 samples: the last batch has 30.
-    row = row_of(tidy([make_record(epoch_seconds=0.45)]), make_probe())
+@pytest.mark.parametrize("precision", [None, "tf32", "mixed_float16"])
+def test_one_run_by_hand(precision):
+    record = make_record(
+        epoch_seconds=0.45, overrides={"precision": precision} if precision else {}
+    )
+    row = row_of([record], config=record.run.config)
     assert row["step_seconds"] == pytest.approx(0.01)
-    assert row["us_per_timestep"] == pytest.approx(1250)
-    assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
-    assert row["peak_share"] == pytest.approx(row["gflops"] / 50)
-    assert row["why"] == "" and row["complete"]
-    assert pd.isna(row["gflops_low"])
+    assert row["us_per_timestep"] == pytest.approx(1250) and row["complete"]
+    assert row["gflops"] == pytest.approx(STEP_FLOP / 0.01 / 1e9) and pd.isna(row["gflops_low"])
+    if precision is None:
+        assert row["why"] == "" and row["peak_share"] == pytest.approx(row["gflops"] / 50)
+    else:  # rates are valid in every precision, but shares of the float32 peak are not
+        assert pd.isna(row["peak_share"]) and pd.isna(row["peak_gflops"])
+        reason = "the peak is measured in float32, and these runs compute in "
+        assert row["why"] == reason + precision
 
 
 def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
     times = [0.45, 0.46, 0.44]
-    frame = tidy([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
-    row = row_of(frame, make_probe())
+    row = row_of([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
     assert row["runs"] == 3
-    mean = math.exp(sum(map(math.log, times)) / 3) / 45
-    assert row["step_seconds"] == pytest.approx(mean)
+    assert row["step_seconds"] == pytest.approx(geometric_mean(times) / 45)
     for name in ("us_per_timestep", "gflops", "peak_share"):
         assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
     ratio = row["us_per_timestep_high"] / row["us_per_timestep"]
     assert row["gflops"] / row["gflops_low"] == pytest.approx(ratio)
 
 
-def test_a_probe_of_another_configuration_is_ignored():
-    frame = tidy([make_record()])
-    for probe in (
-        make_probe(device="cpu_2"),
-        make_probe(machine="elsewhere"),
-        make_probe(overrides={"build.jit_compile": True}),
-    ):
-        row = row_of(frame, probe)
-        assert "were not probed" in row["why"] and row["step_seconds"] > 0
-        assert pd.isna(row["peak_gflops"])
-    row = row_of(frame, make_probe(overrides={"model.units": 128}))
-    assert "does not include this model" in row["why"] and row["peak_gflops"] == 50
+PARTIAL = {**make_probe()["models"][0], "complete": False}
 
 
-def test_failed_or_incomplete_probes_give_a_reason_and_no_share():
-    frame = tidy([make_record()])
-    row = row_of(frame, make_probe(error="it crashed", models=[]))
-    assert "it crashed" in row["why"]
-    partial = {**make_probe()["models"][0], "complete": False}
-    row = row_of(frame, make_probe(models=[partial]))
-    assert row["us_per_timestep"] > 0 and "convolutions" in row["why"]
-    assert pd.isna(row["peak_share"])
+@pytest.mark.parametrize(
+    ("probe", "why", "peak"),
+    [
+        ({"device": "cpu_2"}, "were not probed", None),
+        ({"machine": "elsewhere"}, "were not probed", None),
+        ({"overrides": {"build.jit_compile": True}}, "were not probed", None),
+        ({"overrides": {"model.units": 128}}, "does not include this model", 50),
+        ({"error": "it crashed", "models": []}, "it crashed", 50),
+        ({"models": [PARTIAL]}, "convolutions", 50),
+    ],
+)
+def test_without_a_complete_probe_of_the_configuration_there_is_a_reason_and_no_share(
+    probe, why, peak
+):
+    row = row_of([make_record()], **probe)
+    assert why in row["why"] and row["step_seconds"] > 0 and pd.isna(row["peak_share"])
+    assert row["peak_gflops"] == peak or (peak is None and pd.isna(row["peak_gflops"]))
+    assert pd.isna(row["us_per_timestep"]) == (why != "convolutions")
 
 
 def test_a_void_run_has_no_efficiency():
-    table = table_of(tidy([make_record(verdict="void")]), make_probe())
+    table = efficiency(
+        measured([make_record(verdict="void")], probes=[probe_of(make_probe(), "here")])
+    )
     assert table.empty and list(table.columns) == EFFICIENCY_COLUMNS
-
-
-@pytest.mark.parametrize("precision", ["tf32", "mixed_float16"])
-def test_runs_in_another_precision_have_no_share_of_the_float32_peak(precision):
-    record = make_record(epoch_seconds=0.45, overrides={"precision": precision})
-    record.run.config["precision"] = precision
-    probe = make_probe(config=record.run.config)
-    row = row_of(tidy([record]), probe)
-    # Rates are valid in every precision, but shares of the float32 peak are not.
-    assert row["gflops"] == pytest.approx(3 * FORWARD * (1438 / 1440) / 0.01 / 1e9)
-    for name in ("peak_share", "peak_gflops"):
-        assert pd.isna(row[name])
-    assert row["why"] == f"the peak is measured in float32, and these runs compute in {precision}"
 
 
 def test_runs_above_the_peak_have_no_share_and_question_the_probe():
@@ -212,13 +194,12 @@ def test_runs_above_the_peak_have_no_share_and_question_the_probe():
 
 def on_card(joules: float | None, watts: float | None, **choices) -> Record:
     record = make_record(device="gpu", **choices)
-    measured = {**record.measured, "joules_per_sample": joules, "card_watts": watts}
-    return replace(record, measured=measured)
+    energy_of = {"joules_per_sample": joules, "card_watts": watts}
+    return replace(record, measured={**record.measured, **energy_of})
 
 
 def test_energy_by_hand():
-    cpu = make_record(rnn="keras")
-    records = [on_card(0.002, 90, repeat=0), on_card(0.008, 160, repeat=1), cpu]
+    records = [on_card(0.002, 90, repeat=0), on_card(0.008, 160, repeat=1), make_record()]
     records.append(on_card(None, None, rnn="cudnn"))  # a slice of a card reports no energy
     m = measurements(records)
     (row,) = energy(m.measured).to_dict("records")
@@ -227,29 +208,21 @@ def test_energy_by_hand():
     assert row["low"] < 4 < row["high"]
     (view,) = efficiency_section(m).views
     assert view.id == "energy" and [line.cells[0] for line in view.rows] == ["4.00"]
-
-
-def test_no_run_reports_energy():
-    assert energy(measured([make_record()])).empty and energy(measured([])).empty
+    assert energy(measured(records[2:3])).empty and energy(measured([])).empty
 
 
 def test_published_thread_counts_are_shown_next_to_measured_ones():
-    def measured(*devices: str) -> list[Record]:
-        records = [make_record(device=device) for device in devices]
-        choices = [{**record.run.choices, "model": "imdb_bilstm"} for record in records]
-        return [replace(r, choices=c) for r, c in zip(records, choices, strict=True)]
-
     rows = read_published(ROOT / "reports/published")
-    assert published_scaling(tidy(measured("cpu_1")), rows).empty
-    assert published_scaling(tidy([make_record(device=f"cpu_{n}") for n in (1, 2)]), rows).empty
-    table = published_scaling(tidy(measured("cpu_1", "cpu_2")), rows).set_index(
-        ["build", "threads"]
-    )
+    other = [make_record(device=f"cpu_{n}") for n in (1, 2)]
+    records = [make_record(device=f"cpu_{n}", model="imdb_bilstm") for n in (1, 2)]
+    assert published_scaling(tidy(records[:1]), rows).empty
+    assert published_scaling(tidy(other), rows).empty
+    table = published_scaling(tidy(records), rows).set_index(["build", "threads"])
     assert table.loc[("pip", 8), "speedup"] == 1
     assert table.loc[("pip", 64), "speedup"] == pytest.approx(627.13 / 545.07)
     assert len(table) == 8  # two builds; the later article has two vCPU counts only
-    report = Content(measured("cpu_1", "cpu_2"), Experiment("t", "t", "", {"device": "cpu_1"}),
-                    beside=ReportInputs(published=tuple(rows)))  # fmt: skip
+    inputs = ReportInputs(published=tuple(rows))
+    report = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}), beside=inputs)
     (section,) = [section for section in report.sections if section.id == "threads"]
     assert [view.id for view in section.views] == ["threads-published"]
     assert len(section.figures) == 1 and "Fewer than three" in section.paragraphs[0]

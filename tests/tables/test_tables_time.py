@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pandas as pd
 import pytest
 
-from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.report.content import Content
-from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
@@ -31,7 +30,17 @@ from rnnbench.tables.time import (
     ratios_shown,
     time,
 )
-from tests.factory import KERAS, SAMPLES, STEPS, make_late, make_record, measured, replace
+from tests.factory import (
+    KERAS,
+    SAMPLES,
+    STEPS,
+    make_late,
+    make_record,
+    make_runs,
+    measured,
+    replace,
+)
+from tests.report.made_up import WrongSteps
 
 
 def pair(**changes):
@@ -44,11 +53,10 @@ def pair(**changes):
 
 
 def row_of(table, implementation, **conditions):
-    rows = table[table["implementation"] == implementation]
-    for name, value in conditions.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1
-    return rows.iloc[0]
+    for name, value in {"implementation": implementation, **conditions}.items():
+        table = table[table[name] == value]
+    assert len(table) == 1
+    return table.iloc[0]
 
 
 def test_time_by_hand():
@@ -66,27 +74,19 @@ def test_time_by_hand():
     assert fast["words"] == "faster" and ratios_shown(table) == 1
 
 
-def test_the_run_is_the_unit():
-    table = time(measured([make_record(epoch_seconds=[7.0, 0.1, 0.2, 9.0])]))
-    row = row_of(table, "keras")
+def test_the_run_is_the_unit_and_one_run_has_no_speedup():
+    table = time(measured([make_record(rnn="block", epoch_seconds=[7.0, 0.1, 0.2, 9.0])]))
+    row = row_of(table, "block")
     assert row["epoch_seconds"] == pytest.approx(0.2) and pd.isna(row["epoch_low"])
-
-
-def test_without_a_reference_there_is_no_speedup():
-    row = row_of(time(measured([make_record(rnn="block")])), "block")
     assert pd.isna(row["speedup"]) and row["words"] == NO_REFERENCE
 
 
-def test_a_reference_may_be_a_device():
+def test_a_reference_may_be_a_device_and_an_alias_is_compared_with_the_run_without():
     records = [make_record(device="cpu_1", epoch_seconds=0.6), make_record(device="cpu_2")]
     table = time(measured(records, {"device": "cpu_1"}))
     assert row_of(table, "keras", device="cpu_2")["speedup"] == pytest.approx(1.2)
-
-
-def test_an_alias_is_compared_with_the_run_without_alias():
     records = [make_record(), make_record(alias="twin", name="twin", epoch_seconds=0.25)]
-    table = time(measured(records))
-    assert row_of(table, "keras as twin")["speedup"] == pytest.approx(2)
+    assert row_of(time(measured(records)), "keras as twin")["speedup"] == pytest.approx(2)
 
 
 def test_void_runs_are_in_no_number():
@@ -122,90 +122,52 @@ def test_fastest_and_its_runner_up():
     assert (row["name"], row["runner_up"], row["contestants"]) == ("unrolled", "keras", 2)
     assert row["lead"] == pytest.approx(2) and row["lead_shown"]
     assert winner(measured(pair(), {"build": "current"}))["contestants"] == 2
-
-
-def noisy_runs(levels, repeats=3, noise=0.01, **changes):
-    """Runs at `levels` (rnn → seconds) with noise that differs by implementation and block."""
-    pattern = (0, 1, -1, 2, -2, 0.5, -0.5)
-    return [
-        make_record(rnn=rnn, repeat=r, epoch_seconds=level * (1 + noise * pattern[(r + 2 * i) % 7]),
-                    **changes)
-        for r in range(repeats) for i, (rnn, level) in enumerate(levels.items())
-    ]  # fmt: skip
+    # Two contestants need no simultaneous interval.
+    every = measured(make_runs({"keras": 0.5, "block": 0.45}))
+    row, single = winner(every), row_of(time(every), "block")
+    assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
 
 
 def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
     levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
-    every = measured(noisy_runs(levels))
-    table = time(every)
-    row, single = fastest(every, table).iloc[0], row_of(table, "e")
+    every = measured(make_runs(levels, noise=0.01))
+    row, single = winner(every), row_of(time(every), "e")
     assert row["name"] == "e" and row["speedup"] == pytest.approx(single["speedup"])
+    assert single["method"] == "pooled over configurations, 10 degrees of freedom"
     # On logarithms, wider than in the time table by Dunnett's quantile / Student's.
-    is_pooled = single["method"] == "pooled over configurations, 10 degrees of freedom"
-    ratio = math.log(row["high"] / row["low"]) / math.log(
-        single["speedup_high"] / single["speedup_low"]
-    )
-    assert is_pooled and ratio == pytest.approx(
+    own = math.log(single["speedup_high"] / single["speedup_low"])
+    assert math.log(row["high"] / row["low"]) / own == pytest.approx(
         dunnett_quantile(0.95, 5, 10) / dunnett_quantile(0.95, 1, 10)
     )
     assert (single["words"], row["words"]) == ("faster", "no difference shown")
-
-
-def test_two_contestants_need_no_simultaneous_interval():
-    every = measured(noisy_runs({"keras": 0.5, "block": 0.45}))
-    table = time(every)
-    row, single = fastest(every, table).iloc[0], row_of(table, "block")
-    assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
 
 
 def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reason():
     why = ("it ran no recurrent kernel that is known.", "the loss is not finite from epoch 2.")
     verdicts = [Verdict("void", (Reason("x", text, "y"),)) for text in why]
     void = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
-    every = measured([*void, *noisy_runs({"unrolled": 0.4, "block": 0.5})])
+    every = measured([*void, *make_runs({"unrolled": 0.4, "block": 0.5})])
     row = winner(every)
     assert (row["name"], row["contestants"]) == ("unrolled", 2)
     assert row["void"] == "`keras` (the loss is not finite from epoch 2)"
     assert row["reference_void"] == "the loss is not finite from epoch 2"
 
 
-class WrongSteps(Certificates):
-    """Certificates according to which the implementation `cell` applies wrong gradients."""
-
-    def why_not_learning(self, configuration):
-        is_wrong = configuration["rnn"] == "cell"
-        return "applies wrong gradients: worst 210 %" if is_wrong else None
-
-
-def test_wrong_gradients_exclude_from_the_contest():
-    every = measured(noisy_runs({"keras": 0.5, "cell": 0.2, "block": 0.4}), KERAS, WrongSteps())
+def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
+    levels = {"keras": 0.5, "cell": 0.2, "block": 0.4}
+    records = [run for build in ("new", "old") for run in make_runs(levels, build=build)]
+    every = measured(records, KERAS, WrongSteps())
     table = time(every)
-    assert row_of(table, "cell")["words"] == "applies wrong gradients"
-    assert pd.isna(row_of(table, "cell")["speedup"]) and row_of(table, "block")["speedup"] > 1
+    cell, block = (row_of(table, name, build="new") for name in ("cell", "block"))
+    assert cell["words"] == "applies wrong gradients"
+    assert pd.isna(cell["speedup"]) and block["speedup"] > 1
     row = fastest(every, table).iloc[0]
     assert (row["name"], row["contestants"]) == ("block", 2)
     assert row["left_out"] == "`cell` (applies wrong gradients: worst 210 %)"
     assert set(cost(every, table)["implementation"]) == {"block"}
-
-
-def test_a_build_with_wrong_gradients_has_no_change_of_time():
-    records = [
-        replace(run, choices={**run.run.choices, "build": build}, name=run.name + build)
-        for build in ("new", "old") for rnn in ("keras", "cell") for run in noisy_runs({rnn: 0.5})
-    ]  # fmt: skip
-    table = builds(measured(records, {"build": "new"}, WrongSteps()))
-    old = table[table["build"] == "old"].set_index("rnn")
+    old = builds(every).set_index(["build", "rnn"]).loc["old"]
     assert old.loc["cell", "words"] == "applies wrong gradients"
     assert pd.isna(old.loc["cell", "change"]) and old.loc["keras", "change"] > 0
-
-
-def test_a_reference_with_wrong_gradients_gives_no_speedup():
-    every = measured(noisy_runs({"keras": 0.5, "cell": 0.6}), {"rnn": "cell"}, WrongSteps())
-    table = time(every)
-    assert table["speedup"].isna().all()
-    row = fastest(every, table).iloc[0]
-    assert (row["name"], row["contestants"]) == ("keras", 1)
-    assert row["words"] == "the reference applies wrong gradients"
 
 
 def test_leads_that_are_in_the_time_table_are_not_counted_twice():
@@ -216,12 +178,10 @@ def test_leads_that_are_in_the_time_table_are_not_counted_twice():
 
 
 def test_ranked_puts_devices_in_natural_order_and_the_fastest_first():
-    devices = ("cpu_16", "cpu_2")
-    records = [record for device in devices for record in pair(device=device)]
+    records = [record for device in ("cpu_16", "cpu_2") for record in pair(device=device)]
     table = time(Measurements(ranked(tidy(records)), KERAS))
-    assert table[["device", "implementation"]].values.tolist() == [
-        ["cpu_2", "unrolled"], ["cpu_2", "keras"], ["cpu_16", "unrolled"], ["cpu_16", "keras"],
-    ]  # fmt: skip
+    assert table["device"].tolist() == ["cpu_2", "cpu_2", "cpu_16", "cpu_16"]
+    assert table["implementation"].tolist() == ["unrolled", "keras"] * 2
 
 
 @pytest.mark.parametrize("records", [[], [make_record(verdict="void", epochs=0, phases=())]])
@@ -245,29 +205,38 @@ def test_companions_without_a_run_of_their_configuration_are_ignored():
     assert table.iloc[0]["words"] == NO_REFERENCE and pd.isna(table.iloc[0]["speedup"])
 
 
-def run(rnn: str, repeat: int, predict: float, samples: int, batch: int, **changes) -> Record:
-    """A record whose ``predict()`` calls take `predict` seconds and ``evaluate()`` calls one."""
-    record = make_record(rnn=rnn, repeat=repeat, **changes)
-    durations = {"evaluate": [1.0, 1.0, 1.0], "predict": [predict * (1 + 0.01 * repeat)] * 3}
-    phases = tuple(
-        replace(phase, details={"calls": durations[phase.name], "samples": samples})
-        if phase.name in durations
-        else phase
-        for phase in record.phases
-    )
-    model = {**record.run.config["model"], "batch": batch}
-    return replace(record, phases=phases, config={**record.run.config, "model": model})
+def runs_with_calls(
+    rnn: str, predict: float, batch: int = 8, samples: int = 8, **changes
+) -> list[Record]:
+    """Three repeats whose ``predict()`` calls take about `predict` seconds and ``evaluate()`` calls
+    one."""
+    records = []
+    for repeat in range(3):
+        record = make_record(rnn=rnn, repeat=repeat, **changes)
+        durations = {"evaluate": 1.0, "predict": predict * (1 + 0.01 * repeat)}
+        phases = tuple(
+            replace(phase, details={"calls": [durations[phase.name]] * 3, "samples": samples})
+            if phase.name in durations
+            else phase
+            for phase in record.phases
+        )
+        model = {**record.run.config["model"], "batch": batch}
+        records.append(replace(record, phases=phases, config={**record.run.config, "model": model}))
+    return records
 
 
-def table(records: list[Record], reference: dict[str, str] = KERAS):
-    every = measured(records, reference)
-    return calls(every)
+def content(records: list[Record], reference: dict[str, str] = KERAS, lead="calls") -> Content:
+    return Content(records, Experiment("x", "x?", "", reference, lead))
 
 
 def test_latency_throughput_and_speedup_by_hand():
-    keras = [run("keras", repeat, 0.2, 128, 32, epoch_seconds=0.5) for repeat in range(3)]
-    block = [run("block", repeat, 0.4, 128, 32, epoch_seconds=0.25) for repeat in range(3)]
-    rows = table([*keras, *block]).set_index(["call", "rnn"])
+    every = measured(
+        [
+            *runs_with_calls("keras", 0.2, 32, 128, epoch_seconds=0.5),
+            *runs_with_calls("block", 0.4, 32, 128, epoch_seconds=0.25),
+        ]
+    )
+    rows = calls(every).set_index(["call", "rnn"])
     row = rows.loc["predict", "keras"]
     assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
     assert row["ms_per_batch"] == pytest.approx(1e3 * row["seconds"] / 4)  # 128 / 32 batches
@@ -278,40 +247,43 @@ def test_latency_throughput_and_speedup_by_hand():
     assert slow["words"] == SLOWER and slow["speedup"] == pytest.approx(0.5)
     assert slow["speedup_low"] <= 0.5 <= slow["speedup_high"]
     assert rows.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
-    assert time(measured([*keras, *block]))["words"].tolist() == [
-        IS_REFERENCE,
-        FASTER,
+    assert time(every)["words"].tolist() == [IS_REFERENCE, FASTER]
+
+
+def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
+    option = "rnn.options.activation"
+    records = [
+        *runs_with_calls("keras", 0.004, overrides={option: "tanh"}),
+        *runs_with_calls("keras", 0.002, overrides={option: "relu"}),
     ]
-
-
-def test_a_call_of_a_different_function_is_marked():
-    relu = {"rnn.options.activation": "relu"}
-    plain = {"rnn.options.activation": "tanh"}
-    records = [run("keras", r, 0.2, 64, 32, overrides=plain) for r in range(2)]
-    records += [run("keras", r, 0.1, 64, 32, overrides=relu) for r in range(2)]
-    report = Content(records, Experiment("relu", "t", "", {**KERAS, **plain}))
-    row = report.csv["calls"].set_index(["call", "options"]).loc["predict", Overrides.of(relu)]
+    report = content(records, {**KERAS, option: "tanh"}, lead="time")
+    row = row_of(report.csv["calls"], "keras activation=relu", call="predict")
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
     (section,) = [section for section in report.sections if section.id == "calls"]
     texts = [text for row in section.views[0].rows for text in row.cells if "2.00×" in text]
     assert texts == ["≠ 2.00×"]
+    report = content(records, {**KERAS, option: "tanh"})
+    assert "takes 4.04 ms for a batch of 8 with `keras`." in str(report.answers[0])
 
 
-def test_a_run_without_calls_has_no_row():
+def test_without_calls_there_is_no_row_and_a_report_that_leads_with_them_says_so():
     record = make_record()
-    phases = tuple(p for p in record.phases if p.name not in ("evaluate", "predict"))
-    assert table([replace(record, phases=phases)]).empty
+    evaluated, none = (
+        replace(record, phases=[phase for phase in record.phases if phase.name not in left_out])
+        for left_out in (["predict"], ["evaluate", "predict"])
+    )
+    assert calls(measured([none])).empty
+    assert "No run has timed predict()" in str(content([evaluated]).answers[0])
 
 
 def test_a_report_may_lead_with_the_calls():
     seconds = {("keras", 1): 0.002, ("block", 1): 0.001, ("keras", 8): 0.004, ("block", 8): 0.008}
-    records = [
-        run(rnn, repeat, duration, batch, batch, overrides={"model.batch": batch, "model.lr": 1})
-        for (rnn, batch), duration in seconds.items()
-        for repeat in range(3)
-    ]
-    report = Content(records, Experiment("x", "x?", "", KERAS, "calls"))
+    records = []
+    for (rnn, batch), duration in seconds.items():
+        overrides = {"model.batch": batch, "model.lr": 1}
+        records += runs_with_calls(rnn, duration, batch, batch, overrides=overrides)
+    report = content(records)
     (answer,) = report.answers
     text = str(answer)
     assert text.startswith("On cpu_1, predict() of digits_rnn takes 1.01 ms for a batch of 1 with")
@@ -323,49 +295,20 @@ def test_a_report_may_lead_with_the_calls():
     assert "calls" not in [section.id for section in report.sections]
 
 
-def test_calls_of_another_function_are_not_called_fastest():
-    records = [
-        run("keras", repeat, seconds, 8, 8, overrides={"rnn.options.activation": activation})
-        for activation, seconds in (("tanh", 0.004), ("relu", 0.001))
-        for repeat in range(3)
-    ]
-    reference = {**KERAS, "rnn.options.activation": "tanh"}
-    report = Content(records, Experiment("x", "x?", "", reference, "calls"))
-    words = report.csv["calls"].set_index(["call", "implementation"])["words"]
-    assert words["predict", "keras activation=relu"] == NOT_EQUAL
-    assert "takes 4.04 ms for a batch of 8 with `keras`." in str(report.answers[0])
-
-
 def test_calls_of_several_networks_and_variants_are_told_apart():
-    runs = [
-        run(rnn, repeat, 0.002, 8, 8, overrides={"model.units": units})
-        for rnn in ("keras", "block")
-        for units in (32, 64)
-        for repeat in range(3)
-    ]
-    gru = [replace(r, name=f"gru-{r.name}", choices={**r.run.choices, "cell": "gru"}) for r in runs]
-    report = Content([*runs, *gru], Experiment("x", "x?", "", KERAS, "calls"))
-    lstm_text, gru_text = map(str, report.answers)
+    records = []
+    for cell, rnn, units in itertools.product(("lstm", "gru"), ("keras", "block"), (32, 64)):
+        records += runs_with_calls(rnn, 0.002, overrides={"model.units": units}, cell=cell)
+    lstm_text, gru_text = map(str, content(records).answers)
     assert "predict() of digits_rnn (lstm) takes" in lstm_text and "(gru)" in gru_text
     assert "for a batch of 8, units=32, with" in lstm_text and "units=64, with" in lstm_text
 
 
 def test_a_sentence_about_calls_names_the_device_once():
     records = [
-        run("keras", repeat, seconds, 8, 8, device=device)
-        for device, seconds in (("cpu_1", 0.004), ("cpu_2", 0.002))
-        for repeat in range(3)
+        *runs_with_calls("keras", 0.004, device="cpu_1"),
+        *runs_with_calls("keras", 0.002, device="cpu_2"),
     ]
-    report = Content(records, Experiment("x", "x?", "", {"device": "cpu_1"}, "calls"))
-    first, second = map(str, report.answers)
+    first, second = map(str, content(records, {"device": "cpu_1"}).answers)
     assert first == "On cpu_1, predict() of digits_rnn takes 4.04 ms for a batch of 8 with `keras`."
     assert second.startswith("On cpu_2, ") and second.count("cpu_2") == 1
-
-
-def test_a_report_that_leads_with_calls_says_if_there_are_none():
-    records = [
-        replace(record, phases=[p for p in record.phases if p.name != "predict"])
-        for record in (make_record(repeat=repeat) for repeat in range(3))
-    ]
-    report = Content(records, Experiment("x", "x?", "", KERAS, "calls"))
-    assert "No run has timed predict()" in str(report.answers[0])

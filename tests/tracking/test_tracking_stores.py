@@ -1,8 +1,9 @@
-"""Logs records to a real SQLite store and to a real MLflow server."""
+"""Logs records and reports to a real SQLite store and to a real MLflow server."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import time
@@ -13,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from rnnbench.cli import main
+from rnnbench.commands.report import report
 from rnnbench.errors import TrackingError
 from rnnbench.records.store import pointer_to, write_json
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import connected, ensure_store
-from rnnbench.tracking.track import track
-from tests.factory import BEGINNING, DIGITS_MD5, make_late, make_record
+from rnnbench.tracking.track import SPEEDUP, UNEQUAL, differing_keys, label_of, track, view_of
+from tests.factory import BEGINNING, DIGITS_MD5, as_run, make_late, make_record
+from tests.report import made_up
 from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
 
 LATER = BEGINNING + timedelta(hours=1)
@@ -76,18 +79,15 @@ def test_a_record_is_logged_completely_and_once(root):
     assert len(runs_of(root, "whole")[0].inputs.dataset_inputs) == 1
 
 
-def test_two_records_of_a_grid_point_are_two_runs(root):
-    first, second = make_record(experiment="twice"), make_record(experiment="twice", started=LATER)
+def test_two_records_of_a_grid_point_are_two_runs_and_a_void_one_is_failed(root):
+    first = make_record(experiment="twice")
+    second = make_record(experiment="twice", started=LATER, verdict="void", acc=None)
     track([write_run(root, first)], root)
     runs = track([write_run(root, first), write_run(root, second)], root)
     assert len(set(runs.values())) == 2 == len(runs_of(root, "twice"))
-
-
-def test_a_void_run_is_failed_and_has_its_reason(root):
-    track([write_run(root, make_record(experiment="void", verdict="void", acc=None))], root)
-    (run,) = runs_of(root, "void")
-    assert run.info.status == "FAILED" and "loss" not in run.data.metrics
-    assert run.data.tags["rnnbench.reasons"] == "loss_not_finite"
+    (void,) = [run for run in runs_of(root, "twice") if run.info.run_id == runs[second.key]]
+    assert void.info.status == "FAILED" and "loss" not in void.data.metrics
+    assert void.data.tags["rnnbench.reasons"] == "loss_not_finite"
 
 
 def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
@@ -142,19 +142,16 @@ def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):
     old, new = make_record(seed=1), make_record(seed=2)
     track([write_run(tmp_path, old)], tmp_path)
     database = tmp_path / "mlflow.db"
-    whole = database.read_bytes()
-    foreign = b"no database at all\n" * 500
-    database.write_bytes(
-        {
-            "garbage": whole[:8192] + foreign + whole[8192 + len(foreign) :],
-            "truncated": whole[: len(whole) // 2],
-            "foreign": foreign,
-        }[damage]
-    )
+    whole, foreign = database.read_bytes(), b"no database at all\n" * 500
+    damaged = {
+        "garbage": whole[:8192] + foreign + whole[8192 + len(foreign) :],
+        "truncated": whole[: len(whole) // 2],
+        "foreign": foreign,
+    }
+    database.write_bytes(damaged[damage])
     write_run(tmp_path, new)
     output = tmp_path / "tracked.json"
-    arguments = ["--root", tmp_path, "--output", output, pointer_of(tmp_path, new)]
-    process = start_track(*arguments)
+    process = start_track("--root", tmp_path, "--output", output, pointer_of(tmp_path, new))
     _, error = process.communicate(timeout=60)
     assert process.returncode == 0 and "set aside" in error and len(error.splitlines()) == 1
     assert len(list(tmp_path.glob("mlflow.db.corrupt-*"))) == 1
@@ -165,26 +162,22 @@ def test_a_corrupt_database_is_set_aside_and_rebuilt(tmp_path, damage):
     assert sorted(names) == [(old.name,), (new.name,)]
 
 
-def test_an_empty_database_is_created_anew(tmp_path):
+def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error(tmp_path):
     (tmp_path / "mlflow.db").touch()
     assert ensure_store(tmp_path) is None
     assert not list(tmp_path.glob("mlflow.db.corrupt-*"))
     assert ensure_store(tmp_path) is None
-
-
-def test_a_folder_in_place_of_the_database_is_an_error(tmp_path):
-    (tmp_path / "mlflow.db").mkdir()
-    (tmp_path / "mlflow.db" / "x").touch()
+    (tmp_path / "folder/mlflow.db/x").mkdir(parents=True)
     with pytest.raises(TrackingError, match=r"mlflow\.db"):
-        ensure_store(tmp_path)
+        ensure_store(tmp_path / "folder")
 
 
 def test_four_processes_create_the_store_at_once(tmp_path):
-    pointers = []
-    for number in range(12):
-        started = BEGINNING + timedelta(minutes=number)
-        record, _ = write_run(tmp_path, make_record(seed=number, started=started))
-        pointers.append(pointer_of(tmp_path, record))
+    records = [
+        make_record(seed=number, started=BEGINNING + timedelta(minutes=number))
+        for number in range(12)
+    ]
+    pointers = [pointer_of(tmp_path, write_run(tmp_path, record)[0]) for record in records]
     processes = [start_track("--root", tmp_path, *pointers[n::4]) for n in range(4)]
     results = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
     assert results == [("", 0)] * 4
@@ -249,3 +242,93 @@ def test_a_project_that_was_copied_writes_into_its_own_folder(tmp_path, monkeypa
             artifacts = client.get_run(runs[record.key]).info.artifact_uri
             assert artifacts.startswith(f"{new}/mlruns/") and Path(artifacts).is_dir()
             assert client.list_artifacts(runs[record.key])
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Two tracked implementations."""
+    monkeypatch.chdir(tmp_path)
+    levels = {"keras": 0.5, "unrolled": 0.4}
+    records = [make_record(rnn=rnn, epoch_seconds=level) for rnn, level in levels.items()]
+    runs = track([write_run(tmp_path, record) for record in records], tmp_path)
+    folder = tmp_path / "results/site/quick"
+    (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
+    facts = {"name": "quick", "title": "Which one?", "about": "", "reference": {"rnn": "keras"}}
+    write_json(folder / "experiment.json", {**facts, "skipped": []})
+    ids = {r.name: {"run_id": runs[r.key], "record": r.key} for r in records}
+    write_json(folder / "tracked/0.json", ids)
+    return folder
+
+
+def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project, tmp_path):
+    file = project / "certificates/digits_rnn-lstm-current.json"
+    write_json(file, made_up.UNEQUAL)
+    with connected(tmp_path) as client:
+        number = client.get_experiment_by_name("quick").experiment_id
+
+        def runs():
+            return {run.info.run_name: run for run in client.search_runs([number])}
+
+        (renamed,) = [run for run in runs().values() if run.data.params["rnn"] == "unrolled"]
+        client.set_tag(renamed.info.run_id, "mlflow.runName", "mine")
+        assert report(["quick"]) == 0
+        assert set(runs()) == {"keras", "mine", "report"}
+        assert UNEQUAL not in runs()["keras"].data.tags
+        tag = runs()["mine"].data.tags[UNEQUAL]
+        assert tag.startswith("≠1.2500 against keras: keras and unrolled: gradients")
+        assert SPEEDUP not in runs()["mine"].data.metrics
+        file.unlink()
+        assert report(["quick"]) == 0
+        again = runs()  # the second report reuses the run of the first
+        assert set(again) == {"keras", "mine", "report"}
+        assert all(UNEQUAL not in run.data.tags for run in again.values())
+        tags = client.get_experiment(number).tags
+        assert tags["mlflow.experimentKind"] == "custom_model_development"
+        assert "Which one?" in tags["mlflow.note.content"]
+        assert "`unrolled` trains digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
+        assert again["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
+        assert again["keras"].data.metrics[SPEEDUP] == 1
+        uploaded = {file.path for file in client.list_artifacts(again["report"].info.run_id)}
+        assert {"report.html", "report.md", "figures", "tables"} <= uploaded
+
+
+def test_an_unreachable_store_does_not_fail_the_report(project, tmp_path, monkeypatch, capsys):
+    write_json(project / "certificates/digits_rnn-lstm-current.json", made_up.UNEQUAL)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert report(["quick"]) == 0
+    assert "127.0.0.1:9" in capsys.readouterr().err
+    assert "≠1.2500" in (tmp_path / "reports/quick/tables/time.csv").read_text()
+
+
+def test_labels_name_what_differs():
+    runs = [
+        as_run({"name": f"{rnn}-{repeat}", "choices": {"rnn": rnn, "device": "cpu_1"},
+                "overrides": {"model.units": units}, "repeat": repeat})
+        for rnn, units in (("keras", 4), ("block", 8))
+        for repeat in range(2)
+    ]  # fmt: skip
+    assert differing_keys(runs) == ["rnn", "model.units", "repeat"]
+    assert label_of(runs[3], differing_keys(runs)) == "block · model.units=8 · r1"
+    assert label_of(runs[0], []) == "keras-0"
+
+
+def test_mlflow_shows_the_view(browser, server, project, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    records = [make_record(experiment="viewed", rnn=rnn) for rnn in ("keras", "block")]
+    track([write_run(tmp_path, record) for record in records], tmp_path)
+    folder = tmp_path / "results/site/viewed"
+    for name in ("plan.jsonl", "experiment.json", "tracked/0.json"):
+        text = (project / name).read_text().replace("quick", "viewed").replace("unrolled", "block")
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    assert report(["viewed"]) == 0
+    (address,) = re.findall(r"^MLflow: (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    page.set_default_timeout(60_000)
+    page.goto(address)
+    for column in ("rnn", "speedup", "median_epoch_seconds", "rnnbench.verdict"):
+        page.get_by_role("columnheader", name=column).first.wait_for()
+    assert page.get_by_text("Evaluation runs").count() == 0
+    page.close()
+    assert view_of(["rnn"])["selectedColumns"][0] == "params.`rnn`"

@@ -1,21 +1,15 @@
-"""``rnnbench compare`` and ``rnnbench show``."""
+"""``rnnbench report``, ``compare`` and ``show``, with missing and broken records."""
 
 from __future__ import annotations
 
 import pytest
 
+from rnnbench.cli import main
 from rnnbench.commands.show import compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from tests.factory import make_record
-from tests.report.made_up import quick
-
-
-def store(records, results):
-    for record in records:
-        place = f"records/{record.key}.json"
-        write_json(results / place, record.to_json())
-        write_json(results / "here" / "quick" / f"{record.name}.json", {"record": place})
+from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick, store
 
 
 @pytest.fixture
@@ -34,14 +28,7 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
 
 
 def test_another_function_gets_only_a_marked_ratio(results, capsys):
-    certified = {"status": "certified", "why": None, "applied": {}}
-    certificate = {
-        "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
-        "tolerance": {"gradients": 1e-4},
-        "implementations": {"keras": certified, "unrolled": certified},
-        "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],
-    }  # fmt: skip
-    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", certificate)
+    write_json(results / "here/quick/certificates/digits_rnn-lstm-current.json", UNEQUAL)
     compare(["unrolled", "keras", "--results", str(results)])
     text = capsys.readouterr().out
     assert "faster\n" not in text
@@ -79,3 +66,51 @@ def test_compare_names_the_void_runs_that_it_excludes(tmp_path, capsys):
     assert compare(arguments) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "unrolled-cpu_1-current-s0-r0 is void and in no number: the loss is not finite" in text
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """Results with a plan, of which one record is missing and one pointer is damaged."""
+    folder, records = tmp_path / "results" / "here" / "quick", quick()
+    store(records[:-2], tmp_path / "results")
+    (folder / f"{records[-2].name}.json").write_text("{")
+    (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
+    facts = {"name": "quick", "title": EXPERIMENT.title, "about": "", "skipped": SKIPPED}
+    write_json(folder / "experiment.json", {**facts, "reference": {"rnn": "keras"}})
+    return tmp_path / "results"
+
+
+def report(planned, *arguments, name="quick"):
+    """The exit code of ``rnnbench report``."""
+    return main(["report", name, "--results", str(planned), "--site", "here", *arguments])
+
+
+def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert report(planned, "--out", str(out)) == 0
+    output = capsys.readouterr()
+    lines = output.out.splitlines()
+    assert "as fast as `keras`" in lines[0]
+    assert lines[1].startswith("Measured within 3 minutes: the intervals hold for the state of")
+    assert lines[2] == "1 of 23 planned runs are missing."
+    assert output.err.count("left out") == 1 and f"{quick()[-2].name}.json" in output.err
+    assert f"{quick()[-2].name}.json: cannot be read" in (out / "report.md").read_text()
+    assert lines[-1] == str(out / "report.html")
+    assert quick()[-1].name in (out / "report.html").read_text()
+
+
+def test_what_cannot_be_read_or_written_is_a_one_line_error(planned, tmp_path, capsys):
+    def error(*arguments, **of) -> str:
+        assert report(planned, *arguments, **of) == 1
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        return message
+
+    message = error(name="nothing")
+    assert "has a plan of nothing" in message and "Fix:" in message
+    (tmp_path / "file").write_text("")
+    message = error("--out", str(tmp_path / "file"))
+    assert f"{tmp_path}/file" in message and "Fix:" in message
+    assert (tmp_path / "file").read_text() == ""
+    (planned / "here" / "quick" / "experiment.json").write_text("[]")
+    assert "experiment.json" in error()
