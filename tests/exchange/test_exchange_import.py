@@ -14,14 +14,8 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
-from rnnbench.records.store import (
-    pointer_to,
-    read_record,
-    record_files,
-    records_of,
-    roots,
-    write_json,
-)
+from rnnbench.records.pointer import Pointer, records_of
+from rnnbench.records.store import read_record, record_files, roots, write_json
 from tests.factory import make_late, make_probe, make_record
 
 EXPERIMENT = "quick"
@@ -33,7 +27,7 @@ def lay_down(results: Path, *records) -> None:
     for record in records:
         site = results / record.machine / EXPERIMENT
         write_json(results / "records" / f"{record.key}.json", record.to_json())
-        write_json(site / f"{record.name}.json", pointer_to(record))
+        write_json(site / f"{record.name}.json", Pointer.of(record))
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time",
                  "repeats": None, "skipped": []}  # fmt: skip
         write_json(site / "experiment.json", facts)
@@ -118,7 +112,7 @@ def with_companion(folder: Path) -> tuple[Path, list]:
     write_json(companion, again.to_json())
     companion.with_suffix(".log").write_text("a line\n")
     pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
-    write_json(pointer, pointer_to(late, [f"records/{again.key}.json"]))
+    write_json(pointer, Pointer.of(late, [f"records/{again.key}.json"]))
     return folder, [first, late, again]
 
 

@@ -234,7 +234,12 @@ REFUSED: dict[str, Change] = {
 
 def not_needed(files: Files) -> None:
     for name in ("x-s0-r0", record_name(files).split("/")[2]):
-        pointer = {"record": None, "not_needed": HTML + ESCAPE, "digest": [1], "repeats": LINK}
+        pointer = {
+            "record": None,
+            "not_needed": HTML + ESCAPE,
+            "digest": "d",
+            "repeats": {LINK: LINK},
+        }
         site_file(f"{name}.json", json.dumps(pointer).encode())(files)
 
 

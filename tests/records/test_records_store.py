@@ -14,6 +14,7 @@ import pytest
 from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
 from rnnbench.records import store
+from rnnbench.records.pointer import Pointer, is_valid, records_of
 from rnnbench.records.record import Record
 from rnnbench.records.store import is_record, record_files, write_json
 from tests.conftest import ROOT, Project
@@ -56,7 +57,9 @@ def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) ->
     assert caught.value.where == str(pointer)
 
 
-@pytest.mark.parametrize("data", [[], {"digest": "d"}, {"record": 7}, "records/x.json", None])
+@pytest.mark.parametrize(
+    "data", [[], {"digest": "d"}, {"record": 7}, {"record": None}, "records/x.json", None]
+)
 def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
     store.write_json(results / "pointer.json", data)
     with pytest.raises(RecordError, match="not a pointer"):
@@ -86,7 +89,7 @@ def test_readable_records_are_returned_and_the_other_files_reported(results: Pat
     target = results / json.loads(truncated.read_text())["record"]
     target.write_text(target.read_text()[:200])
     (results / json.loads(missing.read_text())["record"]).unlink()
-    records, faults = store.records_of([good, truncated, missing])
+    records, faults = records_of([good, truncated, missing])
     assert [record.run.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
@@ -98,14 +101,14 @@ def test_a_pointer_is_valid_only_with_its_companions(results: Path, damage: str)
     put(results, reference)
     pointer, companion_file = put(results, late), results / f"records/{companion.key}.json"
     store.write_json(companion_file, companion.to_json())
-    store.write_json(pointer, store.pointer_to(late, [f"records/{companion.key}.json"]))
+    store.write_json(pointer, Pointer.of(late, [f"records/{companion.key}.json"]))
     if damage == "missing":
         companion_file.unlink()
     elif damage == "truncated":
         companion_file.write_bytes(companion_file.read_bytes()[:100])
     is_intact = damage == "none"
-    assert store.pointer_is_valid(results, pointer) == is_intact
-    records, faults = store.records_of([pointer])
+    assert is_valid(pointer, results) == is_intact
+    records, faults = records_of([pointer])
     assert late in records and (companion in records) == is_intact
     assert len(faults) == (0 if is_intact else 1)
 

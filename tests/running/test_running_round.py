@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rnnbench.errors import RunError
+from rnnbench.records.pointer import is_valid, records_of
 from rnnbench.records.record import Record
-from rnnbench.records.store import Place, pointer_is_valid, read_json, read_record, records_of
+from rnnbench.records.store import Place, read_json, read_record
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -163,11 +164,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     assert [pointer.read_bytes() for pointer in pointers] == before
     # A deleted companion is no longer named, so that nothing is missing forever.
     (place.results / companion).unlink()
-    assert not pointer_is_valid(place.results, pointers[2])
+    assert not is_valid(pointers[2], place.results)
     assert measure_round(place, *lines) == records
-    assert pointer_is_valid(place.results, pointers[2]) and "companions" not in read_json(
-        pointers[2]
-    )
+    assert is_valid(pointers[2], place.results) and "companions" not in read_json(pointers[2])
 
 
 def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:
@@ -185,7 +184,7 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     with pytest.raises(RunError, match="received an external SIGKILL"):
         measure_round(place, *lines)
     pointer = place.pointer(lines[1]["name"])
-    assert pointer_is_valid(place.results, pointer) and "companions" not in read_json(pointer)
+    assert is_valid(pointer, place.results) and "companions" not in read_json(pointer)
 
 
 def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:

@@ -13,15 +13,9 @@ import msgspec
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.pointer import Pointer, records_of
 from rnnbench.records.record import Record, Run
-from rnnbench.records.store import (
-    imported_machines,
-    not_needed,
-    read_json,
-    readable,
-    records_of,
-    site_folders,
-)
+from rnnbench.records.store import imported_machines, readable, site_folders
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -105,7 +99,7 @@ def _reasons_not_needed(pointers: Sequence[Path]) -> dict[str, str]:
     reasons = {}
     for pointer in pointers:
         with contextlib.suppress(RecordError):
-            if why := not_needed(read_json(pointer)):
+            if why := Pointer.read(pointer).not_needed:
                 reasons[pointer.stem] = why
     return reasons
 

@@ -20,7 +20,8 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
 from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_runs
-from rnnbench.records.store import not_needed, pointer_files, read_json, record_files
+from rnnbench.records.pointer import Pointer, pointer_files
+from rnnbench.records.store import record_files
 from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
@@ -81,13 +82,13 @@ def _reopen_not_needed(pointers: dict[str, Path], chosen: Sequence[str]) -> None
     configurations = {configuration_of(name) for name in chosen}
     for name, pointer in pointers.items():
         same = configuration_of(name) in configurations
-        if same and pointer.exists() and not_needed(read_json(pointer)):
+        if same and pointer.exists() and Pointer.read(pointer).not_needed:
             pointer.unlink()
 
 
 def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:
     if not patterns:
-        return sorted(n for n, path in pointers.items() if read_json(path).get("verdict") == "void")
+        return sorted(n for n, path in pointers.items() if Pointer.read(path).verdict == "void")
     chosen: set[str] = set()
     for pattern in patterns:
         matches = fnmatch.filter(pointers, pattern)

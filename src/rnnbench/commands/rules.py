@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,22 +17,16 @@ import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
-from rnnbench.errors import RunError
+from rnnbench.errors import RecordError, RunError
+from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import prober_digest, worker_digest
 from rnnbench.planning.plan import code_of
-from rnnbench.planning.repeats import known_so_far, read_facts, rule_of, why_not_needed
-from rnnbench.records.plan_file import read_round
+from rnnbench.planning.repeats import known_so_far, why_not_needed
+from rnnbench.records.plan_file import read_experiment, read_round
+from rnnbench.records.pointer import Pointer, is_valid, read_pointers
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import (
-    Place,
-    has_record,
-    pointer_is_valid,
-    pointer_without_record,
-    read_json,
-    timing_lock,
-    write_json,
-)
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running.preflights import certify as make_certificate
 from rnnbench.running.preflights import probe as make_probe
 from rnnbench.running.progress import print_progress, progress_label, remaining
@@ -224,19 +217,31 @@ def round(arguments: Sequence[str]) -> int:
     digests = {run.name: run.digest for run in planned}
     check_planned(digest_of_round(digests), digest, file.stem)
     label = progress_label(number, total, file.stem)
-    if needed := _needed(planned, place, label):
-        left = sum(not has_record(run, place.results, place.pointer(run.name)) for run in needed)
+    experiment = read_experiment(place.folder / "experiment.json")
+    base = reference_of([run.as_dict() for run in planned], experiment.reference)
+    reference = str(base["name"]) if base else None
+    rule = Repeats(**experiment.repeats) if experiment.repeats else None
+    if needed := _needed(planned, place, label, rule, reference):
+        left = sum(
+            not is_valid(place.pointer(run.name), place.results, digest=run.digest)
+            for run in needed
+        )
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
-        _measure(planned, needed, place, label, file.stem)
-    pointers = {name: read_json(place.pointer(name)) for name in digests}
+        _measure(planned, needed, place, label, file.stem, reference)
+    pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
     return 0
 
 
 def _measure(
-    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
+    planned: Sequence[Run],
+    needed: Sequence[Run],
+    place: Place,
+    label: str,
+    name: str,
+    reference: str | None,
 ) -> None:
     check = watched(name, [run.config for run in needed], place.root)
     pins = {
@@ -245,7 +250,6 @@ def _measure(
         )
         for run in needed
     }
-    reference = _reference(planned, place)
     records = measure(
         needed, place, check, label=label, name=name, reference=reference, pinned_md5=pins
     )
@@ -255,34 +259,28 @@ def _measure(
         print_progress(f"{label}  {known}")
 
 
-def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
+def _needed(
+    planned: Sequence[Run], place: Place, label: str, rule: Repeats | None, reference: str | None
+) -> list[Run]:
     """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
     reason why they are not needed."""
-    rule = rule_of(place)
-    pointers = (place.pointer(run.name) for run in planned)
-    begun = any(pointer_is_valid(place.results, pointer) for pointer in pointers)
+    begun = any(is_valid(place.pointer(run.name), place.results) for run in planned)
     if rule is None or planned[0].repeat < rule.least or begun:
         return list(planned)
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
-        reference = _reference(planned, place)
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
         if why := reasons.get(run.name):
-            write_json(
-                place.pointer(run.name), pointer_without_record(run.digest, why, rule.as_dict())
+            pointer = Pointer(
+                record=None, digest=run.digest, not_needed=why, repeats=rule.as_dict()
             )
+            write_json(place.pointer(run.name), pointer)
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
         print_progress(f"{label}  not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
-
-
-def _reference(planned: Sequence[Run], place: Place) -> str | None:
-    named = read_facts(place).get("reference") or {}
-    reference = reference_of([run.as_dict() for run in planned], named)
-    return str(reference["name"]) if reference else None
 
 
 def _summary(record: Record) -> str:
@@ -304,7 +302,9 @@ def _remaining_time(place: Place, left: int) -> str:
     """The estimated time of the `left` rounds, from the experiment's finished rounds."""
     seconds = []
     for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            members = json.loads(path.read_text())["members"].values()
-            seconds.append(sum(float(member["wall_seconds"]) for member in members))
+        walls = []
+        with suppress(RecordError):
+            walls = [pointer.wall_seconds for pointer in read_pointers(path)]
+        if walls and None not in walls:
+            seconds.append(sum(filter(None, walls)))
     return remaining(seconds, left)

@@ -14,13 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
-from rnnbench.records.store import (
-    not_needed,
-    pointer_files,
-    read_json,
-    records_named_by,
-    site_folders,
-)
+from rnnbench.records.pointer import Pointer, pointer_files
+from rnnbench.records.store import site_folders
 
 KINDS = ("certificates", "probes")
 MAX_FILES = 200_000
@@ -105,9 +100,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
     files += [path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json"))]
-    for pointer in pointer_files([folder]):
-        data = read_json(pointer)
-        files += [pointer] if not_needed(data) else []
-        for file in (root / record for record in records_named_by(pointer, data)):
-            files += [file, file.with_suffix(".events.jsonl")]
+    for file in pointer_files([folder]):
+        pointer = Pointer.read(file)
+        files += [file] if pointer.not_needed else []
+        for record in (root / path for path in pointer.paths):
+            files += [record, record.with_suffix(".events.jsonl")]
     return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}

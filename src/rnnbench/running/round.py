@@ -23,12 +23,10 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
+from rnnbench.records.pointer import Pointer, companion_files, is_valid
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     Place,
-    companion_files,
-    pointer_is_valid,
-    pointer_to,
     read_json,
     read_record,
     record_files,
@@ -122,12 +120,11 @@ def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
 def _point_to(record: Record, place: Place) -> None:
     """Writes the pointer to an existing record, unless it is valid already. It names the companions
     whose records exist."""
-    pointer = place.pointer(record.name)
-    with suppress(RecordError, AttributeError):
-        is_named = read_json(pointer).get("record") == f"records/{record.key}.json"
-        if is_named and pointer_is_valid(place.results, pointer):
+    file, pointer = place.pointer(record.name), Pointer.of(record)
+    with suppress(RecordError):
+        if Pointer.read(file).record == pointer.record and is_valid(file, place.results):
             return
-    write_json(pointer, pointer_to(record, companion_files(place.results, record)))
+    write_json(file, Pointer.of(record, companion_files(place.results, record)))
 
 
 @dataclass(frozen=True)
@@ -245,9 +242,9 @@ class CohortRunner:
                     where=record.name,
                     remedy="nothing needs to be done: the other attempt's record counts.",
                 )
-            write_json(self.place.results / f"records/{record.key}.json", record.to_json())
+            write_json(self.place.results / f"records/{record.key}.json", record)
         for name, record in records.items():
-            write_json(self.place.pointer(name), pointer_to(record, companions))
+            write_json(self.place.pointer(name), Pointer.of(record, companions))
         return records
 
 

@@ -23,14 +23,8 @@ from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Plan, Preflight, Round, facts_of
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.store import (
-    not_needed,
-    pointer_files,
-    pointer_is_valid,
-    read_json,
-    site_folders,
-    why_not_tracked,
-)
+from rnnbench.records.pointer import Pointer, is_valid, pointer_files
+from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.tracking.store import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 
@@ -103,18 +97,14 @@ def damaged(job: Job) -> list[str]:
     for name in job.rounds:
         if not (job.root / name).exists():
             continue
-        pointers = [job.root / path for path in job.pointers_of(name)]
-        invalid = [
-            path for path in pointers if not pointer_is_valid(job.root / job.results, path, repeats)
-        ]
-        if not invalid:
-            continue
-        rounds.append(name)
-        for pointer in filter(Path.exists, invalid):
+        files = [job.root / path for path in job.pointers_of(name)]
+        invalid = [file for file in files if not is_valid(file, job.root / job.results, repeats)]
+        rounds += [name] if invalid else []
+        for file in filter(Path.exists, invalid):
             with contextlib.suppress(RecordError):
-                if not_needed(read_json(pointer)):
+                if Pointer.read(file).not_needed:
                     continue
-            say(f"{pointer.stem}: a record is damaged or missing; it is measured again.")
+            say(f"{file.stem}: a record is damaged or missing; it is measured again.")
     return rounds
 
 

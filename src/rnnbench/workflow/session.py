@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
 from rnnbench.planning.plan import Plan, write_plan
-from rnnbench.records.store import not_needed, read_json, why_not_tracked
+from rnnbench.records.pointer import Pointer
+from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
 from rnnbench.workflow import signal_handling
@@ -138,16 +139,15 @@ def summarize(plan: Plan, root: Path, results: str) -> Summary:
     logs: dict[str, Path] = {}
     unneeded = 0
     for run in sorted(plan.runs.values(), key=lambda run: run.order):
-        pointer = folder / f"{run.name}.json"
         try:
-            data = read_json(pointer)
+            pointer = Pointer.read(folder / f"{run.name}.json")
         except RecordError:
             missing.append(run.name)
             logs[str(run.round)] = folder / "logs" / "round" / f"{run.round}.log"
             continue
-        unneeded += not_needed(data) is not None
-        if isinstance(data, dict) and data.get("verdict") == "void":
-            why, remedy = _void_reason(root / results, data)
+        unneeded += pointer.record is None
+        if pointer.record and pointer.verdict == "void":
+            why, remedy = _void_reason(root / results / pointer.record)
             reasons[why] += 1
             void.append(f"{run.name} is void: {why}. Fix: {remedy}")
     failures = [line for log in logs.values() for line in _last_message(log)]
@@ -196,14 +196,12 @@ def _void_total(plan: Plan, void: int, reasons: Counter[str], all_void: bool) ->
     )
 
 
-def _void_reason(results: Path, pointer: Mapping[str, Any]) -> tuple[str, str]:
+def _void_reason(record: Path) -> tuple[str, str]:
     """The first reason of a void run and its remedy."""
     try:
-        reasons: Sequence[Mapping[str, str]] = read_json(results / pointer["record"])["verdict"][
-            "reasons"
-        ]
-        return reasons[0]["text"], reasons[0]["remedy"]
-    except (RecordError, KeyError, TypeError, IndexError):
+        reason = read_record(record).verdict.reasons[0]
+        return reason.text, reason.remedy
+    except (RecordError, IndexError):
         return "its record cannot be read", "`rnnbench retry` measures it again."
 
 
