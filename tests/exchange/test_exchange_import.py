@@ -15,7 +15,7 @@ from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
 from rnnbench.records.pointer import Pointer, records_of
-from rnnbench.records.store import read_record, record_files, roots, write_json
+from rnnbench.records.store import planned_folders, read_record, record_files, roots, write_json
 from tests.factory import make_late, make_probe, make_record
 
 EXPERIMENT = "quick"
@@ -42,7 +42,7 @@ def exported(folder: Path, *records) -> Path:
 
 def files_in(results: Path) -> dict[str, bytes]:
     """Name → content of all that an export of the experiment has."""
-    folders = archive.folders_of(results, EXPERIMENT)
+    folders = planned_folders(results, EXPERIMENT)
     files = {name: file for folder in folders for name, file in archive.files_of(folder).items()}
     return {name: file.read_bytes() for name, file in files.items()}
 

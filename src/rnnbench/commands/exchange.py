@@ -32,7 +32,7 @@ from rnnbench.planning.plan import Plan, Preflight, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.keys import probe_key
 from rnnbench.records.record import Run
-from rnnbench.records.store import IMPORTED, is_record, write_bytes
+from rnnbench.records.store import IMPORTED, is_record, planned_folders, write_bytes
 from rnnbench.running.worker import nvml
 from rnnworker import machine
 
@@ -167,7 +167,7 @@ def export(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     known = {
         folder.parent.name: folder
-        for folder in archive.folders_of(options.results, options.experiment)
+        for folder in planned_folders(options.results, options.experiment)
     }
     sites = options.site or list(known)
     if not known or set(sites) - set(known):

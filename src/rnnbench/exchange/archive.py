@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
 from rnnbench.records.pointer import Pointer, pointer_files
-from rnnbench.records.store import site_folders
 
 KINDS = ("certificates", "probes")
 MAX_FILES = 200_000
@@ -84,12 +83,6 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
             raise ValueError(f"{entry.filename} has more than {MAX_FILE >> 20} MiB")
     if sum(entry.file_size for entry in entries) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
-
-
-def folders_of(results: Path, experiment: str) -> list[Path]:
-    """The folders of the experiment at the sites that have a plan of it, imported ones last."""
-    folders = site_folders(results, experiment)
-    return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
 
 
 def files_of(folder: Path) -> dict[str, Path]:

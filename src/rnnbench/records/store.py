@@ -154,6 +154,12 @@ def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[
     return [folder for group in folders for folder in group if folder.parent.name != IMPORTED]
 
 
+def planned_folders(results: Path, experiment: str, site: str = "*") -> list[Path]:
+    """Those of the `site_folders` that have a plan."""
+    folders = site_folders(results, experiment, site)
+    return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
+
+
 def imported_machines(results: Path) -> frozenset[str]:
     """The machines whose records were imported."""
     return frozenset(folder.name for folder in (results / IMPORTED / "records").glob("*"))
