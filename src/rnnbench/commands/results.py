@@ -162,17 +162,13 @@ def _environments(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _used_environments(root: Path, results: Path) -> set[str]:
+    planned = (run.config["build"] for f in results.glob("*/*/plan.jsonl") for run in read_runs(f))
+    builds = {json.dumps(build, sort_keys=True): build for build in planned}
     used: set[str] = set()
-    seen: set[str] = set()
-    for plan in results.glob("*/*/plan.jsonl"):
-        for run in read_runs(plan):
-            build = run.config["build"]
-            if (text := json.dumps(build, sort_keys=True)) in seen:
-                continue
-            seen.add(text)
-            with suppress(RnnbenchError):
-                pins = pins_of(build, root)
-                used |= {pins.key} if pins else set()
+    for build in builds.values():
+        with suppress(RnnbenchError):
+            pins = pins_of(build, root)
+            used |= {pins.key} if pins else set()
     return used
 
 
