@@ -19,6 +19,7 @@ from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
+from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import prober_digest, worker_digest
 from rnnbench.planning.plan import code_of
@@ -167,17 +168,12 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
     `configs` use has been edited since this call. To be called before `check_inputs`, so that what
     the workers have read by the time of the check is what was compared with the plan."""
-    worker = list(Path(rnnworker.__file__).parent.rglob("*.py"))
+    data = {Path((config.get("dataset") or {}).get("path") or "") for config in configs}
+    own = {root / file for file in data.union(*map(user_files, configs))}
+    files = own.union(Path(rnnworker.__file__).parent.rglob("*.py"))
 
     def look() -> dict[Path, tuple[int, int, int]]:
-        names = []
-        for config in configs:
-            model, rnn = config.get("model") or {}, config.get("rnn") or {}
-            data = model.get("data") or {}
-            names += [model.get("function"), data.get("prepare"), data.get("augment")]
-            names += [rnn.get("implementation"), (config.get("dataset") or {}).get("path")]
-        own = {root / str(name).partition(":")[0] for name in names if name}
-        stats = {file: file.stat() for file in (*worker, *own) if file.is_file()}
+        stats = {file: file.stat() for file in files if file.is_file()}
         return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
 
     before = look()
