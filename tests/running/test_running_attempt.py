@@ -52,15 +52,18 @@ def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
     return path
 
 
-def test_eight_processes_one_after_another(tmp_path: Path) -> None:
-    processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
+def hold_one_after_another(processes: list[subprocess.Popen]) -> None:
     outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     times = sorted(
         tuple(float(line.split()[1]) for line in lines if not line.startswith("waits"))
         for lines in outputs
     )
-    assert len(times) == 8
+    assert len(times) == len(processes) and all(len(each) == 2 for each in times)
     assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+
+
+def test_eight_processes_one_after_another(tmp_path: Path) -> None:
+    hold_one_after_another([start(tmp_path / "run", 0.1) for _ in range(8)])
     assert len(list((tmp_path / "run").glob("*.json"))) == 8
 
 
@@ -111,12 +114,7 @@ def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
     for round_ in range(5):
         folder = tmp_path / str(round_)
         elsewhere(folder, ended="20261121T075000_123456Z")
-        processes = [start(folder, 0.05) for _ in range(4)]
-        times = sorted(
-            tuple(float(line.split()[1]) for line in out.splitlines() if "waits" not in line)
-            for out in (process.communicate(timeout=30)[0] for process in processes)
-        )
-        assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+        hold_one_after_another([start(folder, 0.05) for _ in range(4)])
 
 
 def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
