@@ -298,9 +298,8 @@ def _remaining_time(place: Place, left: int) -> str:
     """The estimated time of the `left` rounds, from the experiment's finished rounds."""
     seconds = []
     for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
-        walls = []
         with suppress(RecordError):
             walls = [pointer.wall_seconds for pointer in read_pointers(path)]
-        if walls and None not in walls:
-            seconds.append(sum(filter(None, walls)))
+            known = [wall for wall in walls if wall is not None]
+            seconds += [sum(known)] if len(known) == len(walls) else []
     return remaining(seconds, left)

@@ -75,7 +75,7 @@ class Incoming:
         for record in sorted(self.records, key=lambda record: record.started):
             name = f"{record.site}/{self.experiment}/{record.name}.json"
             pointer = Pointer.of(record, companion_files(self.root, record))
-            existing = None
+            existing: Pointer | None = None
             with suppress(RecordError):
                 existing = Pointer.read(self.root / name)
             newer = existing and existing.record and Path(existing.record).stem > record.started

@@ -77,7 +77,8 @@ def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[Finish
 def finished_runs(place: Place) -> dict[str, FinishedRun]:
     """Run → its measurement, for the runs of the plan that are finished as planned. Runs that were
     not needed are left out."""
-    own, everything = [], []
+    own: list[Record] = []
+    everything: list[Record] = []
     for head in read_heads(place.folder / "plan.jsonl"):
         with suppress(RecordError):  # to be measured again
             pointer = Pointer.read(place.pointer(head.name))

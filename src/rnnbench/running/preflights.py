@@ -96,7 +96,8 @@ def make(
     """
     folder = place.folder / f"{kind}s"
     files: dict[str, Path] = {}
-    labels, outcomes = {}, {}
+    labels: dict[str, str] = {}
+    outcomes: dict[str, Outcome] = {}
     for number, device in enumerate(jobs):
         labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
         files[device] = folder / "work" / (f"{key}.{number}" if number else key)
