@@ -101,9 +101,10 @@ def make(
     for number, device in enumerate(jobs):
         labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
         files[device] = folder / "work" / (f"{key}.{number}" if number else key)
-        for ending in (".log", ".events.jsonl"):  # of an earlier attempt
-            Path(f"{files[device]}{ending}").unlink(missing_ok=True)
     with locks.locked(place.timing_lock, f"process {os.getpid()}, {kind} {key}") as timing:
+        for file in files.values():
+            for ending in (".log", ".events.jsonl"):  # of an earlier attempt
+                Path(f"{file}{ending}").unlink(missing_ok=True)
         members = [
             worker.member(
                 device, job, place.root, files[device], timing=timing,
