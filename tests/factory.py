@@ -15,6 +15,7 @@ from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
+from rnnbench.records.store import write_json, write_record
 from rnnbench.records.timestamps import written
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
@@ -116,6 +117,21 @@ def make_record(
         turns={},
     )
     return replace(record, **changes)
+
+
+def put(
+    results: Path,
+    record: Record,
+    companions: Sequence[Record] = (),
+    site: str = "here",
+    experiment: str = "quick",
+) -> Path:
+    """Writes the record, its companions and its pointer; returns the pointer."""
+    for each in (record, *companions):
+        write_record(results, each)
+    file = results / site / experiment / f"{record.name}.json"
+    write_json(file, Pointer.of(record, [companion.path for companion in companions]))
+    return file
 
 
 def read_pointer(results: Path, pointer: Path) -> Record:

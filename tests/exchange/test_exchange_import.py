@@ -15,7 +15,14 @@ from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
 from rnnbench.records.pointer import Pointer, records_of
-from rnnbench.records.store import planned_folders, read_record, record_files, roots, write_json
+from rnnbench.records.store import (
+    planned_folders,
+    read_record,
+    record_files,
+    roots,
+    write_json,
+    write_record,
+)
 from tests.factory import make_late, make_probe, make_record
 
 EXPERIMENT = "quick"
@@ -26,7 +33,7 @@ def lay_down(results: Path, *records) -> None:
     """Writes records, pointers and plan as a site has them."""
     for record in records:
         site = results / record.machine / EXPERIMENT
-        write_json(results / "records" / f"{record.key}.json", record.to_json())
+        write_record(results, record)
         write_json(site / f"{record.name}.json", Pointer.of(record))
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time",
                  "repeats": None, "skipped": []}  # fmt: skip
@@ -108,11 +115,10 @@ def with_companion(folder: Path) -> tuple[Path, list]:
     first, late, again = make_late(machine="away", experiment=EXPERIMENT)
     results = folder / "results"
     lay_down(results, first, late)
-    companion = results / f"records/{again.key}.json"
-    write_json(companion, again.to_json())
+    companion = write_record(results, again)
     companion.with_suffix(".log").write_text("a line\n")
     pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
-    write_json(pointer, Pointer.of(late, [f"records/{again.key}.json"]))
+    write_json(pointer, Pointer.of(late, [again.path]))
     return folder, [first, late, again]
 
 
@@ -134,12 +140,12 @@ def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, mo
 def test_a_companion_may_come_later(here, tmp_path) -> None:
     away, (_, late, again) = with_companion(tmp_path / "away")
     complete = files_in(away / "results")
-    without = {k: v for k, v in complete.items() if k != f"records/{again.key}.json"}
+    without = {k: v for k, v in complete.items() if k != again.path}
     pointer = here / IMPORTED / "away" / EXPERIMENT / f"{late.name}.json"
     for files, expected in ((without, []), (complete, [again]), (without, [again])):
         assert run("import", str(packed(away / "x.zip", files))) == 0
         content = json.loads(pointer.read_text())
-        assert content.get("companions", []) == [f"records/{r.key}.json" for r in expected]
+        assert content.get("companions", []) == [r.path for r in expected]
 
 
 def test_a_backup_is_restored_and_says_what_it_replaces(here: Path, tmp_path, capsys) -> None:

@@ -12,7 +12,7 @@ from rnnbench import cli
 from rnnbench.exchange.archive import files_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.pointer import Pointer
-from rnnbench.records.store import write_json
+from rnnbench.records.store import write_json, write_record
 from tests.factory import in_round, make_probe, make_record, replace
 from tests.outside.attacks import EXPERIMENT, Files
 
@@ -59,7 +59,7 @@ def lay_down(results: Path, machine: str, factor: float = 1.0) -> None:
     """The results of a machine as its project has them."""
     site = results / machine / EXPERIMENT
     for record in records(machine, factor):
-        write_json(results / f"records/{record.key}.json", record.to_json())
+        write_record(results, record)
         write_json(site / f"{record.name}.json", Pointer.of(record))
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())

@@ -16,7 +16,7 @@ from rnnbench.planning.repeats import (
 )
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import Place, write_json
+from rnnbench.records.store import Place, write_json, write_record
 from tests.factory import BEGINNING, VOID, in_round, make_record, replace
 
 RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)
@@ -49,7 +49,7 @@ def plan(place: Place, records: list[Record]) -> list[Run]:
 
 
 def finish(place: Place, record: Record) -> None:
-    write_json(place.results / f"records/{record.key}.json", record.to_json())
+    write_record(place.results, record)
     write_json(place.pointer(record.name), Pointer.of(record))
 
 

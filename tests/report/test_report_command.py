@@ -6,6 +6,7 @@ import pytest
 
 from rnnbench.cli import main
 from rnnbench.records.store import write_json
+from tests.factory import put
 from tests.report.made_up import EXPERIMENT, SKIPPED, quick
 
 
@@ -13,9 +14,7 @@ from tests.report.made_up import EXPERIMENT, SKIPPED, quick
 def results(tmp_path):
     folder, records = tmp_path / "results" / "here" / "quick", quick()
     for record in records[:-2]:
-        place = f"records/{record.key}.json"
-        write_json(tmp_path / "results" / place, record.to_json())
-        write_json(folder / f"{record.name}.json", {"record": place, "digest": record.run.digest})
+        put(tmp_path / "results", record)
     (folder / f"{records[-2].name}.json").write_text("{")
     (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
     facts = {"name": "quick", "title": EXPERIMENT.title, "about": "", "skipped": SKIPPED}

@@ -7,15 +7,13 @@ import pytest
 from rnnbench.commands.show import compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
-from tests.factory import make_record
+from tests.factory import make_record, put
 from tests.report.made_up import quick
 
 
 def store(records, results):
     for record in records:
-        place = f"records/{record.key}.json"
-        write_json(results / place, record.to_json())
-        write_json(results / "here" / "quick" / f"{record.name}.json", {"record": place})
+        put(results, record)
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rnnbench import cli
 from rnnbench.commands.results import retry
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
-from rnnbench.records.record import Record
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
 from tests.factory import as_run, read_pointer
@@ -81,7 +81,7 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     }
     assert place.results / pointer["record"] == path
     assert read_pointer(place.results, place.pointer(NAME)) == read_record(path)
-    assert read_record(path) == Record.from_json(json.loads(json.dumps(record.to_json())))
+    assert json.loads(path.read_text()) == msgspec.json.decode(msgspec.json.encode(record))
     assert path.stat().st_mode & 0o444 == 0o444
     assert record.verdict.status != "void", record.verdict
     assert record.started < record.finished
@@ -114,7 +114,7 @@ def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> N
     assert read_pointer(place.results, place.pointer(NAME)).started == first.started
     newer = "20990101T000000_000000Z"
     (path,) = files(place, "2*.json")
-    write_json(path.with_name(f"{newer}.json"), {**first.to_json(), "started": newer})
+    write_json(path.with_name(f"{newer}.json"), {**msgspec.to_builtins(first), "started": newer})
     assert train(planned(), place, label="").started == newer, "the newest of two is adopted"
 
 

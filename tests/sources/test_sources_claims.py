@@ -11,7 +11,6 @@ import pytest
 
 from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
-from rnnbench.records.store import write_json
 from rnnbench.sources.published import (
     Claim,
     Comparison,
@@ -23,7 +22,7 @@ from rnnbench.sources.published import (
 from rnnbench.tables.comparison import claims_table, published_frame, published_pairs, verdict_of
 from rnnworker import machine
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import make_record, put
 
 FOLDER = Path(ROOT) / "reports" / "published"
 ARTICLE = "minimaxir/deep-learning-cpu-gpu-benchmark"
@@ -184,9 +183,7 @@ def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, loc
                 repeat=repeat,
                 epoch_seconds=seconds * (1 + 0.01 * repeat),
             )
-            path = f"records/{record.key}.json"
-            write_json(tmp_path / path, record.to_json())
-            write_json(tmp_path / f"here/quick/{record.name}.json", {"record": path})
+            put(tmp_path, record)
     assert (
         published(["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]) == 0
     )

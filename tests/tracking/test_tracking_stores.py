@@ -214,7 +214,7 @@ def test_a_round_file_with_companions(tmp_path, track_here):
         write_run(tmp_path, record)
     members = {
         first.name: Pointer.of(first),
-        late.name: Pointer.of(late, [f"records/{companion.key}.json"]),
+        late.name: Pointer.of(late, [companion.path]),
         "other": {"record": None, "digest": "d", "not_needed": "enough", "repeats": {}},
     }
     file, output = tmp_path / "results/site/quick/rounds/a_round.json", tmp_path / "tracked.json"

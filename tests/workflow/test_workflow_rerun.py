@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench import workflow
 from rnnbench.records.pointer import Pointer
-from rnnbench.records.store import read_record, write_json
+from rnnbench.records.store import read_record, write_json, write_record
 from tests.conftest import Project, kill_everything, turns, wait_until, working_in
 from tests.factory import make_record, read_pointer
 
@@ -77,7 +77,7 @@ def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
     results = project.folder / "results"
     for pointer in pointers:
         record = make_record(name=pointer.stem)
-        write_json(results / f"records/{record.key}.json", record.to_json())
+        write_record(results, record)
         write_json(pointer, Pointer.of(record))
     truncated, missing, invalid, _intact = pointers
     file = record_of(results, truncated)

@@ -129,7 +129,7 @@ def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collectio
     """Adds a record, its events or its log."""
     if is_record(file):
         record = read_record(file)
-        if f"records/{record.key}.json" != name:
+        if record.path != name:
             raise _refuse(name, f"holds the record {record.key}")
         if record.experiment != incoming.experiment or record.site not in sites:
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")

@@ -34,7 +34,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
         return folder / name
 
     for record, outcome in records_in(bundle, experiment.name):
-        file = target(f"records/{record.key}.json")
+        file = target(record.path)
         write_json(file, record)
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             if (outcome / name).exists():

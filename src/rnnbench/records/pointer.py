@@ -48,7 +48,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of(cls, record: Record, companions: Sequence[str] = ()) -> Pointer:
         return cls(
             companions=tuple(companions),
-            record=f"records/{record.key}.json",
+            record=record.path,
             digest=record.run.digest,
             verdict=record.verdict.status,
             wall_seconds=record.measured.get("wall_seconds"),
@@ -112,7 +112,7 @@ def companion_files(results: Path, record: Record) -> list[str]:
             with suppress(RecordError):
                 other = read_record(path)
                 if other.is_companion and other.round_id == record.round_id:
-                    companions.append(f"records/{other.key}.json")
+                    companions.append(other.path)
     return companions
 
 

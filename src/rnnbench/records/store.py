@@ -204,5 +204,11 @@ def why_not_tracked(tracked: Path) -> str | None:
     return str(why) if why else None
 
 
+def write_record(results: Path, record: Record) -> Path:
+    """Writes the record and returns its file."""
+    write_json(results / record.path, record)
+    return results / record.path
+
+
 def read_record(path: Path) -> Record:
     return Record.from_json(read_json(path), where=str(path))

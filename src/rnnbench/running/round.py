@@ -32,6 +32,7 @@ from rnnbench.records.store import (
     record_files,
     record_folder,
     write_json,
+    write_record,
 )
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
@@ -232,7 +233,7 @@ class CohortRunner:
         companions: list[str] = []
         for record in sorted(made, key=lambda record: record.name in requested):
             if record.name not in requested:
-                companions.append(f"records/{record.key}.json")
+                companions.append(record.path)
             elif self.attempts[record.name].is_current():
                 records[record.name] = record
             else:
@@ -242,7 +243,7 @@ class CohortRunner:
                     where=record.name,
                     remedy="nothing needs to be done: the other attempt's record counts.",
                 )
-            write_json(self.place.results / f"records/{record.key}.json", record)
+            write_record(self.place.results, record)
         for name, record in records.items():
             write_json(self.place.pointer(name), Pointer.of(record, companions))
         return records
