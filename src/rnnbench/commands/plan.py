@@ -55,7 +55,8 @@ def plan(arguments: Sequence[str]) -> int:
             for file in files
         ]
         estimate = forecast(left, _finished(files), lambda: _elsewhere(made, results, here), sizes)
-        text = estimate_lines(made, estimate, _missing_environments(made, root))
+        lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
+        text = estimate_lines(made, estimate, lacking)
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
@@ -162,7 +163,3 @@ def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:
 def _finished(files: Sequence[Path]) -> list[FinishedRun]:
     records, _ = readable(files, read_record)
     return finished(records, records)
-
-
-def _missing_environments(plan: Plan, root: Path) -> int:
-    return sum(not pins.folder(root).exists() for pins in plan.environments.values())

@@ -178,10 +178,6 @@ def readable(
     return found, faults
 
 
-def record_folder(results: Path, machine: str, name: str) -> Path:
-    return results / "records" / machine / name
-
-
 def is_record(file: PurePath) -> bool:
     """Whether a file in a run's record folder is named like a record, ``STARTED.json``. The job,
     events and log files of an attempt and unreadable records that were set aside are not."""

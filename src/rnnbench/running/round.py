@@ -30,7 +30,6 @@ from rnnbench.records.store import (
     read_json,
     read_record,
     record_files,
-    record_folder,
     write_json,
     write_record,
 )
@@ -143,7 +142,7 @@ class CohortRunner:
     timing: int
 
     def folder(self, run: Run) -> Path:
-        return record_folder(self.place.results, self.hardware["machine"], run.name)
+        return self.place.results / "records" / self.hardware["machine"] / run.name
 
     def peaks(self, planned: Sequence[Run]) -> list[int]:
         """Peak bytes of memory of the latest run of each configuration on this machine."""
