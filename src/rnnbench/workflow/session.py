@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
-from rnnbench.planning.plan import Plan, write_plan
+from rnnbench.planning.plan import write_plan
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
@@ -101,7 +101,7 @@ class Session:
     @cached_property
     def _summary(self) -> Summary:
         """To be read only when all jobs have ended."""
-        return summarize(self.job.plan, self.job.root, self.job.results)
+        return summarize(self.job)
 
     def _report_finished_runs(self) -> None:
         from rnnbench.commands.report import report
@@ -129,48 +129,46 @@ class Summary:
     exit_code: int
 
 
-def summarize(plan: Plan, root: Path, results: str) -> Summary:
+def summarize(job: Job) -> Summary:
     """One line per void run and per failure, then one each for the runs that were not needed, the
     missing runs, the void runs together and the report's path."""
-    folder = root / results / plan.site / plan.experiment.name
-    void: list[str] = []
-    reasons: Counter[str] = Counter()
+    runs, folder = job.plan.runs, job.root / job.folder
+    void: dict[str, tuple[str, str]] = {}
     missing: list[str] = []
-    logs: dict[str, Path] = {}
+    logs: dict[Path, None] = {}
     unneeded = 0
-    for run in sorted(plan.runs.values(), key=lambda run: run.order):
+    for run in sorted(runs.values(), key=lambda run: run.order):
         try:
             pointer = Pointer.read(folder / f"{run.name}.json")
         except RecordError:
             missing.append(run.name)
-            logs[str(run.round)] = folder / "logs" / "round" / f"{run.round}.log"
+            logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
         unneeded += pointer.record is None
         if pointer.record and pointer.verdict == "void":
-            why, remedy = _void_reason(root / results / pointer.record)
-            reasons[why] += 1
-            void.append(f"{run.name} is void: {why}. Fix: {remedy}")
-    failures = [line for log in logs.values() for line in _last_message(log)]
-    all_void = bool(void) and len(void) + unneeded == len(plan.runs)
-    lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
+            void[run.name] = _void_reason(job.root / job.results / pointer.record)
+    all_void = bool(void) and len(void) + unneeded == len(runs)
+    lines = _shortened(
+        [f"{name} is void: {why}. Fix: {remedy}" for name, (why, remedy) in void.items()],
+        "void runs",
+    )
+    lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if unneeded:
-        lines.append(f"{unneeded} of {len(plan.runs)} runs were not needed; the report says why.")
+        lines.append(f"{unneeded} of {len(runs)} runs were not needed; the report says why.")
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
-            f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
+            f"{len(missing)} of {len(runs)} runs have no record ({names}). "
             "Fix: run the same command again; it measures only those."
         )
-    untracked = list(
-        filter(None, map(why_not_tracked, sorted((folder / "tracked").glob("*.json"))))
-    )
-    if untracked:
-        lines.append(f"runs are missing in MLflow: {untracked[0]}")
+    tracked = map(why_not_tracked, sorted((folder / "tracked").glob("*.json")))
+    if untracked := next(filter(None, tracked), None):
+        lines.append(f"runs are missing in MLflow: {untracked}")
     if void:
-        lines.append(_void_total(plan, len(void), reasons, all_void))
-    report = root / "reports" / plan.experiment.name / "report.html"
-    if report.exists():
-        lines.append(f"the report is {report.relative_to(root)}")
+        reasons = Counter(why for why, _ in void.values())
+        lines.append(_void_total(job, len(void), reasons, all_void))
+    if (job.root / job.report).exists():
+        lines.append(f"the report is {job.report}")
     return Summary(tuple(lines), len(void), ALL_VOID if all_void else 0)
 
 
@@ -183,15 +181,15 @@ def _last_message(log: Path) -> list[str]:
     return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
 
 
-def _void_total(plan: Plan, void: int, reasons: Counter[str], all_void: bool) -> str:
+def _void_total(job: Job, void: int, reasons: Counter[str], all_void: bool) -> str:
     why, count = reasons.most_common(1)[0]
-    text = f"{void} of {len(plan.runs)} runs are void and left out of all results"
+    text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
         which = f"all {void} runs are" if void > 1 else "the only run is"
         text = f"{which} void, so there is no result (exit code {ALL_VOID})"
     share = "" if count == void else f" ({count} of them)"
     return (
-        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {plan.experiment.name}`, "
+        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {job.experiment}`, "
         "then the same command again, which measures them again."
     )
 
