@@ -48,7 +48,7 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(rules, "worker_digest", lambda config: "w")
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
     planned_runs = [as_run(run) for run in runs]
-    rules._measure(planned_runs, planned_runs, place, "[1/1]", "a_round", None)
+    rules._measure(planned_runs, planned_runs, place, "[1/1]", None)
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]
 

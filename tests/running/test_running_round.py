@@ -43,9 +43,8 @@ def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, An
 def measure_round(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
     """Measures the lines in a round. Returns implementation → record."""
     name = next((line["name"] for line in lines if line["choices"]["rnn"] == reference), None)
-    records = measure(
-        [as_run(line) for line in lines], place, label="[1/1]", name="a_round", reference=name
-    )
+    runs = [as_run(line) for line in lines]
+    records = measure(runs, place, label="[1/1]", reference=name)
     return {record.run.choices["rnn"]: record for record in records.values()}
 
 

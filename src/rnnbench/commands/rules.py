@@ -225,30 +225,23 @@ def round(arguments: Sequence[str]) -> int:
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
-        _measure(planned, needed, place, label, file.stem, reference)
+        _measure(planned, needed, place, label, reference)
     pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
     return 0
 
 
 def _measure(
-    planned: Sequence[Run],
-    needed: Sequence[Run],
-    place: Place,
-    label: str,
-    name: str,
-    reference: str | None,
+    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
 ) -> None:
-    check = watched(name, [run.config for run in needed], place.root)
+    check = watched(str(planned[0].round), [run.config for run in needed], place.root)
     pins = {
         run.name: check_inputs(
             run.name, run.identity, run.config, place.root, worker_digest(run.config)
         )
         for run in needed
     }
-    records = measure(
-        needed, place, check, label=label, name=name, reference=reference, pinned_md5=pins
-    )
+    records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):

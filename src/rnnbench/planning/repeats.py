@@ -50,7 +50,7 @@ class FinishedRun:
 
 
 def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[FinishedRun]:
-    """The runs of the records `own`, some of `everything` that was measured in their rounds."""
+    """The runs of the records `own`. `everything`: all records of their rounds, `own` included."""
     # Imports NumPy, which the process that measures should not hold in memory.
     from rnnbench.tables.effects import effects_of, relative_values
 

@@ -48,7 +48,6 @@ def measure(
     check: Callable[[], None] = lambda: None,
     *,
     label: str,
-    name: str = "",
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
 ) -> dict[str, Record]:
@@ -60,14 +59,13 @@ def measure(
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
     - `label`: the prefix of its messages.
-    - `name`: of the round.
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
 
     Raises `RunError` if a worker received an external SIGKILL or another attempt took over, and
     `OSError` if something cannot be written. Records of the other runs are kept.
     """
-    name, by_name = name or planned[0].name, {run.name: run for run in planned}
+    name, by_name = planned[0].round or planned[0].name, {run.name: run for run in planned}
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
