@@ -118,17 +118,17 @@ def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
 
 
 def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
-    with attempt.held(tmp_path) as mine:
-        assert mine.is_current()
+    with attempt.held(tmp_path) as is_current:
+        assert is_current()
         elsewhere(tmp_path, 2)
-        assert not mine.is_current()
+        assert not is_current()
 
 
 def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
     (tmp_path / "1.json").touch()
     waited: list[str] = []
-    with attempt.held(tmp_path, waited.append) as mine:
-        assert waited and mine.number == 2
+    with attempt.held(tmp_path, waited.append):
+        assert waited and (tmp_path / "2.json").exists()
 
 
 def test_the_holder_renews(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_a_dead_attempt_is_taken_over_at_once(tmp_path: Path, monkeypatch, dead:
     for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     elsewhere(tmp_path / "run", **dead)
-    with attempt.held(tmp_path / "run", pytest.fail) as mine:
-        assert mine.number == 2 and mine.is_current()
+    with attempt.held(tmp_path / "run", pytest.fail) as is_current:
+        assert (tmp_path / "run/2.json").exists() and is_current()
 
 
 def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class CohortRunner:
     name: str
     hardware: Mapping[str, Any]
     pinned_md5: Mapping[str, str | None]
-    attempts: Mapping[str, attempt.Attempt]
+    attempts: Mapping[str, attempt.IsCurrent]
     timing: int
 
     def folder(self, run: Run) -> Path:
@@ -231,7 +231,7 @@ class CohortRunner:
         for record in sorted(made, key=lambda record: record.name in requested):
             if record.name not in requested:
                 companions.append(record.path)
-            elif self.attempts[record.name].is_current():
+            elif self.attempts[record.name]():
                 records[record.name] = record
             else:
                 raise RunError(
