@@ -139,7 +139,7 @@ def finish(project: Project) -> None:
         write_record(root / "results", record)
         write_json(root / job.folder / f"{name}.json", Pointer.of(record))
     for name in job.rounds:
-        members = [read_json(root / path) for path in job.pointers_of(name)]
+        members = [read_json(path) for path in job.pointers_of(name)]
         write_json(root / name, {"members": dict(enumerate(members))})
     reports = [
         "report.html",

@@ -73,7 +73,7 @@ def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
     monkeypatch.setenv("RNNBENCH_INTERVALS", "")
     config = {"experiment": "small", "conf": str(project.conf)}
     job = workflow.load(config, project.folder)
-    pointers = [project.folder / pointer for pointer in job.pointers]
+    pointers = list(job.pointers.values())
     results = project.folder / "results"
     for pointer in pointers:
         record = make_record(name=pointer.stem)

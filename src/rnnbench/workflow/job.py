@@ -97,8 +97,8 @@ def damaged(job: Job) -> list[str]:
     for name in job.rounds:
         if not (job.root / name).exists():
             continue
-        files = [job.root / path for path in job.pointers_of(name)]
-        invalid = [file for file in files if not is_valid(file, job.root / job.results, repeats)]
+        results = job.root / job.results
+        invalid = [file for file in job.pointers_of(name) if not is_valid(file, results, repeats)]
         rounds += [name] if invalid else []
         for file in filter(Path.exists, invalid):
             with contextlib.suppress(RecordError):
@@ -187,14 +187,18 @@ class Job:
         """The log of when the commands of this site were busy."""
         return self.root / self.results / self.site / "intervals.jsonl"
 
-    def pointers_of(self, round_file: str) -> list[str]:
-        """The pointers of the runs of a round."""
-        runs = self.plan.rounds[Path(round_file).stem].runs
-        return [f"{self.folder}/{run.name}.json" for run in runs]
+    @cached_property
+    def pointers(self) -> dict[str, Path]:
+        """Run → its pointer, which exists once the run is finished."""
+        return {name: self.root / self.folder / f"{name}.json" for name in self.plan.runs}
 
     @property
-    def pointers(self) -> list[str]:
-        return [f"{self.folder}/{name}.json" for name in self.plan.runs]
+    def finished(self) -> set[str]:
+        return {name for name, file in self.pointers.items() if file.exists()}
+
+    def pointers_of(self, round_file: str) -> list[Path]:
+        """The pointers of the runs of a round."""
+        return [self.pointers[run.name] for run in self.plan.rounds[Path(round_file).stem].runs]
 
     @property
     def certificates(self) -> list[str]:

@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
@@ -43,7 +43,9 @@ class Session:
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
-                self._importers = WorkflowImporters(self._missing(), self.job.root)
+                runs, finished = self.job.plan.runs, self.job.finished
+                missing = (run.config for name, run in runs.items() if name not in finished)
+                self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except RunError as error:
@@ -57,16 +59,11 @@ class Session:
                 )
             )
 
-    def _missing(self) -> Iterable[Mapping[str, Any]]:
-        """The configurations of the runs that have no record and can run here."""
-        runs = zip(self.job.plan.runs.values(), self.job.pointers, strict=True)
-        return (run.config for run, pointer in runs if not (self.job.root / pointer).exists())
-
     def _interrupted(self) -> str:
         if self._importers:
             self._importers.end()
-        done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
-        return f"{done} of {len(self.job.pointers)} runs have a record; the same command continues."
+        done, total = len(self.job.finished), len(self.job.plan.runs)
+        return f"{done} of {total} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """Prints the summary: void runs, missing runs, the path of the report."""
@@ -106,7 +103,7 @@ class Session:
     def _report_finished_runs(self) -> None:
         from rnnbench.commands.report import report
 
-        if any((self.job.root / pointer).exists() for pointer in self.job.pointers):
+        if self.job.finished:
             report([self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder])
 
 
@@ -139,7 +136,7 @@ def summarize(job: Job) -> Summary:
     unneeded = 0
     for run in sorted(runs.values(), key=lambda run: run.order):
         try:
-            pointer = Pointer.read(folder / f"{run.name}.json")
+            pointer = Pointer.read(job.pointers[run.name])
         except RecordError:
             missing.append(run.name)
             logs[folder / "logs" / "round" / f"{run.round}.log"] = None
