@@ -48,16 +48,12 @@ class Session:
                 self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
-        except RunError as error:
-            _leave(error)
-        except OSError as error:
-            _leave(
-                RunError(
-                    f"cannot be written: {error}.",
-                    where=str(folder),
-                    remedy="make the folder writable, or free some space.",
-                )
-            )
+        except (OSError, RunError) as error:
+            if isinstance(error, OSError):
+                remedy = "make the folder writable, or free some space."
+                error = RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy)
+            say(error)
+            os._exit(error.exit_code)
 
     def _interrupted(self) -> str:
         if self._importers:
@@ -69,9 +65,12 @@ class Session:
         """Prints the summary: void runs, missing runs, the path of the report."""
         if self._importers:
             self._importers.end()
-        if failed:
+        job = self.job
+        if failed and job.finished:
             with contextlib.suppress(Exception):
-                self._report_finished_runs()
+                from rnnbench.commands.report import report
+
+                report([job.experiment, "--site", job.site, "--out", job.report_folder])
         for line in self._summary.lines:
             say(line)
 
@@ -99,17 +98,6 @@ class Session:
     def _summary(self) -> Summary:
         """To be read only when all jobs have ended."""
         return summarize(self.job)
-
-    def _report_finished_runs(self) -> None:
-        from rnnbench.commands.report import report
-
-        if self.job.finished:
-            report([self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder])
-
-
-def _leave(error: RunError) -> None:
-    say(error)
-    os._exit(error.exit_code)
 
 
 # Exit code of snakemake if every run has a record and all are void; 1 and 2 are those of
