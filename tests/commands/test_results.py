@@ -54,6 +54,12 @@ def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: 
     assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
 
 
+def test_a_damaged_pointer_is_not_void_but_can_be_named(folder: Path) -> None:
+    (folder / "a-keras-s0-r0.json").write_text("[")
+    assert retry(folder) == {"a-block-s0-r0"}
+    assert retry(folder, "a-keras-*") == {"a-block-s0-r0", "a-keras-s0-r0"}
+
+
 def test_the_mark_holds_its_time(folder: Path) -> None:
     retry(folder)
     mark = (folder / "retry" / "a-block-s0-r0").read_text()
