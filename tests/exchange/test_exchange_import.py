@@ -14,16 +14,15 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
-from rnnbench.records.pointer import Pointer, records_of
+from rnnbench.records.pointer import records_of
 from rnnbench.records.store import (
     planned_folders,
     read_record,
     record_files,
     roots,
     write_json,
-    write_record,
 )
-from tests.factory import make_late, make_probe, make_record
+from tests.factory import make_late, make_probe, make_record, put
 
 EXPERIMENT = "quick"
 IMPORTED = "results/imported"
@@ -33,8 +32,7 @@ def lay_down(results: Path, *records) -> None:
     """Writes records, pointers and plan as a site has them."""
     for record in records:
         site = results / record.machine / EXPERIMENT
-        write_record(results, record)
-        write_json(site / f"{record.name}.json", Pointer.of(record))
+        put(results, record, site=record.machine, experiment=EXPERIMENT)
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time",
                  "repeats": None, "skipped": []}  # fmt: skip
         write_json(site / "experiment.json", facts)
@@ -115,10 +113,8 @@ def with_companion(folder: Path) -> tuple[Path, list]:
     first, late, again = make_late(machine="away", experiment=EXPERIMENT)
     results = folder / "results"
     lay_down(results, first, late)
-    companion = write_record(results, again)
-    companion.with_suffix(".log").write_text("a line\n")
-    pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
-    write_json(pointer, Pointer.of(late, [again.path]))
+    put(results, late, [again], site="away", experiment=EXPERIMENT)
+    (results / again.path).with_suffix(".log").write_text("a line\n")
     return folder, [first, late, again]
 
 

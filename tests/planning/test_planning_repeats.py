@@ -16,8 +16,8 @@ from rnnbench.planning.repeats import (
 )
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import Place, write_json, write_record
-from tests.factory import BEGINNING, VOID, in_round, make_record, replace
+from rnnbench.records.store import Place, write_json
+from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
 
 RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)
 CHOICES = make_record().run.choices
@@ -49,8 +49,7 @@ def plan(place: Place, records: list[Record]) -> list[Run]:
 
 
 def finish(place: Place, record: Record) -> None:
-    write_record(place.results, record)
-    write_json(place.pointer(record.name), Pointer.of(record))
+    put(place.results, record, site=place.site, experiment=place.experiment)
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
