@@ -28,7 +28,8 @@ from benchmarks.judging import Tallies, Tally  # noqa: E402
 from benchmarks.same_number import differing_numbers, random_grids  # noqa: E402
 from benchmarks.simulated import Machine, Member, share_left_out, simulate  # noqa: E402
 from rnnbench.grid.point import configuration_of  # noqa: E402
-from rnnbench.planning.forecast import FinishedRun, repeats_for, run_spread  # noqa: E402
+from rnnbench.planning.forecast import repeats_for, run_spread  # noqa: E402
+from rnnbench.planning.repeats import FinishedRun  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.tables import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
@@ -266,7 +267,7 @@ def planned_repeats(
 
 def _finished(record: Record, value: float | None, widening: float) -> FinishedRun:
     company = tuple(sorted(map(configuration_of, record.round.members)))
-    return FinishedRun(record.name, None, 0, value, company, widening)
+    return FinishedRun(record.name, None, value, company, widening)
 
 
 def repeats_table(random: np.random.Generator, tries: int) -> Iterator[str]:

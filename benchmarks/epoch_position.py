@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from rnnbench.records.store import records_of
+from rnnbench.records.pointer import records_of
 from rnnbench.tables.stats import difference_interval
 
 MIN_EPOCHS = 4  # Friedman's test needs three positions besides the first

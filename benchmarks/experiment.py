@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from rnnbench.records.pointer import records_of
 from rnnbench.records.record import Record
-from rnnbench.records.store import records_of
 
 ROOT = Path(__file__).parents[1]
 

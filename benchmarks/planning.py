@@ -29,7 +29,8 @@ from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
 from rnnbench.planning.plan import Plan, write_plan  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
-from rnnbench.records.store import pointer_to, read_json, write_json  # noqa: E402
+from rnnbench.records.pointer import Pointer  # noqa: E402
+from rnnbench.records.store import read_json, write_json, write_record  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record  # noqa: E402
 
@@ -135,10 +136,10 @@ def finish(project: Project) -> None:
         record = make_record(
             name=name, machine=plan.site, experiment="many", digest=run.digest, epochs=2
         )
-        write_json(root / f"results/records/{record.key}.json", record.to_json())
-        write_json(root / job.folder / f"{name}.json", pointer_to(record))
+        write_record(root / "results", record)
+        write_json(root / job.folder / f"{name}.json", Pointer.of(record))
     for name in job.rounds:
-        members = [read_json(root / path) for path in job.pointers_of(name)]
+        members = [read_json(path) for path in job.pointers_of(name)]
         write_json(root / name, {"members": dict(enumerate(members))})
     reports = [
         "report.html",

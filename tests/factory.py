@@ -13,8 +13,9 @@ import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.keys import model_digest, probe_key
+from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
-from rnnbench.records.store import read_json, records_behind
+from rnnbench.records.store import write_json, write_record
 from rnnbench.records.timestamps import written
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
@@ -133,9 +134,24 @@ def make_runs(
     ]
 
 
+def put(
+    results: Path,
+    record: Record,
+    companions: Sequence[Record] = (),
+    site: str = "here",
+    experiment: str = "quick",
+) -> Path:
+    """Writes the record, its companions and its pointer; returns the pointer."""
+    for each in (record, *companions):
+        write_record(results, each)
+    file = results / site / experiment / f"{record.name}.json"
+    write_json(file, Pointer.of(record, [companion.path for companion in companions]))
+    return file
+
+
 def read_pointer(results: Path, pointer: Path) -> Record:
     """The record that a pointer file names."""
-    return next(records_behind(results, pointer, read_json(pointer)))[1]
+    return next(Pointer.read(pointer).records(results, pointer))[1]
 
 
 def as_run(line: Mapping[str, Any]) -> Run:

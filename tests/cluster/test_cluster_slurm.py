@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import combinations, pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rnnbench.records.record import Record
@@ -109,7 +110,7 @@ def test_records_equal_those_without_slurm_except_for_times(
 
 
 def comparable(record: Record) -> dict:
-    data = record.to_json()
+    data = msgspec.to_builtins(record)
     epochs = [[e.epoch, e.samples, e.steps, e.loss, e.val_acc] for e in record.epochs]
     phases = [[phase.name, phase.timed] for phase in record.phases]
     return {"run": data["run"], "epochs": epochs, "phases": phases}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rnnbench.commands import plan
-from rnnbench.records.store import pointer_to, write_json
+from rnnbench.records.pointer import Pointer
+from rnnbench.records.store import write_json, write_record
 from rnnworker import machine
 from tests.conftest import Project
 from tests.factory import make_record
@@ -20,9 +21,9 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
     local = machine.fingerprint()["machine"]
     for repeat, seconds in enumerate((0.5, 0.51)):
         record = make_record(name=f"{name[:-1]}{repeat}", machine=local, epoch_seconds=seconds)
-        path = project.folder / f"results/records/{record.key}.json"
-        write_json(path, record.to_json())
-    write_json(project.folder / f"results/{local}/small/{name}.json", pointer_to(record))
+        write_record(project.folder / "results", record)
+    pointer = project.folder / f"results/{local}/small/{name}.json"
+    write_json(pointer, Pointer.of(record))
     assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
     assert "4 to do" in output, "a pointer to a run of another identity is not a finished run"
@@ -44,7 +45,7 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
         identity=run.identity,
         config=config,
     )
-    write_json(project.folder / f"results/records/{record.key}.json", record.to_json())
+    write_record(project.folder / "results", record)
     assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
     assert "3 runs without a record" in output

@@ -12,7 +12,7 @@ import pytest
 from rnnbench import locks
 from rnnbench.commands import results as commands
 from rnnbench.errors import ConfigError, RunError
-from rnnbench.records.store import write_json
+from rnnbench.records.store import write_json, write_record
 from tests.factory import make_late, make_record
 
 VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
@@ -54,6 +54,12 @@ def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: 
     assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
 
 
+def test_a_damaged_pointer_is_not_void_but_can_be_named(folder: Path) -> None:
+    (folder / "a-keras-s0-r0.json").write_text("[")
+    assert retry(folder) == {"a-block-s0-r0"}
+    assert retry(folder, "a-keras-*") == {"a-block-s0-r0", "a-keras-s0-r0"}
+
+
 def test_the_mark_holds_its_time(folder: Path) -> None:
     retry(folder)
     mark = (folder / "retry" / "a-block-s0-r0").read_text()
@@ -89,8 +95,7 @@ def results(tmp_path: Path) -> Path:
     """A record with its events and log, and the files of killed attempts."""
     results = tmp_path / "results"
     record = make_record()
-    write_json(results / f"records/{record.key}.json", record.to_json())
-    folder = (results / f"records/{record.key}.json").parent
+    folder = write_record(results, record).parent
     for name in (
         *(f"{record.started}.log", f"{record.started}.events.jsonl"),
         *("20200101T000000_000000Z.log", "20200101T000000_000000Z.job.json"),
@@ -144,8 +149,7 @@ def test_gc_keeps_companions(tmp_path: Path) -> None:
     """Even those that no pointer names: records, their events and logs are never removed."""
     results = tmp_path / "results"
     for record in make_late():
-        file = results / f"records/{record.key}.json"
-        write_json(file, record.to_json())
+        file = write_record(results, record)
         for end in (".log", ".events.jsonl"):
             file.with_suffix(end).write_text("x")
     long_ago = time.time() - 10 * commands.YOUNG_SECONDS

@@ -9,7 +9,8 @@ import pytest
 
 from rnnbench.commands import rules
 from rnnbench.datasets.pins import pinned
-from rnnbench.errors import RunError
+from rnnbench.errors import RecordError, RunError
+from rnnbench.grid.point import digest_of_round
 from rnnbench.records.store import Place, write_json
 from rnnbench.running.round import measure
 from tests.conftest import ROOT
@@ -35,6 +36,18 @@ def test_the_path_names_the_planned_item(tmp_path: Path) -> None:
         rules.requested_preflight(rules.probe, [unplanned, "--digest", "d"], "probe")
 
 
+def test_a_round_needs_the_facts_of_its_experiment(place: Place, monkeypatch) -> None:
+    """Without them it would be measured without its reference."""
+    monkeypatch.setattr(rules, "end_with_snakemake", lambda: None)
+    run = as_run(planned())
+    place.folder.mkdir(parents=True, exist_ok=True)
+    (place.folder / "plan.jsonl").write_bytes(run.line())
+    digest = digest_of_round({run.name: run.digest})
+    with pytest.raises(RecordError, match="does not exist") as caught:
+        rules.round([str(place.folder / f"rounds/{run.round}.json"), "--digest", digest])
+    assert caught.value.where.endswith("experiment.json")
+
+
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
@@ -47,9 +60,8 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(rules, "INPUTS", {})
     monkeypatch.setattr(rules, "worker_digest", lambda config: "w")
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
-    monkeypatch.setattr(rules, "_reference", lambda planned, place: None)
     planned_runs = [as_run(run) for run in runs]
-    rules._measure(planned_runs, planned_runs, place, "[1/1]", "a_round")
+    rules._measure(planned_runs, planned_runs, place, "[1/1]", None)
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]
 

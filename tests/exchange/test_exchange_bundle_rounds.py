@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rnnbench.records.store import read_record
@@ -80,7 +81,10 @@ def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(
     assert run(folder).returncode == 0
     assert there.rnnbench("import", str(folder), "--restore").returncode == 0
     local, measured_elsewhere = (
-        {record.name: without_times(record.to_json()) for record in map(read_record, p.records())}
+        {
+            record.name: without_times(msgspec.to_builtins(record))
+            for record in map(read_record, p.records())
+        }
         for p in (here, there)
     )
     assert local == measured_elsewhere and len(local) == 4

@@ -14,15 +14,15 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
+from rnnbench.records.pointer import records_of
 from rnnbench.records.store import (
-    pointer_to,
+    planned_folders,
     read_record,
     record_files,
-    records_of,
     roots,
     write_json,
 )
-from tests.factory import make_late, make_probe, make_record
+from tests.factory import make_late, make_probe, make_record, put
 
 EXPERIMENT = "quick"
 IMPORTED = "results/imported"
@@ -32,8 +32,7 @@ def lay_down(results: Path, *records) -> None:
     """Writes records, pointers and plan as a site has them."""
     for record in records:
         site = results / record.machine / EXPERIMENT
-        write_json(results / "records" / f"{record.key}.json", record.to_json())
-        write_json(site / f"{record.name}.json", pointer_to(record))
+        put(results, record, site=record.machine, experiment=EXPERIMENT)
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time",
                  "repeats": None, "skipped": []}  # fmt: skip
         write_json(site / "experiment.json", facts)
@@ -48,7 +47,7 @@ def exported(folder: Path, *records) -> Path:
 
 def files_in(results: Path) -> dict[str, bytes]:
     """Name → content of all that an export of the experiment has."""
-    folders = archive.folders_of(results, EXPERIMENT)
+    folders = planned_folders(results, EXPERIMENT)
     files = {name: file for folder in folders for name, file in archive.files_of(folder).items()}
     return {name: file.read_bytes() for name, file in files.items()}
 
@@ -114,11 +113,8 @@ def with_companion(folder: Path) -> tuple[Path, list]:
     first, late, again = make_late(machine="away", experiment=EXPERIMENT)
     results = folder / "results"
     lay_down(results, first, late)
-    companion = results / f"records/{again.key}.json"
-    write_json(companion, again.to_json())
-    companion.with_suffix(".log").write_text("a line\n")
-    pointer = results / "away" / EXPERIMENT / f"{late.name}.json"
-    write_json(pointer, pointer_to(late, [f"records/{again.key}.json"]))
+    put(results, late, [again], site="away", experiment=EXPERIMENT)
+    (results / again.path).with_suffix(".log").write_text("a line\n")
     return folder, [first, late, again]
 
 
@@ -140,12 +136,12 @@ def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, mo
 def test_a_companion_may_come_later(here, tmp_path) -> None:
     away, (_, late, again) = with_companion(tmp_path / "away")
     complete = files_in(away / "results")
-    without = {k: v for k, v in complete.items() if k != f"records/{again.key}.json"}
+    without = {k: v for k, v in complete.items() if k != again.path}
     pointer = here / IMPORTED / "away" / EXPERIMENT / f"{late.name}.json"
     for files, expected in ((without, []), (complete, [again]), (without, [again])):
         assert run("import", str(packed(away / "x.zip", files))) == 0
         content = json.loads(pointer.read_text())
-        assert content.get("companions", []) == [f"records/{r.key}.json" for r in expected]
+        assert content.get("companions", []) == [r.path for r in expected]
 
 
 def test_a_backup_is_restored_and_says_what_it_replaces(here: Path, tmp_path, capsys) -> None:

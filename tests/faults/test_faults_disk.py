@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -245,8 +246,9 @@ def test_a_certificate_and_a_probe(
 ) -> None:
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
     monkeypatch.setattr(
-        preflights, "run_workers", lambda jobs, *_, **__: {name: Outcome() for name in jobs}
+        preflights.worker, "member", lambda name, *_, **__: SimpleNamespace(name=name)
     )
+    monkeypatch.setattr(preflights, "supervise", lambda group: {"": Outcome()})
     monkeypatch.setattr(rules, "probe", lambda arguments: make())
     file = place.folder / f"{kind}s/key.json"
 

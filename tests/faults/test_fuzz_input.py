@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ FEW = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-RECORD = json.loads(json.dumps(make_record(verdict="suspect", epochs=2).to_json()))
+RECORD = json.loads(json.dumps(msgspec.to_builtins(make_record(verdict="suspect", epochs=2))))
 NUMBERS = st.one_of(
     st.integers(-5, 5),
     st.floats(),
@@ -84,7 +85,7 @@ def test_records(path, value, tmp_path: Path) -> None:
     with contextlib.suppress(RnnbenchError):
         record = read_record(file)
         # A record that can be read can be written, to a path inside the records folder.
-        write_json(tmp_path / "again.json", record.to_json())
+        write_json(tmp_path / "again.json", record)
         inside = (tmp_path / "records" / f"{record.key}.json").resolve()
         assert len(inside.relative_to(tmp_path / "records").parts) == 3
         assert read_record(tmp_path / "again.json") == record
@@ -149,7 +150,7 @@ def test_events(events, raw: bytes, code: int, tmp_path: Path) -> None:
     started = "20261121T075000_123456Z"
     trained = Trained(as_run(planned()), "selftest", "here", started, started, hardware, outcome)
     for record in records_of([trained], "round").values():
-        write_json(tmp_path / "record.json", record.to_json())
+        write_json(tmp_path / "record.json", record)
         again = read_record(tmp_path / "record.json")
         assert again.machine == "box-1" and again.verdict.status == record.verdict.status
 
@@ -252,4 +253,4 @@ def test_published(line: int, column: int, value: str, raw: bytes | None, tmp_pa
 
 
 def test_a_valid_record_is_read_unchanged() -> None:
-    assert Record.from_json(RECORD).to_json() == make_record(verdict="suspect", epochs=2).to_json()
+    assert Record.from_json(RECORD) == make_record(verdict="suspect", epochs=2)

@@ -139,6 +139,7 @@ REFUSED: dict[str, Change] = {
     "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
     "a pointer that is a list": a_pointer([]),
     "a pointer to a number": a_pointer({"record": 7}),
+    "a reason with a list": a_pointer({"record": None, "not_needed": "x", "digest": [1]}),
     "a record at a site without a plan": in_record("site", value="third"),
     "a record at a site above": in_record("site", value="../../x"),
     "a record of another experiment": in_record("experiment", value="../other"),
@@ -234,7 +235,12 @@ REFUSED: dict[str, Change] = {
 
 def not_needed(files: Files) -> None:
     for name in ("x-s0-r0", record_name(files).split("/")[2]):
-        pointer = {"record": None, "not_needed": HTML + ESCAPE, "digest": [1], "repeats": LINK}
+        pointer = {
+            "record": None,
+            "not_needed": HTML + ESCAPE,
+            "digest": "d",
+            "repeats": {LINK: LINK},
+        }
         site_file(f"{name}.json", json.dumps(pointer).encode())(files)
 
 

@@ -11,8 +11,8 @@ import pytest
 from rnnbench import cli
 from rnnbench.exchange.archive import files_of
 from rnnbench.records.keys import certificate_key
-from rnnbench.records.store import pointer_to, write_json
-from tests.factory import in_round, make_probe, make_record, replace
+from rnnbench.records.store import write_json
+from tests.factory import in_round, make_probe, make_record, put, replace
 from tests.outside.attacks import EXPERIMENT, Files
 
 LEVELS = {"keras": 0.5, "unrolled": 0.35, "block": 0.3}
@@ -58,8 +58,7 @@ def lay_down(results: Path, machine: str, factor: float = 1.0) -> None:
     """The results of a machine as its project has them."""
     site = results / machine / EXPERIMENT
     for record in records(machine, factor):
-        write_json(results / f"records/{record.key}.json", record.to_json())
-        write_json(site / f"{record.name}.json", pointer_to(record))
+        put(results, record, site=machine, experiment=EXPERIMENT)
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())
     facts = {"name": EXPERIMENT, "title": "Quick", "about": "", "reference": {"rnn": "keras"}}

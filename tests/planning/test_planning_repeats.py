@@ -14,9 +14,10 @@ from rnnbench.planning.repeats import (
     known_so_far,
     why_not_needed,
 )
+from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import Place, pointer_to, pointer_without_record, write_json
-from tests.factory import BEGINNING, VOID, in_round, make_record, replace
+from rnnbench.records.store import Place, write_json
+from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
 
 RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)
 CHOICES = make_record().run.choices
@@ -48,8 +49,7 @@ def plan(place: Place, records: list[Record]) -> list[Run]:
 
 
 def finish(place: Place, record: Record) -> None:
-    write_json(place.results / f"records/{record.key}.json", record.to_json())
-    write_json(place.pointer(record.name), pointer_to(record))
+    put(place.results, record, site=place.site, experiment=place.experiment)
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
@@ -85,9 +85,8 @@ def planned_anew(place: Place, record: Record) -> None:
 
 
 def not_needed(place: Place, record: Record) -> None:
-    write_json(
-        place.pointer(record.name), pointer_without_record(record.run.digest, "why", RULE.as_dict())
-    )
+    reason = Pointer(record=None, digest=record.run.digest, not_needed="why")
+    write_json(place.pointer(record.name), reason)
 
 
 def damaged(place: Place, record: Record) -> None:

@@ -14,21 +14,18 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.planning.forecast import (
     GUESS_SECONDS,
     GUESS_SPREAD,
-    FinishedRun,
     forecast,
-    relative_ci_halfwidth,
     repeats_for,
     run_spread,
-    stop_reason,
 )
+from rnnbench.planning.repeats import FinishedRun, relative_ci_halfwidth, stop_reason
 from rnnbench.tables.stats import mean_interval, welch_halfwidth
 from tests.conftest import Project
 
 
 def finished(configuration: str, *walls: float) -> list[FinishedRun]:
     return [
-        FinishedRun(f"{configuration}-s0-r{i}", wall, 1000, wall / 10)
-        for i, wall in enumerate(walls)
+        FinishedRun(f"{configuration}-s0-r{i}", wall, wall / 10) for i, wall in enumerate(walls)
     ]
 
 
@@ -41,7 +38,7 @@ def test_without_finished_runs_the_forecast_is_a_guess() -> None:
 
 def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
     runs = [*finished("a", 10, 12), *finished("b", 100)]
-    result = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], runs)
+    result = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], runs, sizes=[500, 1500])
     assert result.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
     assert result.guessed == 1
     assert result.bytes == 3000
@@ -92,7 +89,7 @@ def test_the_spread_is_computed_among_comparable_values() -> None:
     not with seconds."""
     pair, four = ("a", "b"), ("a", "b", "c", "d")
     values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
-    runs = [FinishedRun(f"a-s0-r{i}", 1.0, 1000, value, by) for i, (value, by) in enumerate(values)]
+    runs = [FinishedRun(f"a-s0-r{i}", 1.0, value, by) for i, (value, by) in enumerate(values)]
     spread, freedom = run_spread(runs)
     assert freedom == 2 and 0.01 < spread < 0.02
     alone, freedom = run_spread(runs[4:])
@@ -104,7 +101,7 @@ def test_the_spread_is_that_of_a_member_not_of_its_value_relative_to_the_round()
     stream, pair = random.Random(1), ("a", "b")
     differences = [stream.gauss(0, 0.02 * math.sqrt(2)) for _ in range(400)]
     runs = [
-        FinishedRun(f"{name}-s0-r{i}", 1.0, 1000, math.exp(sign * difference / 2), pair)
+        FinishedRun(f"{name}-s0-r{i}", 1.0, math.exp(sign * difference / 2), pair)
         for i, difference in enumerate(differences)
         for name, sign in (("a", 1), ("b", -1))
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rnnbench.errors import RecordError
@@ -13,7 +14,7 @@ from tests.factory import make_record
 
 
 def parsed(record: Record) -> dict:
-    return json.loads(json.dumps(record.to_json()))
+    return json.loads(json.dumps(msgspec.to_builtins(record)))
 
 
 @pytest.mark.parametrize("verdict", ["clean", "suspect", "void"])

@@ -14,26 +14,15 @@ import pytest
 from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
 from rnnbench.records import store
-from rnnbench.records.record import Record
-from rnnbench.records.store import is_record, record_files, write_json
+from rnnbench.records.pointer import is_valid, records_of
+from rnnbench.records.store import is_record, record_files, write_json, write_record
 from tests.conftest import ROOT, Project
-from tests.factory import make_late, make_record, read_pointer
+from tests.factory import make_late, make_record, put, read_pointer
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
-
-
-def put(results: Path, record: Record) -> Path:
-    """Writes the record and its pointer; returns the pointer."""
-    path = store.record_folder(results, record.machine, record.name) / f"{record.started}.json"
-    store.write_json(path, record.to_json())
-    pointer = results / "here" / "quick" / f"{record.name}.json"
-    store.write_json(
-        pointer, {"record": str(path.relative_to(results)), "digest": record.run.digest}
-    )
-    return pointer
 
 
 def test_a_pointer_moves_with_its_results_folder(results: Path, tmp_path: Path) -> None:
@@ -47,7 +36,7 @@ def test_a_pointer_moves_with_its_results_folder(results: Path, tmp_path: Path) 
 )
 def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) -> None:
     outside = results.parent / "outside.json"
-    store.write_json(outside, make_record().to_json())
+    store.write_json(outside, make_record())
     pointer = results / "pointer.json"
     store.write_json(pointer, {"record": str(outside) if target == "absolute" else target})
     (results / "link.json").symlink_to(outside)
@@ -56,7 +45,9 @@ def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) ->
     assert caught.value.where == str(pointer)
 
 
-@pytest.mark.parametrize("data", [[], {"digest": "d"}, {"record": 7}, "records/x.json", None])
+@pytest.mark.parametrize(
+    "data", [[], {"digest": "d"}, {"record": 7}, {"record": None}, "records/x.json", None]
+)
 def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
     store.write_json(results / "pointer.json", data)
     with pytest.raises(RecordError, match="not a pointer"):
@@ -86,7 +77,7 @@ def test_readable_records_are_returned_and_the_other_files_reported(results: Pat
     target = results / json.loads(truncated.read_text())["record"]
     target.write_text(target.read_text()[:200])
     (results / json.loads(missing.read_text())["record"]).unlink()
-    records, faults = store.records_of([good, truncated, missing])
+    records, faults = records_of([good, truncated, missing])
     assert [record.run.choices["rnn"] for record in records] == ["keras"]
     assert faults[0].where == str(target)
     assert len(faults) == 2
@@ -96,16 +87,14 @@ def test_readable_records_are_returned_and_the_other_files_reported(results: Pat
 def test_a_pointer_is_valid_only_with_its_companions(results: Path, damage: str) -> None:
     reference, late, companion = make_late()
     put(results, reference)
-    pointer, companion_file = put(results, late), results / f"records/{companion.key}.json"
-    store.write_json(companion_file, companion.to_json())
-    store.write_json(pointer, store.pointer_to(late, [f"records/{companion.key}.json"]))
+    pointer, companion_file = put(results, late, [companion]), results / companion.path
     if damage == "missing":
         companion_file.unlink()
     elif damage == "truncated":
         companion_file.write_bytes(companion_file.read_bytes()[:100])
     is_intact = damage == "none"
-    assert store.pointer_is_valid(results, pointer) == is_intact
-    records, faults = store.records_of([pointer])
+    assert is_valid(pointer, results) == is_intact
+    records, faults = records_of([pointer])
     assert late in records and (companion in records) == is_intact
     assert len(faults) == (0 if is_intact else 1)
 
@@ -163,8 +152,7 @@ LEFTOVERS = ("job.json", "events.jsonl", "log", "unreadable")
 def record(tmp_path: Path, monkeypatch) -> Path:
     """A record, next to the files of a later attempt that was interrupted."""
     record = make_record()
-    file = tmp_path / f"results/records/{record.key}.json"
-    write_json(file, record.to_json())
+    file = write_record(tmp_path / "results", record)
     for ending in LEFTOVERS:
         (file.parent / f"20990101T000000_000000Z.{ending}").write_text("{}\n")
     (file.parent / f".{file.name}.abcd").write_text("half a file")
@@ -187,7 +175,7 @@ def test_files_of_an_interrupted_run_are_not_shown(record: Path, capsys) -> None
 def test_a_companion_is_shown_if_there_is_no_other_record(tmp_path: Path, capsys) -> None:
     reference, _, companion = make_late()
     for record in (companion, reference):
-        write_json(tmp_path / f"records/{record.key}.json", record.to_json())
+        write_record(tmp_path, record)
         assert cli.main(["show", record.name, "--results", str(tmp_path)]) == 0
         assert record.started in capsys.readouterr().out
 

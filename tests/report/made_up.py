@@ -12,7 +12,6 @@ from typing import Any
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.records.store import write_json
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
 from rnnbench.report.published import write_published
@@ -23,7 +22,7 @@ from rnnbench.sources.probes import Probe, probe_of
 from rnnbench.sources.published import read_claims, read_published, read_sources
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
-from tests.factory import BEGINNING, make_probe, make_record, replace
+from tests.factory import BEGINNING, make_probe, make_record, put, replace
 
 EXPERIMENT = Experiment(
     "quick",
@@ -61,10 +60,7 @@ class WrongSteps(Certificates):
 def store(records: Iterable[Record], results: Path) -> None:
     """Writes the records with their pointers."""
     for record in records:
-        place = f"records/{record.key}.json"
-        write_json(results / place, record.to_json())
-        pointer = {"record": place, "digest": record.run.digest}
-        write_json(results / "here" / "quick" / f"{record.name}.json", pointer)
+        put(results, record)
 
 
 def quick() -> list[Record]:

@@ -69,6 +69,8 @@ def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -
         folder = project.folder / f"results/here/{name}"
         folder.mkdir(parents=True)
         (folder / "plan.jsonl").write_text(json.dumps(line) + "\n")
+        facts = {"name": name, "title": name, "about": "", "reference": {}}
+        (folder / "experiment.json").write_text(json.dumps(facts))
         project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
         digest = digest_of_round({NAME: line["digest"]})
         arguments = ["round", str(folder / f"rounds/{line['round']}.json"), "--digest", digest]

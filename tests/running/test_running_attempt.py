@@ -52,15 +52,18 @@ def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
     return path
 
 
-def test_eight_processes_one_after_another(tmp_path: Path) -> None:
-    processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
+def hold_one_after_another(processes: list[subprocess.Popen]) -> None:
     outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     times = sorted(
         tuple(float(line.split()[1]) for line in lines if not line.startswith("waits"))
         for lines in outputs
     )
-    assert len(times) == 8
+    assert len(times) == len(processes) and all(len(each) == 2 for each in times)
     assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+
+
+def test_eight_processes_one_after_another(tmp_path: Path) -> None:
+    hold_one_after_another([start(tmp_path / "run", 0.1) for _ in range(8)])
     assert len(list((tmp_path / "run").glob("*.json"))) == 8
 
 
@@ -111,26 +114,21 @@ def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
     for round_ in range(5):
         folder = tmp_path / str(round_)
         elsewhere(folder, ended="20261121T075000_123456Z")
-        processes = [start(folder, 0.05) for _ in range(4)]
-        times = sorted(
-            tuple(float(line.split()[1]) for line in out.splitlines() if "waits" not in line)
-            for out in (process.communicate(timeout=30)[0] for process in processes)
-        )
-        assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
+        hold_one_after_another([start(folder, 0.05) for _ in range(4)])
 
 
 def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
-    with attempt.held(tmp_path) as mine:
-        assert mine.is_current()
+    with attempt.held(tmp_path) as is_current:
+        assert is_current()
         elsewhere(tmp_path, 2)
-        assert not mine.is_current()
+        assert not is_current()
 
 
 def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
     (tmp_path / "1.json").touch()
     waited: list[str] = []
-    with attempt.held(tmp_path, waited.append) as mine:
-        assert waited and mine.number == 2
+    with attempt.held(tmp_path, waited.append):
+        assert waited and (tmp_path / "2.json").exists()
 
 
 def test_the_holder_renews(tmp_path: Path) -> None:
@@ -183,8 +181,8 @@ def test_a_dead_attempt_is_taken_over_at_once(tmp_path: Path, monkeypatch, dead:
     for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     elsewhere(tmp_path / "run", **dead)
-    with attempt.held(tmp_path / "run", pytest.fail) as mine:
-        assert mine.number == 2 and mine.is_current()
+    with attempt.held(tmp_path / "run", pytest.fail) as is_current:
+        assert (tmp_path / "run/2.json").exists() and is_current()
 
 
 def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 from rnnbench.records.store import Place
 from rnnbench.report.runs import raw_configurations
 from rnnbench.running import worker
-from rnnbench.running.round import measure
 from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts, metrics
 from rnnworker.processors import read_topology
-from tests.factory import as_run, make_record, replace
+from tests.factory import make_record, replace
 from tests.report.made_up import measurements
+from tests.running.alone import train
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
 from tests.worker.test_worker_cards import LIBRARY, TWO
@@ -141,9 +141,7 @@ def test_a_run_on_a_card_from_start_to_record(
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
 
-    (record,) = measure(
-        [as_run(line)], place, label="[1/1]", name="a_round", reference=None
-    ).values()
+    record = train(line, place)
     measured = record.measured
     assert measured["card"]["uuid"] == "GPU-a1"
     assert measured["threads"]["asked"] == min(8, len(read_topology()))
@@ -156,7 +154,5 @@ def test_a_run_on_a_card_from_start_to_record(
     # The same run on a machine with another model of card only.
     monkeypatch.setattr(worker.workers.machine, "gpus", lambda: TWO[:1])
     other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
-    (record,) = measure(
-        [as_run(other)], place, label="[1/1]", name="b_round", reference=None
-    ).values()
+    record = train(other, place)
     assert record.measured.get("card") is None

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rnnbench.errors import RunError
+from rnnbench.records.pointer import is_valid, records_of
 from rnnbench.records.record import Record
-from rnnbench.records.store import Place, pointer_is_valid, read_json, read_record, records_of
+from rnnbench.records.store import Place, read_json, read_record
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -42,9 +43,8 @@ def run(rnn: str, repeat: int = 0, epochs: int = 8, **fake: Any) -> dict[str, An
 def measure_round(place: Place, *lines: Mapping[str, Any], reference="keras") -> dict[str, Record]:
     """Measures the lines in a round. Returns implementation → record."""
     name = next((line["name"] for line in lines if line["choices"]["rnn"] == reference), None)
-    records = measure(
-        [as_run(line) for line in lines], place, label="[1/1]", name="a_round", reference=name
-    )
+    runs = [as_run(line) for line in lines]
+    records = measure(runs, place, label="[1/1]", reference=name)
     return {record.run.choices["rnn"]: record for record in records.values()}
 
 
@@ -86,22 +86,17 @@ def test_each_cycle_has_the_same_steps_of_each_member(place: Place) -> None:
     assert cycles[0] == cycles[1] == list(range(len(cycles[0])))
 
 
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        ("not_finite", "loss_not_finite"),
-        ("raise", "exception"),
-        ("crash", "died"),
-        ("hang", "over_limit"),
-    ],
-)
-def test_a_members_failure_does_not_affect_the_others(place: Place, fault: str, code: str) -> None:
-    bad = run("bad", fault=fault, fault_epoch=3)
-    bad["config"]["limits"] = {"default": 20, "train": 2.0}
-    records = measure_round(place, run("keras"), bad, run("cell"))
-    assert records["bad"].verdict.status == "void"
-    assert records["bad"].verdict.reasons[0].code == code
-    for rnn in ("keras", "cell"):
+def test_the_failures_of_members_do_not_affect_the_others(place: Place) -> None:
+    faults = {"not_finite": "loss_not_finite", "raise": "exception", "crash": "died"}
+    faults |= {"hang": "over_limit"}
+    bad = [run(fault, fault=fault, fault_epoch=3) for fault in faults]
+    for line in bad:
+        line["config"]["limits"] = {"default": 20, "train": 2.0}
+    records = measure_round(place, run("keras"), *bad, run("block"))
+    for fault, code in faults.items():
+        assert records[fault].verdict.status == "void"
+        assert records[fault].verdict.reasons[0].code == code
+    for rnn in ("keras", "block"):
         assert records[rnn].verdict.status != "void"
         assert len(records[rnn].epochs) == 8
         assert records[rnn].key in effects_of(records.values())
@@ -163,11 +158,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     assert [pointer.read_bytes() for pointer in pointers] == before
     # A deleted companion is no longer named, so that nothing is missing forever.
     (place.results / companion).unlink()
-    assert not pointer_is_valid(place.results, pointers[2])
+    assert not is_valid(pointers[2], place.results)
     assert measure_round(place, *lines) == records
-    assert pointer_is_valid(place.results, pointers[2]) and "companions" not in read_json(
-        pointers[2]
-    )
+    assert is_valid(pointers[2], place.results) and "companions" not in read_json(pointers[2])
 
 
 def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:
@@ -185,7 +178,7 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     with pytest.raises(RunError, match="received an external SIGKILL"):
         measure_round(place, *lines)
     pointer = place.pointer(lines[1]["name"])
-    assert pointer_is_valid(place.results, pointer) and "companions" not in read_json(pointer)
+    assert is_valid(pointer, place.results) and "companions" not in read_json(pointer)
 
 
 def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:

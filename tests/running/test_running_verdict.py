@@ -87,15 +87,6 @@ def test_the_share_of_the_load_of_others_is_reported() -> None:
     assert "rnnbench retry" in reason.remedy
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(None, []), (0.01, []), (-0.01, []), (0.011, ["closure"]), (-0.011, ["closure"])],
-)
-def test_unexplained_training_time(value: float | None, expected: list[str]) -> None:
-    assert codes(measured={"closure": value}) == expected
-    assert judge([], FALLING, {"closure": value}).status == ("suspect" if expected else "clean")
-
-
 def test_void_outranks_suspect_and_all_reasons_are_kept() -> None:
     epochs = (epoch(1, 1.0), epoch(2, None))
     verdict = judge([train(10.0, foreign=5.0)], epochs, {"closure": 0.5})
@@ -198,45 +189,46 @@ def test_without_a_whole_there_is_no_closure() -> None:
     assert closed(2.0, whole=0.0) is None
 
 
+WEIGHTS = ("weights_sha256", "started_weights_sha256")
+MISNAMED = {"kernel": {"found": ["while"], "expected": ["cudnn"]}}
+NOT_SEEN = {"kernel": {"found": [], "expected": ["while"]}}
+
+
 @pytest.mark.parametrize(
-    ("kernel", "expected"),
+    ("measured", "status", "expected"),
     [
-        (None, []),
-        ({"found": ["while"], "expected": ["while"]}, []),
-        ({"found": ["while"], "expected": None}, []),
-        ({"found": ["while", "cudnn"], "expected": ["cudnn", "while"]}, []),
-        ({"found": ["while"], "expected": ["cudnn"]}, ["wrong_kernel"]),
-        ({"found": ["cudnn", "while"], "expected": ["cudnn"]}, ["wrong_kernel"]),
+        ({"closure": None}, "clean", []),
+        ({"closure": 0.01}, "clean", []),
+        ({"closure": -0.01}, "clean", []),
+        ({"closure": 0.011}, "suspect", ["closure"]),
+        ({"closure": -0.011}, "suspect", ["closure"]),
+        ({"kernel": None}, "clean", []),
+        ({"kernel": {"found": ["while"], "expected": ["while"]}}, "clean", []),
+        ({"kernel": {"found": ["while"], "expected": None}}, "clean", []),
+        ({"kernel": {"found": [], "expected": None}}, "clean", []),
+        ({"kernel": {"found": ["while", "cudnn"], "expected": ["cudnn", "while"]}}, "clean", []),
+        (MISNAMED, "void", ["wrong_kernel"]),
+        ({"kernel": {"found": ["cudnn", "while"], "expected": ["cudnn"]}}, "void",
+         ["wrong_kernel"]),
+        (NOT_SEEN, "suspect", ["not_attested"]),
+        (dict(zip(WEIGHTS, "aa", strict=True)), "clean", []),
+        (dict(zip(WEIGHTS, "ab", strict=True)), "void", ["warm_start"]),
+        (dict(zip(WEIGHTS, ("a", None), strict=True)), "clean", []),
+        (dict(zip(WEIGHTS, (None, "b"), strict=True)), "clean", []),
     ],
-)
-def test_a_label_that_disagrees_with_what_ran_is_void(kernel, expected: list[str]) -> None:
-    verdict = judge([], FALLING, {"kernel": kernel})
-    assert [reason.code for reason in verdict.reasons] == expected
-    assert verdict.status == ("void" if expected else "clean")
-
-
-def test_a_label_without_observed_kernels_is_suspect() -> None:
-    verdict = judge([], FALLING, {"kernel": {"found": [], "expected": ["while"]}})
-    assert [reason.code for reason in verdict.reasons] == ["not_attested"]
-    assert verdict.status == "suspect"
-    assert "so while is not attested" in verdict.reasons[0].text
-    assert judge([], FALLING, {"kernel": {"found": [], "expected": None}}).status == "clean"
-
-
-def test_the_kernel_that_ran_instead_is_named() -> None:
-    (reason,) = judge([], FALLING, {"kernel": {"found": ["while"], "expected": ["cudnn"]}}).reasons
-    assert "ran while instead of cudnn" in reason.text
+)  # fmt: skip
+def test_reasons_from_what_was_measured(measured: dict, status: str, expected: list[str]) -> None:
+    verdict = judge([], FALLING, measured)
+    assert ([reason.code for reason in verdict.reasons], verdict.status) == (expected, status)
 
 
 @pytest.mark.parametrize(
-    ("canonical", "started", "expected"),
-    [("a", "a", []), ("a", "b", ["warm_start"]), ("a", None, []), (None, "b", [])],
+    ("measured", "text"),
+    [(MISNAMED, "ran while instead of cudnn"), (NOT_SEEN, "so while is not attested")],
 )
-def test_a_warm_start_is_void(canonical, started, expected: list[str]) -> None:
-    measured = {"weights_sha256": canonical, "started_weights_sha256": started}
-    verdict = judge([], FALLING, measured)
-    assert [reason.code for reason in verdict.reasons] == expected
-    assert verdict.status == ("void" if expected else "clean")
+def test_the_kernels_are_named(measured: dict, text: str) -> None:
+    (reason,) = judge([], FALLING, measured).reasons
+    assert text in reason.text
 
 
 CARD = {"name": "NVIDIA H200"}

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record
-from rnnbench.records.store import record_folder, write_json
+from rnnbench.records.store import write_json, write_record
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +28,10 @@ def _no_tracking_uri(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_run(root: Path, record: Record) -> tuple[Record, Path]:
     """Writes the record with its log, events and pointer; returns the record and its file."""
     results = root / "results"
-    file = record_folder(results, record.machine, record.name) / f"{record.started}.json"
-    write_json(file, record.to_json())
+    file = write_record(results, record)
     file.with_suffix(".log").write_text("output of the worker\n")
     file.with_suffix(".events.jsonl").write_text('{"event": "hello"}\n')
-    pointer = {"record": str(file.relative_to(results)), "digest": record.run.digest}
-    write_json(pointer_of(root, record), pointer)
+    write_json(pointer_of(root, record), Pointer.of(record))
     return record, file
 
 

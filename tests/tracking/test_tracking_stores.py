@@ -16,7 +16,8 @@ import pytest
 from rnnbench.cli import main
 from rnnbench.commands.report import report
 from rnnbench.errors import TrackingError
-from rnnbench.records.store import pointer_to, write_json
+from rnnbench.records.pointer import Pointer
+from rnnbench.records.store import write_json
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import connected, ensure_store
 from rnnbench.tracking.track import SPEEDUP, UNEQUAL, differing_keys, label_of, track, view_of
@@ -205,8 +206,8 @@ def test_a_round_file_with_companions(tmp_path, track_here):
     for record in (first, late, companion):
         write_run(tmp_path, record)
     members = {
-        first.name: pointer_to(first),
-        late.name: pointer_to(late, [f"records/{companion.key}.json"]),
+        first.name: Pointer.of(first),
+        late.name: Pointer.of(late, [companion.path]),
         "other": {"record": None, "digest": "d", "not_needed": "enough", "repeats": {}},
     }
     file, output = tmp_path / "results/site/quick/rounds/a_round.json", tmp_path / "tracked.json"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench import workflow
-from rnnbench.records.store import pointer_to, read_record, write_json
+from rnnbench.records.pointer import Pointer
+from rnnbench.records.store import read_record, write_json, write_record
 from tests.conftest import Project, kill_everything, turns, wait_until, working_in
 from tests.factory import make_record, read_pointer
 
@@ -72,12 +73,12 @@ def test_damage_behind_a_pointer(project: Project, capsys, monkeypatch) -> None:
     monkeypatch.setenv("RNNBENCH_INTERVALS", "")
     config = {"experiment": "small", "conf": str(project.conf)}
     job = workflow.load(config, project.folder)
-    pointers = [project.folder / pointer for pointer in job.pointers]
+    pointers = list(job.pointers.values())
     results = project.folder / "results"
     for pointer in pointers:
         record = make_record(name=pointer.stem)
-        write_json(results / f"records/{record.key}.json", record.to_json())
-        write_json(pointer, pointer_to(record))
+        write_record(results, record)
+        write_json(pointer, Pointer.of(record))
     truncated, missing, invalid, _intact = pointers
     file = record_of(results, truncated)
     file.write_bytes(file.read_bytes()[:-100])

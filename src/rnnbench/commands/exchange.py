@@ -32,7 +32,7 @@ from rnnbench.planning.plan import Plan, Preflight, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.keys import probe_key
 from rnnbench.records.record import Run
-from rnnbench.records.store import IMPORTED, is_record, write_bytes
+from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
 from rnnbench.running.worker import nvml
 from rnnworker import machine
 
@@ -66,16 +66,22 @@ def bundle(arguments: Sequence[str]) -> int:
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
     pins = pinned(root)
-    runs = sorted(plan.runs.values(), key=lambda run: run.order)
+    lines = []
+    for run in sorted(plan.runs.values(), key=lambda run: run.order):
+        key = probe_key(run.choices, run.overrides)
+        lines.append({**_entry(run, root, pins), "probe": key if key in plan.probes else None})
+    preflights = {"certificates.json": plan.certificates, "probes.json": plan.probes}
     size = _write(
         options.output,
         plan,
         {
-            "plan.jsonl": "".join(json.dumps(_run(run, plan, root, pins)) + "\n" for run in runs),
-            "experiment.json": _json(facts_of(plan)),
-            "certificates.json": _entries(plan.certificates, root, pins),
-            "probes.json": _entries(plan.probes, root, pins),
-            "run.py": RUN,
+            "plan.jsonl": "".join(f"{json.dumps(line)}\n" for line in lines).encode(),
+            "experiment.json": json_bytes(facts_of(plan)),
+            **{
+                name: json_bytes({key: _entry(item, root, pins) for key, item in planned.items()})
+                for name, planned in preflights.items()
+            },
+            "run.py": RUN.encode(),
         },
         {path: root / path for path in plan.datasets},
     )
@@ -91,12 +97,17 @@ def bundle(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _write(folder: Path, plan: Plan, texts: Mapping[str, str], datasets: Mapping[str, Path]) -> int:
-    """Writes `texts`, `datasets`, the worker and the user's Python files into `folder`, which must
-    be new or empty. Returns the number of bytes."""
+def _write(
+    folder: Path, plan: Plan, contents: Mapping[str, bytes], datasets: Mapping[str, Path]
+) -> int:
+    """Writes `contents`, `datasets`, the worker and the user's Python files into `folder`, which
+    must be new or empty. Returns the number of bytes."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
-    own = {str(file): f"own/{_short_hash(str(file))}/{file.name}" for file in _own_files(plan)}
+    own = {}
+    for file in _own_files(plan):
+        short = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+        own[str(file)] = f"own/{short}/{file.name}"
     worker, library = Path(rnnworker.__file__).parent, nvml()
     sources = {
         **datasets,
@@ -104,11 +115,10 @@ def _write(folder: Path, plan: Plan, texts: Mapping[str, str], datasets: Mapping
         **{f"rnnworker/{f.relative_to(worker).as_posix()}": f for f in worker.rglob("*.py")},
         **({NVML: Path(library)} if library else {}),
     }
-    files = {name: text.encode() for name, text in texts.items()}
-    files |= {name: file.read_bytes() for name, file in sources.items()}
+    files = {**contents, **{name: file.read_bytes() for name, file in sources.items()}}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     about = {"schema": SCHEMA, "experiment": plan.experiment.name, "files": digests, "own": own}
-    files["bundle.json"] = _json(about).encode()
+    files["bundle.json"] = json_bytes(about)
     try:
         for name, content in files.items():
             write_bytes(folder / name, content)
@@ -118,28 +128,11 @@ def _write(folder: Path, plan: Plan, texts: Mapping[str, str], datasets: Mapping
     return sum(map(len, files.values()))
 
 
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, indent=1)
-
-
 def _own_files(plan: Plan) -> list[Path]:
     """The user's Python files, which runs name by their local paths."""
     certified = (entry for item in plan.certificates.values() for entry in item.implementations)
     configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
     return sorted(set().union(*map(user_files, configs)))
-
-
-def _run(run: Run, plan: Plan, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
-    key = probe_key(run.choices, run.overrides)
-    return {**_entry(run, root, pins), "probe": key if key in plan.probes else None}
-
-
-def _entries(planned: Mapping[str, Preflight], root: Path, pins: Mapping[str, Any]) -> str:
-    return _json({key: _entry(item, root, pins) for key, item in planned.items()})
 
 
 def _entry(planned: Run | Preflight, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +160,7 @@ def export(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     known = {
         folder.parent.name: folder
-        for folder in archive.folders_of(options.results, options.experiment)
+        for folder in planned_folders(options.results, options.experiment)
     }
     sites = options.site or list(known)
     if not known or set(sites) - set(known):

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
@@ -20,8 +18,6 @@ from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.files import nearest_conf
 from rnnbench.grid.point import GridPoint
 from rnnbench.grid.requirements import unmet_here
-
-MAX_STYLED_ROWS = 1000
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -88,7 +84,7 @@ def as_json(point: GridPoint) -> dict[str, object]:
 def _print_table(points: Sequence[GridPoint]) -> None:
     from rnnbench.report.numbers import counted  # imports SciPy, which no other use needs
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     axes = [group for group in NAMES if any(group in point.choices for point in points)]
     varied = [axis for axis in axes if len({point.choices.get(axis) for point in points}) > 1]
     common = [f"{axis}={points[0].choices[axis]}" for axis in axes if axis not in varied]
@@ -96,13 +92,12 @@ def _print_table(points: Sequence[GridPoint]) -> None:
         print(f"all grid points: {' '.join(common)}")
     header = ("name", *varied, "", "why")
     rows = [_row(point, varied) for point in points]
-    if console.is_terminal and len(rows) <= MAX_STYLED_ROWS:
-        console.print(_styled(header, rows))
-    else:
-        # Output to a pipe must not truncate names, and rich needs half a millisecond per row.
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in (header, *rows):
-            print("  ".join(map(str.ljust, row, widths)).rstrip())
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        line = "  ".join(map(str.ljust, row, widths)).rstrip()
+        style = "bold" if row is header else "yellow" if row[-1] else "none"
+        # To a pipe, rich would take ten times as long.
+        console.print(line, style=style) if console.is_terminal else print(line)
     skipped = sum(point.skip is not None for point in points)
     print(f"{counted(len(points), 'grid point')}: {len(points) - skipped} run, {skipped} skipped")
 
@@ -110,13 +105,3 @@ def _print_table(points: Sequence[GridPoint]) -> None:
 def _row(point: GridPoint, axes: Sequence[str]) -> tuple[str, ...]:
     chosen = (point.choices.get(axis, "") for axis in axes)
     return point.name, *chosen, "run" if point.skip is None else "skip", point.skip or ""
-
-
-def _styled(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in header:
-        table.add_column(column, overflow="fold")
-    for *first, action, why in rows:
-        colour = "green" if action == "run" else "yellow"
-        table.add_row(*map(Text, first), Text(action, colour), Text(why))
-    return table

@@ -12,22 +12,17 @@ from rich.filesize import decimal
 
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.errors import RecordError
-from rnnbench.grid.point import configuration_of, full_identity
-from rnnbench.planning.forecast import (
-    ENVIRONMENT_BYTES,
-    FinishedRun,
-    Forecast,
-    forecast,
-    repeats_for,
-)
+from rnnbench.grid.point import full_identity
+from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, repeats_for
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.record import Record, Run
-from rnnbench.records.store import has_record, read_record, record_files
+from rnnbench.planning.repeats import FinishedRun, finished
+from rnnbench.records.pointer import is_valid
+from rnnbench.records.record import Run
+from rnnbench.records.store import read_record, readable, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
 from rnnbench.running.progress import duration
-from rnnbench.tables.effects import effects_of, relative_values
 from rnnworker import machine
 
 DIFFERENCES = (0.02, 0.05, 0.10)
@@ -53,8 +48,15 @@ def plan(arguments: Sequence[str]) -> int:
         text = changes_by_run(made, results)
     else:
         left = [run.name for run in made.runs.values() if not _is_done(run, made, results)]
-        estimate = forecast(left, _past(made, results), lambda: _elsewhere(made, results))
-        text = estimate_lines(made, estimate, _missing_environments(made, root))
+        here = machine.fingerprint()["machine"]
+        files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
+        sizes = [
+            sum(part.stat().st_size for part in file.parent.glob(f"{file.stem}.*"))
+            for file in files
+        ]
+        estimate = forecast(left, _finished(files), lambda: _elsewhere(made, results, here), sizes)
+        lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
+        text = estimate_lines(made, estimate, lacking)
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
@@ -149,49 +151,15 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
     repeats = plan.experiment.repeats
-    return has_record(run, results, pointer, repeats.as_dict() if repeats else None)
+    return is_valid(pointer, results, repeats.as_dict() if repeats else None, run.digest)
 
 
-def _past(plan: Plan, results: Path) -> list[FinishedRun]:
-    """This machine's newest record of each run of the plan."""
-    local_machine = machine.fingerprint()["machine"]
-    newest = (record_files(results, local_machine, name)[-1:] for name in plan.runs)
-    return _as_past([path for paths in newest for path in paths])
+def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:
+    """The newest records of the machine `here` of runs that are not in the plan."""
+    others = [path for path in record_files(results, here) if path.parent.name not in plan.runs]
+    return _finished(sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS])
 
 
-def _elsewhere(plan: Plan, results: Path) -> list[FinishedRun]:
-    """This machine's newest records of runs that are not in the plan."""
-    files = record_files(results, machine.fingerprint()["machine"])
-    others = [path for path in files if path.parent.name not in plan.runs]
-    return _as_past(sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS])
-
-
-def _as_past(files: Sequence[Path]) -> list[FinishedRun]:
-    records: dict[Path, Record] = {}
-    for path in files:
-        with suppress(RecordError):
-            records[path] = read_record(path)
-    everything = list(records.values())
-    effects = effects_of(everything)
-    values = relative_values(everything, effects)
-    return [
-        FinishedRun(
-            name=record.name,
-            wall_seconds=float(wall) if isinstance(wall, int | float) else None,
-            bytes=sum(part.stat().st_size for part in path.parent.glob(f"{record.started}.*")),
-            value=values.get(record.key),
-            company=_company(record) if record.key in effects else (),
-            widening=effects[record.key].widening if record.key in effects else 1.0,
-        )
-        for path, record in records.items()
-        for wall in [record.measured.get("wall_seconds")]
-    ]
-
-
-def _company(record: Record) -> tuple[str, ...]:
-    members = record.round.members if record.round else ()
-    return tuple(sorted(map(configuration_of, members)))
-
-
-def _missing_environments(plan: Plan, root: Path) -> int:
-    return sum(not pins.folder(root).exists() for pins in plan.environments.values())
+def _finished(files: Sequence[Path]) -> list[FinishedRun]:
+    records, _ = readable(files, read_record)
+    return finished(records, records)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +12,9 @@ import msgspec
 from rnnbench.commands.arguments import add_folder, add_results, command_parser
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.pointer import Pointer, records_of
 from rnnbench.records.record import Record, Run
-from rnnbench.records.store import (
-    imported_machines,
-    not_needed,
-    read_json,
-    readable,
-    records_of,
-    site_folders,
-)
+from rnnbench.records.store import imported_machines, planned_folders, readable
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -42,7 +35,7 @@ def report(arguments: Sequence[str]) -> int:
     runs: list[Run] = []
     pointers: list[Path] = []
     missing: list[str] = []
-    plans, faults = readable((folder / "plan.jsonl" for folder in folders), _planned)
+    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
     for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
         for run in planned:
@@ -57,7 +50,8 @@ def report(arguments: Sequence[str]) -> int:
     experiment = read_experiment(folders[0] / "experiment.json")
     skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
-    not_measured = _reasons_not_needed(pointers)
+    read, _ = readable(pointers, lambda file: (file.stem, Pointer.read(file).not_needed))
+    not_measured = {name: why for name, why in read if why}
     report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
@@ -74,10 +68,6 @@ def report(arguments: Sequence[str]) -> int:
         say(f"left out: {fault}")
     print(page)
     return 0
-
-
-def _planned(plan: Path) -> tuple[Path, list[Run]]:
-    return plan.parent, read_runs(plan)
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
@@ -100,25 +90,13 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
         say(error)
 
 
-def _reasons_not_needed(pointers: Sequence[Path]) -> dict[str, str]:
-    """Run → why it was not needed."""
-    reasons = {}
-    for pointer in pointers:
-        with contextlib.suppress(RecordError):
-            if why := not_needed(read_json(pointer)):
-                reasons[pointer.stem] = why
-    return reasons
-
-
 def folders_of(options: argparse.Namespace) -> list[Path]:
     """The experiment's folder at each requested site, this machine's first and imported ones
     last."""
-    sites = options.site or ["*"]
     folders = [
         folder
-        for site in sites
-        for folder in site_folders(options.results, options.experiment, site)
-        if (folder / "plan.jsonl").is_file()
+        for site in options.site or ["*"]
+        for folder in planned_folders(options.results, options.experiment, site)
     ]
     if not folders:
         raise RecordError(

@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
 from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_runs
-from rnnbench.records.store import not_needed, pointer_files, read_json, record_files
+from rnnbench.records.pointer import Pointer, pointer_files
+from rnnbench.records.store import readable, record_files
 from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
@@ -56,41 +57,34 @@ def retry(arguments: Sequence[str]) -> int:
 def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     """Marks the chosen runs and removes their pointers. Returns their names and the number of all
     runs."""
-    pointers = {path.stem: path for path in pointer_files([folder])}
-    if not pointers:
+    files = {path.stem: path for path in pointer_files([folder])}
+    if not files:
         raise _no_finished_run(folder)
-    chosen = _chosen(pointers, names)
+    read, _ = readable(files.values(), lambda file: (file.stem, Pointer.read(file)))
+    chosen = _chosen(files, names) or sorted(n for n, each in read if each.verdict == "void")
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)
         # The clock may have been ahead when the records were made.
         records = record_files(folder.parents[1], name=glob.escape(name))
         mark.write_text(max([timestamps.now(), *(file.stem for file in records)]) + "\n")
-        pointers[name].unlink()
-    _reopen_not_needed(pointers, chosen)
-    return chosen, len(pointers)
+    # The new measurement of a configuration may change which of its repeats are needed.
+    again = {configuration_of(name) for name in chosen}
+    reopened = [n for n, each in read if each.not_needed and configuration_of(n) in again]
+    for name in {*chosen, *reopened}:
+        files[name].unlink()
+    return chosen, len(files)
 
 
 def _no_finished_run(folder: Path) -> ConfigError:
     return ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
 
 
-def _reopen_not_needed(pointers: dict[str, Path], chosen: Sequence[str]) -> None:
-    """Removes the pointers of repeats that were not needed: the new measurement of their
-    configuration may change that."""
-    configurations = {configuration_of(name) for name in chosen}
-    for name, pointer in pointers.items():
-        same = configuration_of(name) in configurations
-        if same and pointer.exists() and not_needed(read_json(pointer)):
-            pointer.unlink()
-
-
-def _chosen(pointers: dict[str, Path], patterns: Sequence[str]) -> list[str]:
-    if not patterns:
-        return sorted(n for n, path in pointers.items() if read_json(path).get("verdict") == "void")
+def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Those of the `runs` that match one of the `patterns`, each of which matches some."""
     chosen: set[str] = set()
     for pattern in patterns:
-        matches = fnmatch.filter(pointers, pattern)
+        matches = fnmatch.filter(runs, pattern)
         if not matches:
             raise ConfigError(f"no finished run is named {pattern!r}.", where="rnnbench retry")
         chosen.update(matches)
@@ -168,17 +162,13 @@ def _environments(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _used_environments(root: Path, results: Path) -> set[str]:
+    planned = (run.config["build"] for f in results.glob("*/*/plan.jsonl") for run in read_runs(f))
+    builds = {json.dumps(build, sort_keys=True): build for build in planned}
     used: set[str] = set()
-    seen: set[str] = set()
-    for plan in results.glob("*/*/plan.jsonl"):
-        for run in read_runs(plan):
-            build = run.config["build"]
-            if (text := json.dumps(build, sort_keys=True)) in seen:
-                continue
-            seen.add(text)
-            with suppress(RnnbenchError):
-                pins = pins_of(build, root)
-                used |= {pins.key} if pins else set()
+    for build in builds.values():
+        with suppress(RnnbenchError):
+            pins = pins_of(build, root)
+            used |= {pins.key} if pins else set()
     return used
 
 

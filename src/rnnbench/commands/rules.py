@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,22 +17,17 @@ import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
-from rnnbench.errors import RunError
+from rnnbench.errors import RecordError, RunError
+from rnnbench.grid.experiment import Repeats
+from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import prober_digest, worker_digest
 from rnnbench.planning.plan import code_of
-from rnnbench.planning.repeats import known_so_far, read_facts, rule_of, why_not_needed
-from rnnbench.records.plan_file import read_round
+from rnnbench.planning.repeats import known_so_far, why_not_needed
+from rnnbench.records.plan_file import read_experiment, read_round
+from rnnbench.records.pointer import Pointer, is_valid, read_pointers
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import (
-    Place,
-    has_record,
-    pointer_is_valid,
-    pointer_without_record,
-    read_json,
-    timing_lock,
-    write_json,
-)
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running.preflights import certify as make_certificate
 from rnnbench.running.preflights import probe as make_probe
 from rnnbench.running.progress import print_progress, progress_label, remaining
@@ -174,17 +168,12 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
     `configs` use has been edited since this call. To be called before `check_inputs`, so that what
     the workers have read by the time of the check is what was compared with the plan."""
-    worker = list(Path(rnnworker.__file__).parent.rglob("*.py"))
+    data = {Path((config.get("dataset") or {}).get("path") or "") for config in configs}
+    own = {root / file for file in data.union(*map(user_files, configs))}
+    files = own.union(Path(rnnworker.__file__).parent.rglob("*.py"))
 
     def look() -> dict[Path, tuple[int, int, int]]:
-        names = []
-        for config in configs:
-            model, rnn = config.get("model") or {}, config.get("rnn") or {}
-            data = model.get("data") or {}
-            names += [model.get("function"), data.get("prepare"), data.get("augment")]
-            names += [rnn.get("implementation"), (config.get("dataset") or {}).get("path")]
-        own = {root / str(name).partition(":")[0] for name in names if name}
-        stats = {file: file.stat() for file in (*worker, *own) if file.is_file()}
+        stats = {file: file.stat() for file in files if file.is_file()}
         return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
 
     before = look()
@@ -224,65 +213,63 @@ def round(arguments: Sequence[str]) -> int:
     digests = {run.name: run.digest for run in planned}
     check_planned(digest_of_round(digests), digest, file.stem)
     label = progress_label(number, total, file.stem)
-    if needed := _needed(planned, place, label):
-        left = sum(not has_record(run, place.results, place.pointer(run.name)) for run in needed)
+    experiment = read_experiment(place.folder / "experiment.json")
+    base = reference_of([run.as_dict() for run in planned], experiment.reference)
+    reference = str(base["name"]) if base else None
+    rule = Repeats(**experiment.repeats) if experiment.repeats else None
+    if needed := _needed(planned, place, label, rule, reference):
+        left = sum(
+            not is_valid(place.pointer(run.name), place.results, digest=run.digest)
+            for run in needed
+        )
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
-        _measure(planned, needed, place, label, file.stem)
-    pointers = {name: read_json(place.pointer(name)) for name in digests}
+        _measure(planned, needed, place, label, reference)
+    pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
     return 0
 
 
 def _measure(
-    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, name: str
+    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
 ) -> None:
-    check = watched(name, [run.config for run in needed], place.root)
+    check = watched(str(planned[0].round), [run.config for run in needed], place.root)
     pins = {
         run.name: check_inputs(
             run.name, run.identity, run.config, place.root, worker_digest(run.config)
         )
         for run in needed
     }
-    reference = _reference(planned, place)
-    records = measure(
-        needed, place, check, label=label, name=name, reference=reference, pinned_md5=pins
-    )
+    records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
         print_progress(f"{label}  {known}")
 
 
-def _needed(planned: Sequence[Run], place: Place, label: str) -> list[Run]:
+def _needed(
+    planned: Sequence[Run], place: Place, label: str, rule: Repeats | None, reference: str | None
+) -> list[Run]:
     """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
     reason why they are not needed."""
-    rule = rule_of(place)
-    pointers = (place.pointer(run.name) for run in planned)
-    begun = any(pointer_is_valid(place.results, pointer) for pointer in pointers)
+    begun = any(is_valid(place.pointer(run.name), place.results) for run in planned)
     if rule is None or planned[0].repeat < rule.least or begun:
         return list(planned)
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
-        reference = _reference(planned, place)
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
         if why := reasons.get(run.name):
-            write_json(
-                place.pointer(run.name), pointer_without_record(run.digest, why, rule.as_dict())
+            pointer = Pointer(
+                record=None, digest=run.digest, not_needed=why, repeats=rule.as_dict()
             )
+            write_json(place.pointer(run.name), pointer)
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
         print_progress(f"{label}  not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
-
-
-def _reference(planned: Sequence[Run], place: Place) -> str | None:
-    named = read_facts(place).get("reference") or {}
-    reference = reference_of([run.as_dict() for run in planned], named)
-    return str(reference["name"]) if reference else None
 
 
 def _summary(record: Record) -> str:
@@ -304,7 +291,8 @@ def _remaining_time(place: Place, left: int) -> str:
     """The estimated time of the `left` rounds, from the experiment's finished rounds."""
     seconds = []
     for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            members = json.loads(path.read_text())["members"].values()
-            seconds.append(sum(float(member["wall_seconds"]) for member in members))
+        with suppress(RecordError):
+            walls = [pointer.wall_seconds for pointer in read_pointers(path)]
+            known = [wall for wall in walls if wall is not None]
+            seconds += [sum(known)] if len(known) == len(walls) else []
     return remaining(seconds, left)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError, say
+from rnnbench.records.pointer import pointer_files, records_of
 from rnnbench.records.store import (
     imported_machines,
-    pointer_files,
     read_record,
     record_files,
-    records_of,
     roots,
     site_folders,
 )

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, add_root, command_parser
 from rnnbench.errors import RecordError, TrackingError, say
+from rnnbench.records.pointer import read_pointers
 from rnnbench.records.record import Record
 from rnnbench.records.store import (
     NOT_TRACKED,
-    read_json,
     read_record,
     readable,
     record_files,
-    records_behind,
     roots,
     write_json,
 )
@@ -88,17 +87,10 @@ def _requested(
     their companions; and the errors of what cannot be read."""
     records: dict[Path, Record] = {}
     faults: list[RecordError] = []
-    for pointer in pointers:
+    for file in pointers:
         try:
-            data = read_json(pointer)
-            members = data["members"].values() if "members" in data else [data]
-            for member in members:
-                for file, record in records_behind(results, pointer, member):
-                    records[file] = record
-        except (AttributeError, KeyError, TypeError) as error:
-            faults.append(
-                RecordError(f"is neither a pointer nor a round ({error}).", where=str(pointer))
-            )
+            for pointer in read_pointers(file):
+                records |= pointer.records(results, file)
         except RecordError as error:
             faults.append(error)
     return records, faults

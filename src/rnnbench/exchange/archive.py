@@ -14,13 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
-from rnnbench.records.store import (
-    not_needed,
-    pointer_files,
-    read_json,
-    records_named_by,
-    site_folders,
-)
+from rnnbench.records.pointer import Pointer, pointer_files
 
 KINDS = ("certificates", "probes")
 MAX_FILES = 200_000
@@ -91,12 +85,6 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
 
 
-def folders_of(results: Path, experiment: str) -> list[Path]:
-    """The folders of the experiment at the sites that have a plan of it, imported ones last."""
-    folders = site_folders(results, experiment)
-    return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
-
-
 def files_of(folder: Path) -> dict[str, Path]:
     """Name in an archive → file: the plan, facts, certificates and probes of an experiment at a
     site, the pointers of runs that were not needed, and all records that the others name, those of
@@ -105,9 +93,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
     files += [path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json"))]
-    for pointer in pointer_files([folder]):
-        data = read_json(pointer)
-        files += [pointer] if not_needed(data) else []
-        for file in (root / record for record in records_named_by(pointer, data)):
-            files += [file, file.with_suffix(".events.jsonl")]
+    for file in pointer_files([folder]):
+        pointer = Pointer.read(file)
+        files += [file] if pointer.not_needed else []
+        for record in (root / path for path in pointer.paths):
+            files += [record, record.with_suffix(".events.jsonl")]
     return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}

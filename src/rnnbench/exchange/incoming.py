@@ -8,27 +8,22 @@ never those of this project.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.pointer import Pointer, companion_files, is_pointer
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     RESERVED,
-    companion_files,
-    is_pointer,
     is_record,
     json_bytes,
-    not_needed,
-    pointer_to,
-    pointer_without_record,
     read_json,
     read_record,
     write_bytes,
@@ -79,9 +74,12 @@ class Incoming:
             write_bytes(self.root / name, self.files[name].read_bytes())
         for record in sorted(self.records, key=lambda record: record.started):
             name = f"{record.site}/{self.experiment}/{record.name}.json"
-            existing = _content(self.root / name)
-            pointer = pointer_to(record, companion_files(self.root, record))
-            if record.is_companion or _started(existing) > record.started or existing == pointer:
+            pointer = Pointer.of(record, companion_files(self.root, record))
+            existing: Pointer | None = None
+            with suppress(RecordError):
+                existing = Pointer.read(self.root / name)
+            newer = existing and existing.record and Path(existing.record).stem > record.started
+            if record.is_companion or newer or existing == pointer:
                 continue
             if (self.root / name).exists() and name not in self.files:
                 self.replaced.append(name)
@@ -131,7 +129,7 @@ def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collectio
     """Adds a record, its events or its log."""
     if is_record(file):
         record = read_record(file)
-        if f"records/{record.key}.json" != name:
+        if record.path != name:
             raise _refuse(name, f"holds the record {record.key}")
         if record.experiment != incoming.experiment or record.site not in sites:
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")
@@ -155,24 +153,25 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
         made = PREFLIGHTS[what[0]](read_json(file), name)
         if made.key != file.stem or made.machine in local:
             raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
-        same_plan = _content(existing).get("digest") == made.digest is not None
-        incoming.add(name, file, keep=same_plan)
+        same_plan = False
+        with suppress(RecordError):
+            same_plan = PREFLIGHTS[what[0]](read_json(existing), name).digest == made.digest
+        incoming.add(name, file, keep=same_plan and made.digest is not None)
         return
-    data: Any = read_json(file) if len(what) == 1 and is_pointer(file) else None
+    pointer = Pointer.read(file) if len(what) == 1 and is_pointer(file) else None
     if what == ["plan.jsonl"]:
         content = _merged_plan(file, existing, name)
     elif what == ["experiment.json"]:
         facts = read_experiment(file)
         if facts.name != incoming.experiment:
             raise _refuse(name, f"describes the experiment {facts.name!r}")
-        content = json_bytes(msgspec.to_builtins(facts))
-    elif why := not_needed(data):
-        rule = data["repeats"] if isinstance(data.get("repeats"), dict) else None
-        content = json_bytes(pointer_without_record(str(data.get("digest")), why, rule))
+        content = json_bytes(facts)
+    elif pointer and pointer.record is None:
+        content = json_bytes(pointer)
     else:
         raise _refuse(name, "is not a file of an export")
     file.write_bytes(content)
-    incoming.add(name, file, keep=data is not None)
+    incoming.add(name, file, keep=pointer is not None)
 
 
 def _check_run(run: Run, name: str) -> None:
@@ -197,21 +196,6 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
         if (existing.parent / f"{run.name}.json").is_file():
             planned.setdefault(run.name, run)
     return b"".join(run.line() for run in planned.values())
-
-
-def _content(existing: Path) -> Mapping[str, Any]:
-    """The JSON of an existing file; empty if it cannot be read."""
-    try:
-        data = read_json(existing)
-    except RecordError:
-        return {}
-    return data if isinstance(data, Mapping) else {}
-
-
-def _started(pointer: Mapping[str, Any]) -> str:
-    """The start of a pointer's run."""
-    record = pointer.get("record")
-    return Path(record).stem if isinstance(record, str) else ""
 
 
 def _refuse(name: str, why: str) -> RecordError:

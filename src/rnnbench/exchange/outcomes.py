@@ -34,14 +34,14 @@ def lay_out(bundle: Path, folder: Path) -> None:
         return folder / name
 
     for record, outcome in records_in(bundle, experiment.name):
-        file = target(f"records/{record.key}.json")
-        write_json(file, record.to_json())
+        file = target(record.path)
+        write_json(file, record)
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
             if (outcome / name).exists():
                 shutil.copyfile(outcome / name, file.with_suffix(suffix))
         plan = target(f"{record.machine}/{experiment.name}/plan.jsonl")
         if not plan.exists():
-            write_json(plan.with_name("experiment.json"), msgspec.to_builtins(experiment))
+            write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
     for kind in PREFLIGHTS:
         for data in preflights_in(bundle, kind):

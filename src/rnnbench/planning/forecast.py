@@ -1,15 +1,5 @@
 """Estimates the time and disk space that an experiment needs, and the number of repeats that shows
-a given difference; decides whether a configuration has been measured often enough (``repeats``). No
-side effects.
-
-The stopping rule depends on the width of an interval, never on whether the interval excludes 1:
-measuring until a difference shows always finds one in the end. The width alone is not safe either:
-the rule stops early if the runs happen to agree, and then the interval is too narrow. In a
-simulation (``tests/planning/test_repeats.py``; spreads of 1 to 3 %, 3 to 10 repeats), the
-intervals of a rule that uses each configuration's own spread cover 91 % instead of 95 %. It uses
-the pooled spread of the device if it is larger (94 to 95 %), and measures the only configuration of
-a device at least five times (93 to 95 %).
-"""
+a given difference. No side effects."""
 
 from __future__ import annotations
 
@@ -20,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
+from rnnbench.planning.repeats import FinishedRun
 from rnnbench.tables.stats import student_quantile
 
 GUESS_SECONDS = 60.0
@@ -33,22 +23,6 @@ GUESS_SPREAD = 0.012
 MIN_FREEDOM = 4  # degrees of freedom: with fewer, a spread is uncertain by a factor of two or more
 ENVIRONMENT_BYTES = 1_500_000_000
 MOST_REPEATS = 10_000
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A finished run. `wall_seconds`: its share of the wall time; `bytes`: size of its files;
-    `value`: basis of the spread (`tables.effects.relative_values`);
-    `company`: the configurations that took turns with it, including its own. Values are comparable
-    only if these are the same. `widening`: of its interval, because the machine was slowed down
-    (`tables.effects.Effect`)."""
-
-    name: str
-    wall_seconds: float | None
-    bytes: int
-    value: float | None
-    company: tuple[str, ...] = ()
-    widening: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,12 +46,13 @@ def forecast(
     left: Sequence[str],
     past: Iterable[FinishedRun],
     elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
+    sizes: Sequence[int] = (),
 ) -> Forecast:
     """Estimates the time and disk space of the runs to do, and the spread between runs.
 
     **Arguments:** `left`: names of the runs to do; `past`: finished runs of any configurations;
     `elsewhere`: returns this machine's other finished runs, called only if `past` has fewer than
-    `MIN_FREEDOM` degrees of freedom."""
+    `MIN_FREEDOM` degrees of freedom; `sizes`: bytes of the files of finished runs."""
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -86,7 +61,7 @@ def forecast(
     means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
     default = statistics.median(means.values()) if means else GUESS_SECONDS
     seconds = [means.get(configuration_of(name), default) + OVERHEAD_SECONDS for name in left]
-    size = statistics.fmean(run.bytes for run in runs) if runs else GUESS_BYTES
+    size = statistics.fmean(sizes) if sizes else GUESS_BYTES
     spread, freedom = run_spread(runs)
     borrowed = freedom < MIN_FREEDOM
     if borrowed:
@@ -148,51 +123,3 @@ def power_of(difference: float, spread: float, runs: int) -> float:
     freedom = runs - 1
     noncentrality = math.log1p(difference) / (spread * math.sqrt(2 / runs))
     return 1.0 - float(nctdtr(freedom, noncentrality, student_quantile(0.95, freedom)))
-
-
-MIN_RUNS_WITHOUT_OTHERS = 5
-
-
-def stop_reason(
-    rule: Repeats,
-    repeat: int,
-    own: Sequence[float],
-    others: Sequence[Sequence[float]],
-    spent: float,
-    widening: float = 1.0,
-) -> str | None:
-    """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is.
-
-    **Arguments:**
-
-    - `own`: values of the configuration's finished runs, one per run that is not void.
-    - `others`: the same for each other configuration on its device.
-    - `spent`: seconds that all runs of the experiment have taken so far.
-    - `widening`: of the interval of `own`.
-    """
-    if repeat < rule.least:
-        return None
-    if rule.budget_s is not None and spent >= rule.budget_s:
-        return f"the budget of {rule.budget_s:,.0f} s is used up ({spent:,.0f} s)"
-    pooled = any(len(values) > 1 for values in others)
-    if rule.until is None or len(own) < (2 if pooled else MIN_RUNS_WITHOUT_OTHERS):
-        return None
-    half = relative_ci_halfwidth(own, others, widening)
-    if half > rule.until:
-        return None
-    return f"it is known to ± {half:.2%} after {len(own)} runs; required is ± {rule.until:.2%}"
-
-
-def relative_ci_halfwidth(
-    own: Sequence[float], others: Sequence[Sequence[float]], widening: float = 1.0
-) -> float:
-    """The upper half of the 95 % interval of the geometric mean of `own`, relative to it. Uses
-    Student's t on logarithms, as ``tables.stats``, with the larger of the spread of `own` and the
-    spread pooled over `own` and `others`, times `widening`. Never smaller than the interval in the
-    report."""
-    logs = [[math.log(value) for value in values] for values in (own, *others) if len(values) > 1]
-    squares = sum(statistics.variance(values) * (len(values) - 1) for values in logs)
-    pooled = squares / sum(len(values) - 1 for values in logs)
-    spread = math.sqrt(max(pooled, statistics.variance(logs[0])))
-    quantile = student_quantile(0.95, len(own) - 1)
-    return math.expm1(quantile * spread * widening / math.sqrt(len(own)))

@@ -272,6 +272,11 @@ class Record(Part, frozen=True, kw_only=True):
         return f"{self.machine}/{self.name}/{self.started}"
 
     @property
+    def path(self) -> str:
+        """Its file, relative to the results folder."""
+        return f"records/{self.key}.json"
+
+    @property
     def is_companion(self) -> bool:
         """Whether the run was measured only so that others of its round can be compared with it."""
         return self.round is not None and self.round.companion
@@ -282,9 +287,6 @@ class Record(Part, frozen=True, kw_only=True):
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)
-
-    def to_json(self) -> dict[str, Any]:
-        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Record:

@@ -7,13 +7,11 @@ with the same layout, so that it can neither replace nor be taken for a result o
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -22,13 +20,12 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import may_hold_controls, plain
-from rnnbench.records.record import Record, Run
+from rnnbench.records.record import Record
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder that are no site
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 Content = TypeVar("Content")
-_POINTER = re.compile(r"-s\d+-r\d+\.json$")
 MAX_DEPTH = 60
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _MANY = b"0" * 21  # digits: of no integer in a file of ours
@@ -61,12 +58,13 @@ def timing_lock() -> Path:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes `data` as JSON, atomically."""
+    """Writes `data`, which may contain msgspec structs, as JSON, atomically."""
     write_bytes(path, json_bytes(data))
 
 
 def json_bytes(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()
+    text = json.dumps(data, indent=1, allow_nan=False, default=msgspec.to_builtins)
+    return (text + "\n").encode()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -156,6 +154,12 @@ def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[
     return [folder for group in folders for folder in group if folder.parent.name != IMPORTED]
 
 
+def planned_folders(results: Path, experiment: str, site: str = "*") -> list[Path]:
+    """Those of the `site_folders` that have a plan."""
+    folders = site_folders(results, experiment, site)
+    return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
+
+
 def imported_machines(results: Path) -> frozenset[str]:
     """The machines whose records were imported."""
     return frozenset(folder.name for folder in (results / IMPORTED / "records").glob("*"))
@@ -174,10 +178,6 @@ def readable(
     return found, faults
 
 
-def record_folder(results: Path, machine: str, name: str) -> Path:
-    return results / "records" / machine / name
-
-
 def is_record(file: PurePath) -> bool:
     """Whether a file in a run's record folder is named like a record, ``STARTED.json``. The job,
     events and log files of an attempt and unreadable records that were set aside are not."""
@@ -190,55 +190,6 @@ def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Pat
     return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
 
 
-def pointer_files(folders: Iterable[Path]) -> list[Path]:
-    """The pointer files in the `folders` of experiments at sites, sorted by path."""
-    files = (file for folder in folders for file in folder.glob("[!.]*.json"))
-    return sorted(filter(is_pointer, files))
-
-
-def is_pointer(file: PurePath) -> bool:
-    """Whether a file in an experiment's folder is named like a pointer, after its run."""
-    return _POINTER.search(file.name) is not None
-
-
-def pointer_to(record: Record, companions: Sequence[str] = ()) -> dict[str, Any]:
-    """The content of a pointer file: which record represents a run at a site, and the records of
-    its `companions` (paths relative to the results folder), if it has any."""
-    return {
-        **({"companions": list(companions)} if companions else {}),
-        "record": f"records/{record.key}.json",
-        "digest": record.run.digest,
-        "verdict": record.verdict.status,
-        "wall_seconds": record.measured.get("wall_seconds"),
-    }
-
-
-def companion_files(results: Path, record: Record) -> list[str]:
-    """The companions' records in the round of a `record` (paths relative to `results`)."""
-    companions = []
-    for name in record.round.members if record.round else ():
-        for path in record_files(results, record.machine, glob.escape(name)):
-            with suppress(RecordError):
-                other = read_record(path)
-                if other.is_companion and other.round_id == record.round_id:
-                    companions.append(f"records/{other.key}.json")
-    return companions
-
-
-def pointer_without_record(digest: str, why: str, rule: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The pointer of a run that was not needed: the reason, and the rule that decided it."""
-    return {"record": None, "digest": digest, "not_needed": why, "repeats": rule}
-
-
-def not_needed(pointer: Any) -> str | None:
-    """Why the run of this pointer (its JSON) was skipped: its configuration is known precisely
-    enough, or the budget of the experiment's ``repeats`` is spent. None for a pointer to a
-    record."""
-    if isinstance(pointer, dict) and pointer.get("record", "") is None:
-        return str(pointer.get("not_needed"))
-    return None
-
-
 def why_not_tracked(tracked: Path) -> str | None:
     """Why the records of this file of ``rnnbench track`` could not be logged, e.g. because the
     server was down; None if they are in MLflow or the file does not exist."""
@@ -249,58 +200,11 @@ def why_not_tracked(tracked: Path) -> str | None:
     return str(why) if why else None
 
 
+def write_record(results: Path, record: Record) -> Path:
+    """Writes the record and returns its file."""
+    write_json(results / record.path, record)
+    return results / record.path
+
+
 def read_record(path: Path) -> Record:
     return Record.from_json(read_json(path), where=str(path))
-
-
-def records_named_by(pointer: Path, data: Any) -> list[str]:
-    """The records that the pointer file `pointer` with the JSON `data` names, its companions last
-    (paths relative to the results folder); none if the run was not needed."""
-    if not_needed(data):
-        return []
-    if not isinstance(data, dict) or not isinstance(data.get("record"), str):
-        raise RecordError("is not a pointer to a record.", where=str(pointer))
-    companions = data.get("companions")
-    paths = [data["record"], *(companions if isinstance(companions, list) else ())]
-    return [path for path in paths if isinstance(path, str)]
-
-
-def records_behind(results: Path, pointer: Path, data: Any) -> Iterator[tuple[Path, Record]]:
-    """File and record, for each of the `records_named_by` a pointer."""
-    for path in records_named_by(pointer, data):
-        target = results / path
-        if "\0" in path or not target.resolve().is_relative_to(results.resolve()):
-            raise RecordError(f"points outside the results folder: {target}.", where=str(pointer))
-        yield target.resolve(), read_record(target)
-
-
-def pointer_is_valid(results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
-    """Whether the pointer is valid: its record and those of its companions can be read, or it says
-    why its run is not needed by the current `rule`."""
-    try:
-        data = read_json(pointer)
-        if not_needed(data):
-            return data.get("repeats") == rule
-        return len(list(records_behind(results, pointer, data))) > 0
-    except RecordError:
-        return False
-
-
-def has_record(run: Run, results: Path, pointer: Path, rule: dict[str, Any] | None = None) -> bool:
-    """Whether the pointer is valid and of the run's present identity."""
-    return pointer_is_valid(results, pointer, rule) and read_json(pointer)["digest"] == run.digest
-
-
-def records_of(pointers: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
-    """All readable records that `pointers` name, those of companions included, and the errors of
-    the unreadable ones. Runs that were not needed have no record."""
-    records: dict[str, Record] = {}
-    faults: list[RecordError] = []
-    for pointer in pointers:
-        try:
-            root = pointer.parents[2]
-            for _, record in records_behind(root, pointer, read_json(pointer)):
-                records[record.key] = record
-        except RecordError as error:
-            faults.append(error)
-    return list(records.values()), faults

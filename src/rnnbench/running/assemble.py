@@ -134,10 +134,7 @@ class Turn(msgspec.Struct):
         return None if self.begin is None or self.t is None else self.t - self.begin
 
 
-COLUMNS = (
-    "turn", "cycle", "start", "seconds", "steps", "full", "others", "took", "cores",
-    "major_faults", "reads",
-)  # fmt: skip
+COLUMNS = tuple(name for name in bounds.TURN if name != "good")  # of schema 4
 
 
 def turns(

@@ -9,7 +9,7 @@
 3. **Being measured.** The owner holds this host's timing lock, too. It renews the modification time
    of its file every `INTERVAL`. Others wait while it lives.
 4. **Being recorded.** The owner writes a record only if no later attempt has begun
-   (`Attempt.is_current`).
+   (`IsCurrent`).
 5. **Ended.** The file says ``ended``. The next owner adopts the record, if there is one.
 
 An owner that ends without saying so is dead: on this host, if its process is gone; on another host,
@@ -27,7 +27,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,29 +38,20 @@ PATIENCE = 6
 POLL = 2.0  # seconds between two looks at another attempt
 SQUEUE_SECONDS = 10
 EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+IsCurrent = Callable[[], bool]
 OVER = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
     "PREEMPTED", "REVOKED", "TIMEOUT",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """An attempt that owns its run, unless another process considered it dead."""
-
-    folder: Path
-    number: int
-
-    def is_current(self) -> bool:
-        """Whether no later attempt has begun. To be checked before anything is recorded."""
-        return _last(self.folder) == self.number
-
-
 @contextmanager
-def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[Attempt]:
+def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[IsCurrent]:
     """Owns the run whose attempts are in `folder`; first waits for a living attempt to end.
-    `on_wait`: called once with a description of each owner that is waited for. Raises `OSError` if
-    the folder cannot be written."""
+    `on_wait`: called once with a description of each owner that is waited for. Yields a function
+    that returns whether no later attempt has begun, because another process considered this one
+    dead; to be called before anything is recorded. Raises `OSError` if the folder cannot be
+    written."""
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
     number, descriptor = _claim(folder, owner, on_wait)
@@ -74,7 +64,7 @@ def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> I
 
     threading.Thread(target=renew, daemon=True).start()
     try:
-        yield Attempt(folder, number)
+        yield lambda: _last(folder) == number
     finally:
         ended.set()
         with suppress(OSError):

@@ -22,7 +22,7 @@ SWAPPED_BYTES = 64 * 2**20
 def warnings(facts: Mapping[str, Any]) -> list[str]:
     """Warnings about a host, each with its remedy. No side effects.
 
-    **Arguments:** `facts` as `look` returns them; facts that could not be read are None.
+    **Arguments:** `facts` as `read_host_facts` returns them; facts that could not be read are None.
     """
     messages = []
     load, cores = facts.get("load"), facts.get("cores") or 1

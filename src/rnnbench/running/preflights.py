@@ -17,10 +17,11 @@ import msgspec
 from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, write_json
+from rnnbench.running import worker
 from rnnbench.running.assemble import facts_of, phases_of
 from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import device_reasons, failure_reason
-from rnnbench.running.worker import Event, Outcome, job_of, run_workers
+from rnnbench.running.worker import Event, Outcome, job_of, supervise
 from rnnbench.sources import probes
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
@@ -94,37 +95,38 @@ def make(
     written.
     """
     folder = place.folder / f"{kind}s"
-    work = folder / "work" / key
+    files: dict[str, Path] = {}
+    labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
-    work.parent.mkdir(parents=True, exist_ok=True)
-    labels = {
-        device: f"{kind} {key} on {device}" if number else f"{kind} {key}"
-        for number, device in enumerate(jobs)
-    }
-    files = {
-        device: Path(f"{work}.{number}") if number else work for number, device in enumerate(jobs)
-    }
-    holder = f"process {os.getpid()}, {kind} {key}"
-    with locks.locked(place.timing_lock, holder) as timing:
+    for number, device in enumerate(jobs):
+        labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
+        files[device] = folder / "work" / (f"{key}.{number}" if number else key)
+    with locks.locked(place.timing_lock, f"process {os.getpid()}, {kind} {key}") as timing:
+        for file in files.values():
+            for ending in (".log", ".events.jsonl"):  # of an earlier attempt
+                Path(f"{file}{ending}").unlink(missing_ok=True)
+        members = [
+            worker.member(
+                device, job, place.root, files[device], timing=timing,
+                limits={"default": SECONDS[kind]}, on_event=_say_phase(labels[device]),
+            )
+            for device, job in jobs.items()
+        ]  # fmt: skip
         few = len(jobs) <= memory_capacity(available_bytes())
         together = few and not any(job["card"] for job in jobs.values())
-        for devices in [list(jobs)] if together else [[device] for device in jobs]:
-            outcomes |= run_workers(
-                {labels[device]: (jobs[device], files[device]) for device in devices},
-                place.root,
-                timing=timing,
-                limits={"default": SECONDS[kind]},
-                on_event=_say_phase,
-            )
-            for label, outcome in outcomes.items():
+        for group in [members] if together else [[member] for member in members]:
+            outcomes |= supervise(group)
+            for member in group:
+                worker.remove_job_file(files[member.name])
+            for device, outcome in outcomes.items():
                 if outcome.is_killed:
                     raise RunError(
                         f"received an external SIGKILL in phase {outcome.phase}.",
-                        where=label,
+                        where=labels[device],
                         remedy="run the same command again; if memory ran out, use a machine with "
                         "more.",
                     )
-    result = assembled({device: outcomes[label] for device, label in labels.items()})
+    result = assembled(outcomes)
     write_json(folder / f"{key}.json", result)
     return result
 

@@ -23,17 +23,15 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
+from rnnbench.records.pointer import Pointer, companion_files, is_valid
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     Place,
-    companion_files,
-    pointer_is_valid,
-    pointer_to,
     read_json,
     read_record,
     record_files,
-    record_folder,
     write_json,
+    write_record,
 )
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
@@ -50,7 +48,6 @@ def measure(
     check: Callable[[], None] = lambda: None,
     *,
     label: str,
-    name: str = "",
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
 ) -> dict[str, Record]:
@@ -62,14 +59,13 @@ def measure(
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
     - `label`: the prefix of its messages.
-    - `name`: of the round.
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
 
     Raises `RunError` if a worker received an external SIGKILL or another attempt took over, and
     `OSError` if something cannot be written. Records of the other runs are kept.
     """
-    name, by_name = name or planned[0].name, {run.name: run for run in planned}
+    name, by_name = planned[0].round or planned[0].name, {run.name: run for run in planned}
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
@@ -122,12 +118,11 @@ def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
 def _point_to(record: Record, place: Place) -> None:
     """Writes the pointer to an existing record, unless it is valid already. It names the companions
     whose records exist."""
-    pointer = place.pointer(record.name)
-    with suppress(RecordError, AttributeError):
-        is_named = read_json(pointer).get("record") == f"records/{record.key}.json"
-        if is_named and pointer_is_valid(place.results, pointer):
+    file, pointer = place.pointer(record.name), Pointer.of(record)
+    with suppress(RecordError):
+        if Pointer.read(file).record == pointer.record and is_valid(file, place.results):
             return
-    write_json(pointer, pointer_to(record, companion_files(place.results, record)))
+    write_json(file, Pointer.of(record, companion_files(place.results, record)))
 
 
 @dataclass(frozen=True)
@@ -141,11 +136,11 @@ class CohortRunner:
     name: str
     hardware: Mapping[str, Any]
     pinned_md5: Mapping[str, str | None]
-    attempts: Mapping[str, attempt.Attempt]
+    attempts: Mapping[str, attempt.IsCurrent]
     timing: int
 
     def folder(self, run: Run) -> Path:
-        return record_folder(self.place.results, self.hardware["machine"], run.name)
+        return self.place.results / "records" / self.hardware["machine"] / run.name
 
     def peaks(self, planned: Sequence[Run]) -> list[int]:
         """Peak bytes of memory of the latest run of each configuration on this machine."""
@@ -235,8 +230,8 @@ class CohortRunner:
         companions: list[str] = []
         for record in sorted(made, key=lambda record: record.name in requested):
             if record.name not in requested:
-                companions.append(f"records/{record.key}.json")
-            elif self.attempts[record.name].is_current():
+                companions.append(record.path)
+            elif self.attempts[record.name]():
                 records[record.name] = record
             else:
                 raise RunError(
@@ -245,9 +240,9 @@ class CohortRunner:
                     where=record.name,
                     remedy="nothing needs to be done: the other attempt's record counts.",
                 )
-            write_json(self.place.results / f"records/{record.key}.json", record.to_json())
+            write_record(self.place.results, record)
         for name, record in records.items():
-            write_json(self.place.pointer(name), pointer_to(record, companions))
+            write_json(self.place.pointer(name), Pointer.of(record, companions))
         return records
 
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -66,30 +66,6 @@ def member(
 
 def remove_job_file(files: Path) -> None:
     Path(f"{files}.job.json").unlink(missing_ok=True)
-
-
-def run_workers(
-    jobs: Mapping[str, tuple[Mapping[str, Any], Path]],
-    root: Path,
-    *,
-    on_event: Callable[[str], Callable[[Event], None]],
-    **options: Any,
-) -> dict[str, Outcome]:
-    """Runs the `jobs` (name → job and path prefix of its files, which are made anew) in new workers
-    side by side, not in turns, and returns name → outcome. `on_event` makes the function that is
-    called with the events of a name; the other arguments are those of `member`."""
-    for _, files in jobs.values():
-        for ending in (".log", ".events.jsonl"):
-            Path(f"{files}{ending}").unlink(missing_ok=True)
-    outcomes = supervise(
-        [
-            member(name, job, root, files, on_event=on_event(name), **options)
-            for name, (job, files) in jobs.items()
-        ]
-    )
-    for _, files in jobs.values():
-        remove_job_file(files)
-    return outcomes
 
 
 def nvml() -> str | None:

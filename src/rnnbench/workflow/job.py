@@ -23,14 +23,8 @@ from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Plan, Preflight, Round, facts_of
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.store import (
-    not_needed,
-    pointer_files,
-    pointer_is_valid,
-    read_json,
-    site_folders,
-    why_not_tracked,
-)
+from rnnbench.records.pointer import Pointer, is_valid, pointer_files
+from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.tracking.store import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 
@@ -103,18 +97,14 @@ def damaged(job: Job) -> list[str]:
     for name in job.rounds:
         if not (job.root / name).exists():
             continue
-        pointers = [job.root / path for path in job.pointers_of(name)]
-        invalid = [
-            path for path in pointers if not pointer_is_valid(job.root / job.results, path, repeats)
-        ]
-        if not invalid:
-            continue
-        rounds.append(name)
-        for pointer in filter(Path.exists, invalid):
+        results = job.root / job.results
+        invalid = [file for file in job.pointers_of(name) if not is_valid(file, results, repeats)]
+        rounds += [name] if invalid else []
+        for file in filter(Path.exists, invalid):
             with contextlib.suppress(RecordError):
-                if not_needed(read_json(pointer)):
+                if Pointer.read(file).not_needed:
                     continue
-            say(f"{pointer.stem}: a record is damaged or missing; it is measured again.")
+            say(f"{file.stem}: a record is damaged or missing; it is measured again.")
     return rounds
 
 
@@ -197,14 +187,18 @@ class Job:
         """The log of when the commands of this site were busy."""
         return self.root / self.results / self.site / "intervals.jsonl"
 
-    def pointers_of(self, round_file: str) -> list[str]:
-        """The pointers of the runs of a round."""
-        runs = self.plan.rounds[Path(round_file).stem].runs
-        return [f"{self.folder}/{run.name}.json" for run in runs]
+    @cached_property
+    def pointers(self) -> dict[str, Path]:
+        """Run → its pointer, which exists once the run is finished."""
+        return {name: self.root / self.folder / f"{name}.json" for name in self.plan.runs}
 
     @property
-    def pointers(self) -> list[str]:
-        return [f"{self.folder}/{name}.json" for name in self.plan.runs]
+    def finished(self) -> set[str]:
+        return {name for name, file in self.pointers.items() if file.exists()}
+
+    def pointers_of(self, round_file: str) -> list[Path]:
+        """The pointers of the runs of a round."""
+        return [self.pointers[run.name] for run in self.plan.rounds[Path(round_file).stem].runs]
 
     @property
     def certificates(self) -> list[str]:

@@ -6,16 +6,17 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
-from rnnbench.planning.plan import Plan, write_plan
-from rnnbench.records.store import not_needed, read_json, why_not_tracked
+from rnnbench.planning.plan import write_plan
+from rnnbench.records.pointer import Pointer
+from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
 from rnnbench.workflow import signal_handling
@@ -42,38 +43,34 @@ class Session:
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
-                self._importers = WorkflowImporters(self._missing(), self.job.root)
+                runs, finished = self.job.plan.runs, self.job.finished
+                missing = (run.config for name, run in runs.items() if name not in finished)
+                self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
-        except RunError as error:
-            _leave(error)
-        except OSError as error:
-            _leave(
-                RunError(
-                    f"cannot be written: {error}.",
-                    where=str(folder),
-                    remedy="make the folder writable, or free some space.",
-                )
-            )
-
-    def _missing(self) -> Iterable[Mapping[str, Any]]:
-        """The configurations of the runs that have no record and can run here."""
-        runs = zip(self.job.plan.runs.values(), self.job.pointers, strict=True)
-        return (run.config for run, pointer in runs if not (self.job.root / pointer).exists())
+        except (OSError, RunError) as error:
+            if isinstance(error, OSError):
+                remedy = "make the folder writable, or free some space."
+                error = RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy)
+            say(error)
+            os._exit(error.exit_code)
 
     def _interrupted(self) -> str:
         if self._importers:
             self._importers.end()
-        done = sum((self.job.root / pointer).exists() for pointer in self.job.pointers)
-        return f"{done} of {len(self.job.pointers)} runs have a record; the same command continues."
+        done, total = len(self.job.finished), len(self.job.plan.runs)
+        return f"{done} of {total} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """Prints the summary: void runs, missing runs, the path of the report."""
         if self._importers:
             self._importers.end()
-        if failed:
+        job = self.job
+        if failed and job.finished:
             with contextlib.suppress(Exception):
-                self._report_finished_runs()
+                from rnnbench.commands.report import report
+
+                report([job.experiment, "--site", job.site, "--out", job.report_folder])
         for line in self._summary.lines:
             say(line)
 
@@ -100,18 +97,7 @@ class Session:
     @cached_property
     def _summary(self) -> Summary:
         """To be read only when all jobs have ended."""
-        return summarize(self.job.plan, self.job.root, self.job.results)
-
-    def _report_finished_runs(self) -> None:
-        from rnnbench.commands.report import report
-
-        if any((self.job.root / pointer).exists() for pointer in self.job.pointers):
-            report([self.job.experiment, "--site", self.job.site, "--out", self.job.report_folder])
-
-
-def _leave(error: RunError) -> None:
-    say(error)
-    os._exit(error.exit_code)
+        return summarize(self.job)
 
 
 # Exit code of snakemake if every run has a record and all are void; 1 and 2 are those of
@@ -128,49 +114,46 @@ class Summary:
     exit_code: int
 
 
-def summarize(plan: Plan, root: Path, results: str) -> Summary:
+def summarize(job: Job) -> Summary:
     """One line per void run and per failure, then one each for the runs that were not needed, the
     missing runs, the void runs together and the report's path."""
-    folder = root / results / plan.site / plan.experiment.name
-    void: list[str] = []
-    reasons: Counter[str] = Counter()
+    runs, folder = job.plan.runs, job.root / job.folder
+    void: dict[str, tuple[str, str]] = {}
     missing: list[str] = []
-    logs: dict[str, Path] = {}
+    logs: dict[Path, None] = {}
     unneeded = 0
-    for run in sorted(plan.runs.values(), key=lambda run: run.order):
-        pointer = folder / f"{run.name}.json"
+    for run in sorted(runs.values(), key=lambda run: run.order):
         try:
-            data = read_json(pointer)
+            pointer = Pointer.read(job.pointers[run.name])
         except RecordError:
             missing.append(run.name)
-            logs[str(run.round)] = folder / "logs" / "round" / f"{run.round}.log"
+            logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
-        unneeded += not_needed(data) is not None
-        if isinstance(data, dict) and data.get("verdict") == "void":
-            why, remedy = _void_reason(root / results, data)
-            reasons[why] += 1
-            void.append(f"{run.name} is void: {why}. Fix: {remedy}")
-    failures = [line for log in logs.values() for line in _last_message(log)]
-    all_void = bool(void) and len(void) + unneeded == len(plan.runs)
-    lines = [*_shortened(void, "void runs"), *_shortened(failures, "failures")]
+        unneeded += pointer.record is None
+        if pointer.record and pointer.verdict == "void":
+            void[run.name] = _void_reason(job.root / job.results / pointer.record)
+    all_void = bool(void) and len(void) + unneeded == len(runs)
+    lines = _shortened(
+        [f"{name} is void: {why}. Fix: {remedy}" for name, (why, remedy) in void.items()],
+        "void runs",
+    )
+    lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if unneeded:
-        lines.append(f"{unneeded} of {len(plan.runs)} runs were not needed; the report says why.")
+        lines.append(f"{unneeded} of {len(runs)} runs were not needed; the report says why.")
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
-            f"{len(missing)} of {len(plan.runs)} runs have no record ({names}). "
+            f"{len(missing)} of {len(runs)} runs have no record ({names}). "
             "Fix: run the same command again; it measures only those."
         )
-    untracked = list(
-        filter(None, map(why_not_tracked, sorted((folder / "tracked").glob("*.json"))))
-    )
-    if untracked:
-        lines.append(f"runs are missing in MLflow: {untracked[0]}")
+    tracked = map(why_not_tracked, sorted((folder / "tracked").glob("*.json")))
+    if untracked := next(filter(None, tracked), None):
+        lines.append(f"runs are missing in MLflow: {untracked}")
     if void:
-        lines.append(_void_total(plan, len(void), reasons, all_void))
-    report = root / "reports" / plan.experiment.name / "report.html"
-    if report.exists():
-        lines.append(f"the report is {report.relative_to(root)}")
+        reasons = Counter(why for why, _ in void.values())
+        lines.append(_void_total(job, len(void), reasons, all_void))
+    if (job.root / job.report).exists():
+        lines.append(f"the report is {job.report}")
     return Summary(tuple(lines), len(void), ALL_VOID if all_void else 0)
 
 
@@ -183,27 +166,25 @@ def _last_message(log: Path) -> list[str]:
     return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
 
 
-def _void_total(plan: Plan, void: int, reasons: Counter[str], all_void: bool) -> str:
+def _void_total(job: Job, void: int, reasons: Counter[str], all_void: bool) -> str:
     why, count = reasons.most_common(1)[0]
-    text = f"{void} of {len(plan.runs)} runs are void and left out of all results"
+    text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
         which = f"all {void} runs are" if void > 1 else "the only run is"
         text = f"{which} void, so there is no result (exit code {ALL_VOID})"
     share = "" if count == void else f" ({count} of them)"
     return (
-        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {plan.experiment.name}`, "
+        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {job.experiment}`, "
         "then the same command again, which measures them again."
     )
 
 
-def _void_reason(results: Path, pointer: Mapping[str, Any]) -> tuple[str, str]:
+def _void_reason(record: Path) -> tuple[str, str]:
     """The first reason of a void run and its remedy."""
     try:
-        reasons: Sequence[Mapping[str, str]] = read_json(results / pointer["record"])["verdict"][
-            "reasons"
-        ]
-        return reasons[0]["text"], reasons[0]["remedy"]
-    except (RecordError, KeyError, TypeError, IndexError):
+        reason = read_record(record).verdict.reasons[0]
+        return reason.text, reason.remedy
+    except (RecordError, IndexError):
         return "its record cannot be read", "`rnnbench retry` measures it again."
 
 
