@@ -57,7 +57,7 @@ def kernels_in_tensorflow(ops, steps):
     looped = sum(count > 1 for count in products)
     if looped:
         kernels.add("while")
-    if steps and steps > 1 and len(products) - 2 * looped >= steps:
+    if steps and steps > 1 and len(products) >= steps + 2 * looped:
         kernels.add("unrolled")
     return sorted(kernels)
 
