@@ -10,6 +10,7 @@ next to it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -33,6 +34,7 @@ from rnnbench.running.worker import Outcome, supervise  # noqa: E402
 from rnnbench.tables.effects import effects  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import forked_workers  # noqa: E402
+from rnnworker.frameworks.names import FRAMEWORKS  # noqa: E402
 
 KINDS = {"forked_0": True, "forked_1": True, "started_0": False, "started_1": False}
 
@@ -86,8 +88,12 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     (folder / "experiment/forked.yaml").write_text(text)
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
+    framework = run.config["build"]["framework"]
+    module = importlib.import_module(f"rnnworker.frameworks.{FRAMEWORKS[framework]}")
+    if not hasattr(module, "preload"):
+        sys.exit(f"build={options.build}: {module.__name__} has no function preload: add it")
     if options.unlisted:
-        forked_workers.FORKABLE = (*forked_workers.FORKABLE, run.config["build"]["framework"])
+        forked_workers.FORKABLE = (*forked_workers.FORKABLE, framework)
     if not forked_workers.may_fork(run.config):
         sys.exit(f"build={options.build}: the runs of its framework are not forked; see --unlisted")
     provide(run.config["dataset"], ROOT)

@@ -325,7 +325,7 @@ def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Talli
         relative = seconds[row["model"]][row["device"]] / seconds[row["model"]][base.device]
         low, high = (price[base.device] / row[f"relative_{end}"] for end in ("high", "low"))
         tallies[BREAK_EVEN].interval(low, high, price[base.device] / relative)
-    for sentence in map(str, recommendations(table, inputs)):
+    for sentence in recommendations(table, inputs):
         kind = CHEAPEST if sentence.startswith("Cheapest") else FASTEST_UNDER
         tallies[kind].cases += 1
         if match := re.search(COST_FORM, sentence):

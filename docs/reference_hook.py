@@ -93,10 +93,10 @@ def tables() -> str:
 INTRODUCTION = """The report writes its tables as CSV files into `reports/EXPERIMENT/tables/`. The
 functions of the package `rnnbench.tables` make them; this is their documentation.
 
-In every table, the configuration is `model`, `cell` (RNN cell), `build`, `dataset`, `variant`,
-`rnn`, `options`, `alias`, `implementation`, `device` and `machine`; `runs` and `suspect` are
-numbers of runs; and the 95 % interval of a number is in the columns with the suffixes `_low` and
-`_high`, which are missing for a single run.
+Where a table has "the configuration", that is `model`, `cell` (RNN cell), `build`, `dataset`,
+`variant`, `rnn`, `options`, `alias`, `implementation`, `device` and `machine`. `runs` and `suspect`
+are numbers of runs unless said otherwise. "With its interval" means the 95 % interval in the
+columns with the suffixes `_low` and `_high`, which are missing for a single run.
 """
 
 

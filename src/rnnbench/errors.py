@@ -20,8 +20,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from rnnbench.plain_text import plain
 
 Kind = TypeVar("Kind")
@@ -94,6 +92,8 @@ class TrackingError(RnnbenchError):
 def converted(data: Any, kind: type[Kind], where: str, remedy: str, *, strict: bool = True) -> Kind:
     """`data` as a `kind`. Raises a `ConfigError` that names `where`, the key and what it expects.
     `strict=False`: texts such as those of a CSV file may stand for numbers."""
+    import msgspec  # late: a bare Python can raise the errors above
+
     try:
         return msgspec.convert(data, kind, strict=strict)
     except msgspec.ValidationError as error:

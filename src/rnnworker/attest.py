@@ -63,9 +63,9 @@ def kernels_in_tensorflow(ops, steps):
 
 
 def kernels_in_torch(counts, steps):
-    """As `found`, from {op: number of executions seen by the profiler} of one training step. The
-    op over a whole sequence calls that of cuDNN or oneDNN if one is used; only layers call
-    ``aten::matmul``, in the forward pass."""
+    """As `kernels_in_tensorflow`, from {op: number of executions seen by the profiler} of one
+    training step. The op over a whole sequence calls that of cuDNN or oneDNN if one is used; only
+    layers call ``aten::matmul``, in the forward pass."""
     if any(counts.get(op) for op in TORCH_CUDNN):
         return ["torch:cudnn"]
     if any(counts.get(op) for op in TORCH_ONEDNN):
@@ -78,8 +78,8 @@ def kernels_in_torch(counts, steps):
 
 
 def kernels_in_jax(primitives, steps):
-    """As `found`, from the primitives of a traced training step, each (names of the enclosing
-    loops, name of the primitive)."""
+    """As `kernels_in_tensorflow`, from the primitives of a traced training step, each (names of the
+    enclosing loops, name of the primitive)."""
     kernels = set()
     if any(name in ("rnn_fwd", "rnn_bwd") for _, name in primitives):
         kernels.add("jax:cudnn")

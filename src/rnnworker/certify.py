@@ -26,8 +26,10 @@ from rnnworker import (
     precision,
     reference,
     user_functions,
+    workers,
 )
 
+PROBED = ("outputs", "gradients")  # the errors of a layer
 INCOMPARABLE = 1e9  # JSON has no infinity, and a missing error reads as not measured
 STEPS = 20
 TRAINED_STEPS = 60
@@ -67,7 +69,7 @@ def certify(job, events, phases):
                 trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
                 batches = trial.probe(sizes)
                 result = {} if further else trial.measure()
-                result.update(precision.worst(batches), function=trial.function)
+                result.update(worst(batches), function=trial.function)
                 result["probed"] = {device: {"batches": batches, "why": None}}
                 if not further:
                     trials[name] = trial
@@ -166,9 +168,17 @@ def samples_of(job):
         batch = other.pop("batch", model["batch"])
         found = load(**other) if other else arrays
         for part, training in (("x_train", True), ("x_val", False)):
-            rows = precision.batch_sizes(len(found[part]), batch)
+            rows = workers.batch_sizes(len(found[part]), batch)
             sizes.update((size, training) for size in rows)
     return arrays, sorted(sizes, key=lambda size: (size[1], size[0]), reverse=True)
+
+
+def worst(batches):
+    """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
+    return {
+        part: max((e[part] for e in batches if e[part] is not None), default=None)
+        for part in PROBED
+    }
 
 
 def first_batches(arrays, config, steps):
@@ -263,7 +273,7 @@ class Trial:
             for index, arrays in enumerate(probes):
                 self._probe_layer(index, arrays, batches)
         return [
-            dict(batch, **{part: max(batch[part], default=None) for part in precision.PROBED})
+            dict(batch, **{part: max(batch[part], default=None) for part in PROBED})
             for batch in batches
         ]
 

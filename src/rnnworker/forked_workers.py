@@ -68,9 +68,11 @@ class Importers:
 
 def _joined(kind, member):
     """Returns the workflow's importer of this `kind`, if it has one that is alive."""
+    if not os.environ.get(FOLDER):
+        return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        connection.connect(os.path.join(os.environ.get(FOLDER, ""), kind))
+        connection.connect(os.path.join(os.environ[FOLDER], kind))
     except OSError:
         connection.close()
         return None

@@ -22,6 +22,7 @@ import time
 import warnings
 
 from rnnworker import run
+from rnnworker.frameworks.names import FRAMEWORKS
 
 DESCRIPTORS = 16
 LONGEST = 65536
@@ -35,7 +36,9 @@ def main(job_file, *sockets):
     run.die_with_parent(job.get("parent"))
     begin = time.monotonic()
     config = job["config"]
-    session = importlib.import_module("rnnworker.frameworks." + config["build"]["framework"])
+    session = importlib.import_module(
+        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]]
+    )
     session.preload(config)
     took, resident = time.monotonic() - begin, _resident()
     owner, *listeners = (

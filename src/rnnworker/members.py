@@ -51,7 +51,9 @@ class Outcome:
 
     def __init__(self, events=(), turns=(), **facts):
         self.events, self.turns = list(events), list(turns)
-        vars(self).update(facts)
+        for name, value in facts.items():
+            getattr(Outcome, name)  # raises for what is no fact
+            setattr(self, name, value)
 
     @property
     def out_of_memory(self):

@@ -7,6 +7,7 @@ initializers, which the canonical weights replace.
 """
 
 import ast
+import functools
 import os
 
 GATED = ("lstm", "gru", "gru_reset_before")
@@ -88,11 +89,12 @@ def not_honoured(config):
     return [] if known is None else [name for name in given if name not in known]
 
 
+@functools.lru_cache(maxsize=None)
 def _own_options(implementation):
     """The value of ``OPTIONS`` in the module of a built-in implementation; none without it."""
     with open(os.path.join(_FOLDER, implementation + ".py"), encoding="utf-8") as file:
         tree = ast.parse(file.read())
     for node in tree.body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "OPTIONS":
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "OPTIONS":
             return ast.literal_eval(node.value)
     return ()

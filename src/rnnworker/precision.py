@@ -6,7 +6,6 @@ dtype policies (float32 weights, 16-bit computation; remaining float32 products 
 """
 
 DEFAULT = "float32"
-PROBED = ("outputs", "gradients")  # the errors of a layer
 MIXED = ("mixed_float16", "mixed_bfloat16")
 
 # Largest accepted relative errors against the float64 reference and between implementations. Those
@@ -41,37 +40,3 @@ def as_expected(config, facts):
     tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
     other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
     return tf32_matches and facts["policy"] == policy(config) and not other_dtypes
-
-
-def batch_sizes(samples, batch):
-    """Returns the sizes of the batches that `samples` are split into: whole ones and the last."""
-    return {size for size in (min(batch, samples), samples % batch) if size}
-
-
-def worst(batches):
-    """Returns the largest errors of all sizes of a batch in a certificate; None if nothing was
-    measured."""
-    return {
-        part: max((e[part] for e in batches if e[part] is not None), default=None)
-        for part in PROBED
-    }
-
-
-def wrong(batches, tolerance, device):
-    """Returns which errors of a device's `batches` exceed the `tolerance`, and where they are
-    largest, as text; None if none does."""
-    largest = worst(batches)
-    found = [
-        next((part, each) for each in batches if each[part] == largest[part])
-        for part in largest
-        if largest[part] is not None and not largest[part] <= tolerance[part]
-    ]
-    text = "{} differ from the float64 reference by {:.0e} (tolerance {:.0e}) at batch {} with "
-    text += "training={} on {}"
-    return (
-        "; ".join(
-            text.format(part, each[part], tolerance[part], each["rows"], each["training"], device)
-            for part, each in found
-        )
-        or None
-    )

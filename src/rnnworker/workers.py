@@ -68,6 +68,12 @@ def certificate_jobs(planned):
     ]
 
 
+def batch_sizes(samples, batch):
+    """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
+    certificate holds for those that it tested."""
+    return {size for size in (min(batch, samples), samples % batch) if size}
+
+
 def card_of(config, gpus=None):
     """Returns the card that a run with `config` uses (`cards.select_card`) among `gpus`, by default
     those of this host; None on a CPU."""

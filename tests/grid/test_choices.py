@@ -126,6 +126,9 @@ def test_an_invalid_model_is_rejected(change: dict) -> None:
         jsonschema.validate({**good, **change}, rules)
 
 
+# The source of each reason is the code of the locked packages: Keras 3.15's
+# keras/src/backend/{jax,tensorflow,torch}/rnn.py, keras/src/layers/rnn/{lstm,gru}.py (supports_jit)
+# and keras/src/trainers/trainer.py (model_supports_jit), and jaxlib/gpu_rnn.py.
 ON = "model=shape_short device=gpu "
 GRU_IN_JAX = "jax has cuDNN's LSTM alone: Keras's GRU there is a scan"
 HALVES_IN_JAX = "jax's cuDNN LSTM takes float32 only"

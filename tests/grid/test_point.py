@@ -80,9 +80,12 @@ def test_everything_else_counts() -> None:
     digests = {
         digest_of(identity(CONFIG)),
         digest_of(identity({**CONFIG, "seed": 1})),
-        digest_of(full_identity(CONFIG, {"worker": "other"})),
+        *(
+            digest_of(full_identity(CONFIG, {key: "other"}))
+            for key in ("worker", "build_lock", "dataset_md5")
+        ),
     }
-    assert len(digests) == 3
+    assert len(digests) == 5
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
 
 

@@ -58,8 +58,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 SCRIPT = """
-import json, sys, types
-sys.modules["msgspec"] = types.ModuleType("msgspec")  # not installed there
+import json, sys
 from rnnbench.planning import digests
 for config in json.load(sys.stdin):
     print(digests.worker_digest(config))
@@ -228,8 +227,7 @@ def test_code_that_a_certificate_depends_on(
 VERSIONS = ("3.11", "3.12", "3.13")
 # Reads a JSON list of sources and prints the digests of their canonical forms.
 CANONICAL = """
-import ast, hashlib, json, sys, types, warnings
-sys.modules["msgspec"] = types.ModuleType("msgspec")  # not installed there
+import ast, hashlib, json, sys, warnings
 from rnnbench.planning.digests import canonical
 warnings.simplefilter("ignore")
 texts = [canonical(ast.parse(text)) for text in json.load(sys.stdin)]

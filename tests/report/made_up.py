@@ -13,8 +13,7 @@ from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
-from rnnbench.report.page import write_report
-from rnnbench.report.published import write_published
+from rnnbench.report.page import write_published, write_report
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList

@@ -133,6 +133,11 @@ def test_a_report_may_lead_with_the_devices(tmp_path):
         assert f"figures/{figure.id}.svg" in text
 
 
+def test_a_report_may_lead_with_the_kernels():
+    page = Content(six(), replace(SIX, lead="kernels"), beside=inputs())
+    assert [view.id for view in page.lead_views] == ["kernels"]
+
+
 def test_a_figure_of_speedups_has_more_than_the_reference():
     records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))

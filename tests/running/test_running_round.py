@@ -62,6 +62,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert not records[rnn].round.companion
     for record in records.values():
         assert record.turns["turn"] and len(record.epochs) == 8
+        assert all(seconds > 0 for seconds in record.turns["reads"])
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
         waited = record.phase("train").details["waited"]

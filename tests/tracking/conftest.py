@@ -94,7 +94,9 @@ class MlflowServer:
             with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=1):
                 return
             time.sleep(0.2)
-        raise TimeoutError(f"mlflow server did not start: {self.folder}/server.log")
+        self.kill()
+        log = (self.folder / "server.log").read_text()[-2000:]
+        raise TimeoutError(f"mlflow server did not start: {log}")
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Sends the signal to the server and its workers, which share a session."""

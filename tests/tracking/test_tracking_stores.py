@@ -70,6 +70,9 @@ def test_a_record_is_logged_completely_and_once(root):
     (used,) = run.inputs.dataset_inputs
     assert used.dataset.digest == DIGITS_MD5 and used.dataset.name == "digits"
     with connected(root) as client:
+        here = "params.rnn = 'keras' and params.device = 'cpu_1'"
+        (found,) = client.search_runs([run.info.experiment_id], here)
+        assert found.data.params.items() >= record.run.choices.items()
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
         ours = {"record.json", "config.json", "facts.json", "packages.txt"}
         assert files == ours | {"run.log", "events.jsonl"}
@@ -107,7 +110,9 @@ def track_here(capfd):
 
     def run(*arguments: object) -> tuple[int, str]:
         code = main(["track", *map(str, arguments)])
-        return code, capfd.readouterr().err
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        return code, captured.err
 
     return run
 

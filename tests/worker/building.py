@@ -46,7 +46,7 @@ MODEL = {
     "function": "rnnworker.models.shape:build",
     "data": {"prepare": "rnnworker.models.shape:prepare"},
     **{"sequence": 5, "features": 3, "units": 4, "recurrent_dropout": 0.0, "batch": 16},
-    **{"train_samples": 64, "val_samples": 32, "data_seed": 0, "metrics": ["accuracy"]},
+    **{"train_samples": 72, "val_samples": 36, "data_seed": 0, "metrics": ["accuracy"]},
     "optimizer": {"name": "adam", "learning_rate": 0.01},
     "loss": "sparse_categorical_crossentropy",
 }

@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 
+from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import precision
 from tests.worker.building import (
     ALL_CERTIFICATES,
@@ -162,8 +164,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str
 def test_a_fault_is_detected_and_named(certificates: dict, fault: str) -> None:
     result = certificates["faults"]["implementations"][fault]
     batches = result.get("probed", {}).get("cpu_1", {}).get("batches", [])
-    wrong = precision.wrong(batches, precision.TOLERANCE["float32"], "cpu_1")
-    assert FAULTS[fault][0] in f"{result['why']}; {wrong}"
+    why = wrong(msgspec.convert(batches, list[Batch]), precision.TOLERANCE["float32"], "cpu_1")
+    assert FAULTS[fault][0] in f"{result['why']}; {why}"
     assert (result["status"] == "failed") is (result["why"] is not None)
 
 
@@ -171,9 +173,29 @@ def test_a_fault_does_not_affect_others(certificates: dict) -> None:
     result = certificates["faults"]["implementations"]["keras"]
     assert (result["status"], result["why"]) == ("certified", None)
     layers = result["probed"]["cpu_1"]["batches"]
-    assert precision.wrong(layers, precision.TOLERANCE["float32"], "cpu_1") is None
-    assert [(each["rows"], each["training"]) for each in layers] == [(16, True), (16, False)]
-    assert layers[1]["gradients"] is None, "in evaluation there are none"
+    assert (
+        wrong(msgspec.convert(layers, list[Batch]), precision.TOLERANCE["float32"], "cpu_1") is None
+    )
+    sizes = [(each["rows"], each["training"]) for each in layers]
+    assert sizes == [(16, True), (8, True), (16, False), (4, False)]
+    assert [each["gradients"] is None for each in layers] == [False, False, True, True]
+
+
+SPLIT = """
+from rnnworker.frameworks import replicas
+split = replicas.parts_of
+# Each replica gets the first half of each batch.
+replicas.parts_of = lambda *arguments: [part for part in split(*arguments)[::2] for _ in range(2)]
+"""
+
+
+def test_a_wrong_split_among_replicas_is_noticed(tmp_path_factory) -> None:
+    made = job("lstm", {"keras": {"implementation": "keras", "kernels": ["while"]}})
+    made["config"]["device"]["replicas"] = 2
+    script = SPLIT + ALL_CERTIFICATES
+    (found,) = answer_of("current", script, json.dumps([made]), temporary=tmp_path_factory)
+    applied = found["implementations"]["keras"]["applied"]["cpu_1"]
+    assert applied["off"] == applied["steps"] == 30
 
 
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:

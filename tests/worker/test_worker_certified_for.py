@@ -78,6 +78,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         job.update(threads=threads, dataset=str(folder / "digits.npz"))
         arguments = (ALL_CERTIFICATES, json.dumps([job]))
         (reported,) = answer(sys.executable, *arguments, timeout=900)
+        # A further device compares no implementations.
+        assert bool(reported["pairs"]) is not job["further_device"]
         outcomes[job["device"]] = Outcome(events=[{"event": "facts", "certificate": reported}])
     made = assembled_certificate(planned.as_dict(), outcomes, "here")
     return certificates_for({**made, "machine": None}, SMALL, LARGE_BATCH)

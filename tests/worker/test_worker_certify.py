@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
+from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import certify, events, precision, reference
 
 
@@ -52,8 +53,7 @@ def test_what_cannot_be_compared_fails_after_the_way_to_the_controller(
     values: list[float], expected: list[float]
 ) -> None:
     error = events.to_json_data(certify.relative_error(values, expected))
-    batch = {"rows": 1, "training": True, "outputs": None, "gradients": error}
-    assert precision.wrong([batch], precision.TOLERANCE["float32"], "cpu")
+    assert wrong([Batch(1, True, gradients=error)], precision.TOLERANCE["float32"], "cpu")
 
 
 def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:

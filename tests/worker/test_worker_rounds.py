@@ -67,6 +67,14 @@ def spans(outcomes) -> list[tuple[float, float, str]]:
     )
 
 
+@pytest.mark.parametrize(("members", "length"), [("a", []), ("ab", ["2", "3"])])
+def test_a_single_member_gets_all_steps_in_one_turn(run, members: str, length: list[str]) -> None:
+    outcomes = run(dict.fromkeys(members, 'emit("answer", words=gate())'))
+    for name, outcome in outcomes.items():
+        (words,) = (event["words"] for event in outcome.events if event["event"] == "answer")
+        assert words == ["turn", str(outcome.turns[0]["turn"]), *length], name
+
+
 def test_turns_never_overlap_and_each_cycle_contains_each_member_once(run) -> None:
     outcomes = run({"a": TURNS, "b": "time.sleep(0.3)\n" + TURNS, "c": TURNS, "d": TURNS})
     taken = spans(outcomes)

@@ -130,17 +130,23 @@ def test_the_run_trains_on_its_own_cores(execute) -> None:
     assert session.cores == {second}
 
 
-def test_peak_memory_is_in_bytes(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_peak_memory_is_in_bytes_and_random_reads_are_timed_on_a_cpu_only(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     facts: dict[str, Any] = {}
     events = SimpleNamespace(
         emit=lambda event, **fields: facts.update(fields.get("measured") or {}),
         handshake=lambda: None,
     )
+    timed: list[str] = []
     monkeypatch.setattr(run.events_module, "from_environment", lambda: events)
+    monkeypatch.setattr(run, "Turns", lambda events, card, **reads: timed.extend(reads))
     monkeypatch.setattr(run, "_run", lambda *arguments: None)
     file = tmp_path / "job.json"
-    file.write_text('{"config": {"device": {"kind": "cpu"}}}')
+    file.write_text(json.dumps({"config": {"device": {"kind": kind}}}))
     assert run.main([str(file)], imported=SimpleNamespace(seconds=0.0, bytes=0)) == 0
+    assert timed == (["reads"] if kind == "cpu" else [])
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert facts["peak_memory_bytes"] == pytest.approx(1024 * kilobytes, rel=0.01)
 
@@ -157,7 +163,7 @@ class Clocked(KerasSession):
         self.now += 0.05 + steps * self.step  # each fit has a constant overhead
         self.called.append("train")
 
-    def evaluate(self, samples=None):
+    def evaluate(self):
         self.now += 0.01
         self.called.append("evaluate")
 

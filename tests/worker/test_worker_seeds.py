@@ -292,7 +292,9 @@ def test_the_optimizer_has_the_settings_of_the_yaml(build: str, runs) -> None:
     assert optimizers["mnist_cnn"]["rho"] == pytest.approx(0.95)
     assert optimizers["mnist_mlp"]["epsilon"] == pytest.approx(1e-8)
     assert optimizers["lstm_textgen"]["learning_rate"] == pytest.approx(0.01)
-    schedule = optimizers["cifar10_cnn"]["learning_rate"]["config"]
+    rate = optimizers["cifar10_cnn"]["learning_rate"]
+    assert rate["class_name"] == "InverseTimeDecay"
+    schedule = rate["config"]
     assert (schedule["decay_rate"], schedule["decay_steps"]) == (1e-6, 1)
 
 

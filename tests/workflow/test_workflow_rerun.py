@@ -135,7 +135,7 @@ def test_a_second_snakemake_ends_at_once_and_kill_9_loses_no_record(project: Pro
     assert len(project.records()) >= 4, "the first continues"
 
     kill_everything(first)
-    wait_until(lambda: not working_in(project.folder), 10, "the end of worker and controller")
+    wait_until(lambda: not working_in(project.folder), 10, "the end of all processes")
     before = {path: path.read_bytes() for path in project.records()}
     result = project.snakemake()
     assert result.returncode == 0, result.stdout + result.stderr

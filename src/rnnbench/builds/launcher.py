@@ -92,11 +92,11 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
             raise wrong(build, what, install_hint(str(python)))
         return (str(found),)
     try:
-        words = shlex.split(command) if command else [str(python)]
+        words = shlex.split(str(command)) if command else [str(python)]
     except ValueError as error:
         what = f"command {command!r} cannot be split into words ({error})."
         raise wrong(build, what, "close its quotes.") from error
-    if not words:
+    if not words or not words[0]:
         raise wrong(build, "command is blank.", "name a program.")
     # Do not resolve links: a virtual environment's python is a link that identifies it.
     name = words[0]

@@ -1,4 +1,5 @@
-"""The inputs of a locked build: a lock file, a Python version and, optionally, a user's wheel.
+"""The inputs of a locked build: a lock file, a Python version and, optionally, a user's wheel; and
+how its lock file is resolved again.
 
 Builds that differ only in their flags have equal pins and share one environment.
 """
@@ -24,6 +25,12 @@ ENVIRONMENTS = Path("results/envs")
 PACKAGE = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)")
 # Distributions with the same import name: a wheel of one replaces the others.
 SAME_IMPORT = ({"tensorflow", "tensorflow-cpu", "tensorflow-gpu"},)
+
+PLATFORM = "x86_64-manylinux_2_28"
+OPTIONS = (
+    *("--quiet", "--no-config", "--no-header", "--no-annotate", "--generate-hashes"),
+    *("--no-emit-index-url", "--no-emit-find-links", "--python-platform", PLATFORM),
+)
 
 
 @dataclass(frozen=True)
@@ -127,13 +134,6 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-PLATFORM = "x86_64-manylinux_2_28"
-OPTIONS = (
-    *("--quiet", "--no-config", "--no-header", "--no-annotate", "--generate-hashes"),
-    *("--no-emit-index-url", "--no-emit-find-links", "--python-platform", PLATFORM),
-)
-
-
 def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]:
     """Lock → its Python version according to ``conf/build``. Raises `ConfigError` if two builds
     give one lock different versions, or if no build has a lock in `choices`."""
@@ -144,7 +144,10 @@ def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]
             continue
         lock, python = str(build["lock"]), str(build.get("python"))
         if not is_version(python):
-            what, remedy = f"python is {python}, which is not a version.", 'write, e.g., "3.11".'
+            what, remedy = (
+                f"python is {python}, which is not a version.",
+                'write, e.g., python: "3.11".',
+            )
             raise ConfigError(what, where=str(file), remedy=remedy)
         if (known := versions.setdefault(lock, python)) != python:
             what = f"{lock} is for Python {python}, but for {known} in another build."

@@ -1,4 +1,5 @@
-"""Runs uv and other programs that builds need.
+"""Runs uv and other programs that builds need, and finds Pythons: the running one, then, with uv,
+those of PATH, pyenv and uv.
 
 uv does not read pip's configuration, so pip's ``find-links`` (a folder of wheels) is passed to it
 at run time; no file of the project contains it.
@@ -19,6 +20,10 @@ from pathlib import Path
 from rnnbench.errors import BuildError
 
 LAST_LINES = 12
+VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+OLDEST_OF_UV = (3, 8)
+FIND = ("python", "find", "--system", "--python-preference", "system", "--no-python-downloads")
+TIMEOUT = 60  # seconds
 
 
 def uv_program() -> str:
@@ -28,7 +33,8 @@ def uv_program() -> str:
 
 
 def run(command: Sequence[str], *, where: str, remedy: str) -> None:
-    """Runs a command. Raises `BuildError` with the last lines of its output."""
+    """Runs a command without the variables that lead to another environment. Raises `BuildError`
+    with the last lines of its output."""
     try:
         subprocess.run(
             command,
@@ -59,6 +65,7 @@ def _environment() -> dict[str, str]:
     return variables
 
 
+@functools.cache
 def _pip_find_links() -> str:
     """pip's ``find-links`` from its variable or configuration, separated by commas as for uv."""
     links = os.environ.get("PIP_FIND_LINKS") or ""
@@ -66,12 +73,6 @@ def _pip_find_links() -> str:
         command = [sys.executable, "-m", "pip", "config", "get", "global.find-links"]
         links = subprocess.run(command, capture_output=True, text=True).stdout
     return ",".join(links.split())
-
-
-VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
-OLDEST_OF_UV = (3, 8)
-FIND = ("python", "find", "--system", "--python-preference", "system", "--no-python-downloads")
-TIMEOUT = 60  # seconds
 
 
 def is_version(text: str) -> bool:

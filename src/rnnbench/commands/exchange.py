@@ -21,7 +21,6 @@ from rnnbench.commands.arguments import (
     parse_experiment,
 )
 from rnnbench.datasets.pins import pinned
-from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import ConfigError, RecordError
 from rnnbench.exchange import archive, incoming, outcomes
 from rnnbench.grid.files import user_files
@@ -29,7 +28,6 @@ from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.plain_text import plain
 from rnnbench.planning.plan import Plan, Preflight, facts_of
-from rnnbench.planning.planner import make_plan
 from rnnbench.records.keys import probe_key
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -56,6 +54,10 @@ LARGE_BYTES = 64 * 2**20
 
 def bundle(arguments: Sequence[str]) -> int:
     """Write a folder that measures an experiment on a machine that has nothing but Python."""
+    # Imported late: Hydra takes a quarter of a second, which the other commands need not wait for.
+    from rnnbench.datasets.provide import provide, read_dataset
+    from rnnbench.planning.planner import make_plan
+
     root = Path.cwd()
     parser = experiment_parser(bundle)
     add_output(parser, "FOLDER", "new or empty folder")

@@ -8,16 +8,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
-from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.files import nearest_conf
-from rnnbench.grid.point import GridPoint
-from rnnbench.grid.requirements import unmet_here
+
+if TYPE_CHECKING:
+    from rnnbench.grid.point import GridPoint
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -55,6 +53,11 @@ def command_of(arguments: Sequence[str]) -> list[str]:
 
 def grid(arguments: Sequence[str]) -> int:
     """List the grid points of an experiment: name, choices, run or skip, and why."""
+    # Imported late: `run` only starts Snakemake.
+    from rnnbench.grid.expand import expand
+    from rnnbench.grid.experiment import load_experiment
+    from rnnbench.grid.requirements import unmet_here
+
     parser = experiment_parser(grid)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     options = parse_experiment(parser, arguments, nearest_conf(Path.cwd()))
@@ -82,6 +85,8 @@ def as_json(point: GridPoint) -> dict[str, object]:
 
 
 def _print_table(points: Sequence[GridPoint]) -> None:
+    from rich.console import Console
+
     from rnnbench.report.numbers import counted  # imports SciPy, which no other use needs
 
     console = Console(highlight=False, markup=False, soft_wrap=True)

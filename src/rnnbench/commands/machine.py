@@ -18,12 +18,7 @@ from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pin_of, pinned, verify
 from rnnbench.datasets.provide import MIRROR, provide, read_dataset
 from rnnbench.errors import BuildError, RnnbenchError, say
-from rnnbench.grid.compose import compose_choices
-from rnnbench.grid.files import files_of
-from rnnbench.grid.requirements import unmet_here
 from rnnbench.records.store import write_json
-from rnnbench.running import host_check
-from rnnbench.tracking.store import check_server, is_server, redacted, tracking_uri
 from rnnworker import machine
 
 LOW_DISK_BYTES = 5e9
@@ -92,6 +87,11 @@ def dataset(arguments: Sequence[str]) -> int:
 
 def doctor(arguments: Sequence[str]) -> int:
     """Check what this machine can measure and what would disturb its measurements."""
+    # Imported late: the other commands, which rules call, do not need them.
+    from rnnbench.grid.compose import compose_choices
+    from rnnbench.grid.files import files_of
+    from rnnbench.grid.requirements import unmet_here
+
     parser = command_parser(doctor)
     add_conf(parser)
     options = parser.parse_args(arguments)
@@ -127,6 +127,8 @@ def _machine() -> Iterator[str]:
 
 
 def _host(root: Path) -> Iterator[str]:
+    from rnnbench.running import host_check
+
     warnings = host_check.warnings(host_check.read_host_facts())
     free = shutil.disk_usage(root).free
     if free < LOW_DISK_BYTES:
@@ -187,6 +189,8 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
 
 
 def _tracking(root: Path) -> Iterator[str]:
+    from rnnbench.tracking.store import check_server, is_server, redacted, tracking_uri
+
     uri = tracking_uri(root)
     try:
         if is_server(uri):

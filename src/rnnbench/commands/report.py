@@ -190,8 +190,7 @@ def published(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
 
     from rnnbench.commands.show import read_certified
-    from rnnbench.report.page import write_index
-    from rnnbench.report.published import write_published
+    from rnnbench.report.page import write_index, write_published
     from rnnbench.sources.published import read_claims, read_published, read_sources
     from rnnbench.tables.comparison import measured_claims
     from rnnbench.tables.estimates import Measurements

@@ -88,10 +88,10 @@ def probe(arguments: Sequence[str]) -> int:
     probe's file says why, and the runs go on."""
     end_with_snakemake()
     planned, place = requested_preflight(probe, arguments, "probe")
-    code = prober_digest([model["settings"] for model in planned["models"]])
-    where = f"probe {planned['key']}"
+    where, models = f"probe {planned['key']}", [model["settings"] for model in planned["models"]]
+    check, code = watched(where, models, place.root), prober_digest(models)
     check_inputs(where, planned["identity"], planned["config"], place.root, code)
-    print_progress(probe_summary(make_probe(planned, place)))
+    print_progress(probe_summary(make_probe(planned, place, check)))
     return 0
 
 

@@ -7,12 +7,12 @@ own section, is composed in its regular place.
 
 from __future__ import annotations
 
-import itertools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,12 @@ class Library:
     model: str
     files: Mapping[Choice, Path]
 
+    @cached_property
+    def open_choices(self) -> frozenset[Choice]:
+        """The choices with a missing or interpolated value; all if `base` has one."""
+        every = is_open(self.base)
+        return frozenset(key for key, part in self.sections.items() if every or is_open(part))
+
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
     """The library for the choices in `requested`.
@@ -65,15 +71,23 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     with _hydra(conf, requested) as (compose, folder):
         for model in [*models, None] if default_model or not models else models:
             config, choices = compose("config", {} if model is None else {"model": model})
+            if missing := [group for group in NAMES if group not in choices]:
+                raise ConfigError(
+                    f"its defaults have no {missing[0]}.",
+                    where=display_path(Path(conf[0]) / "config.yaml"),
+                    remedy=f"add `- {missing[0]}: CHOICE` to defaults.",
+                )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             sections |= _sections(config, choices)
         any_model = choices["model"]
         sections |= _packaged(requested, sections, compose, folder)
-        for choices in _remaining_choices(requested, sections):
-            config, _ = compose("config", {**choices, "model": any_model})
-            base = _base_of(config, base, choices)
-            sections |= _sections(config, choices)
+        remaining = ((group, choice) for group in NAMES for choice in requested.get(group, {}))
+        for group, choice in remaining:
+            if (group, choice) not in sections:
+                config, _ = compose("config", {"model": any_model, group: choice})
+                base = _base_of(config, base, {group: choice})
+                sections |= _sections(config, {group: choice})
     files = {
         (group, choice): requested.get(group, {}).get(choice, _file_in(conf, group, choice))
         for group, choice in sections
@@ -146,18 +160,6 @@ def _packaged(
     composed = {packages[key]: _named(each, packages[key][1]) for key, each in config.items()}
     same = all(section == sections.get(choice, section) for choice, section in composed.items())
     return composed if same else {}
-
-
-def _remaining_choices(
-    requested: ChoiceFiles, composed: Mapping[Choice, Any]
-) -> Iterator[dict[str, str]]:
-    """Yields group → choice, one choice per group at a time, until all choices are composed."""
-    remaining = [
-        [(group, choice) for choice in requested.get(group, {}) if (group, choice) not in composed]
-        for group in NAMES
-    ]
-    for row in itertools.zip_longest(*remaining):
-        yield dict(pair for pair in row if pair is not None)
 
 
 def _sections(

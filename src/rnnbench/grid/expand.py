@@ -187,7 +187,7 @@ def _grid_point(
         [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
     )
     where = next((setting.where for setting in combination.values()), "grid")
-    if is_open(config):
+    if not library.open_choices.isdisjoint(choices.items()) or is_open(differing):
         config = resolved(config, where)
     written = {key: setting.where for key, setting in combination.items()}
     written |= {group: sources.get((group, choices[group]), where) for group in folders}

@@ -90,7 +90,7 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
 
 LONGEST = 100  # characters of a name
-KEYS = ExperimentFile.__struct_fields__
+KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
 OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
 
 

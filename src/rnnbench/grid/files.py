@@ -61,12 +61,12 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
         return known[choice]
-    path = (folder / Path(choice).expanduser()).resolve()
     if not choice.endswith((".yaml", ".yml")):
-        what = f"{group}={choice} is not a choice."
         remedy = f"{suggestion(choice, known)}the choices of {group} are "
         remedy += f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
-    elif not path.is_file():
+        raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
+    path = (folder / Path(choice).expanduser()).resolve()
+    if not path.is_file():
         what, remedy = f"{group}={path}: no such file.", "correct the path."
     elif known.get(path.stem, path) != path:
         what = f"{group}={path} has the same name as {display_path(known[path.stem])}."

@@ -1,5 +1,5 @@
 """What an experiment's plan consists of, and the certificates and probes that its grid points need
-before their runs. Imports nothing that only making a plan needs.
+before their runs.
 
 There is one certificate per function, i.e. model × cell × build with the values that change it, for
 all implementations, devices and sizes of batches of its grids, and one probe per device × build.
@@ -230,22 +230,34 @@ def _certificate(
         **{f"device_{place['name']}": place["device"] for place in devices},
         "devices": [{**place, "device": None} for place in devices],
     }
-    identity = {
+    parts = {
         "build_lock": build_lock(config["build"]),
         "dataset_md5": dataset_md5(config),
         "worker": code_of(config, implementations, devices),
     }
-    identity = full_identity(all_of_it, identity)
     return Certificate(
-        key=key,
-        digest=digest_of(identity),
-        identity=identity,
-        choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
+        **_preflight(key, chosen, CERTIFIED_AXES, config, full_identity(all_of_it, parts)),
         overrides=function_overrides(chosen.overrides),
-        config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,
         devices=devices,
     )
+
+
+def _preflight(
+    key: str,
+    point: GridPoint,
+    axes: Iterable[str],
+    config: Mapping[str, Any],
+    identity: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What certificates and probes have in common."""
+    return {
+        "key": key,
+        "digest": digest_of(identity),
+        "identity": identity,
+        "choices": {axis: point.choices[axis] for axis in axes},
+        "config": {**config, "limits": point.config.get("limits") or {}},
+    }
 
 
 def code_of(
@@ -325,19 +337,15 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) ->
         for digest, point in chosen.items()
     )
     rnns = {model["config"]: model["settings"]["rnn"] for model in models}
-    identity = {
+    parts = {
         "build_lock": build_lock(config["build"]),
         "dataset_md5": None,
         "worker": prober_digest([model["settings"] for model in models]),
     }
-    identity = full_identity({**config, "models": rnns}, identity)
+    identity = full_identity({**config, "models": rnns}, parts)
     return Probe(
-        key=key,
-        digest=digest_of(identity),
-        identity=identity,
-        choices={axis: first.choices[axis] for axis in PROBED_AXES},
+        **_preflight(key, first, PROBED_AXES, config, identity),
         overrides=probed_overrides(first.overrides),
-        config={**config, "limits": first.config.get("limits") or {}},
         models=models,
     )
 

@@ -16,7 +16,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rnnbench.errors import RecordError
 from rnnbench.grid.experiment import Repeats
@@ -24,11 +23,8 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, Run
+from rnnbench.records.store import Place
 from rnnbench.tables.stats import student_quantile
-
-if TYPE_CHECKING:
-    from rnnbench.records.store import Place
-
 
 MIN_RUNS_WITHOUT_OTHERS = 5
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ class RunHead(msgspec.Struct, frozen=True):
 
     name: str
     digest: str
-    choices: Mapping[str, str]
     round: str | None = None
 
 
@@ -66,7 +65,7 @@ def read_runs(plan: Path) -> list[Run]:
 
 
 def read_heads(plan: Path) -> list[RunHead]:
-    """The names, digests, choices and rounds of the planned runs, much faster than `read_runs`.
+    """The names, digests and rounds of the planned runs, much faster than `read_runs`.
     Raises `RecordError` if the file is not a plan."""
     return _read(plan, RunHead)
 

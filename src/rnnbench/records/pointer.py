@@ -67,7 +67,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def records(self, results: Path, file: Path) -> Iterator[tuple[Path, Record]]:
         """File and record, for each of its `paths`. Raises a `RecordError` for a record that cannot
-        be read or is outside the folder `results`, which only the pointer's `file` explains."""
+        be read, or if the pointer in `file` names one outside the folder `results`."""
         for path in self.paths:
             target = results / path
             if "\0" in path or not target.resolve().is_relative_to(results.resolve()):

@@ -45,7 +45,7 @@ TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one model: `fast`, its speed; `same`, its accuracy (``""`` for none)."""
+    """The answer for one model: its speed, and its accuracy (``""`` for none)."""
 
     speed_sentence: str
     accuracy_sentence: str = ""
@@ -113,7 +113,7 @@ def daggered(name: str, suspect: bool) -> str:
     return n.marked(f"`{name}`", suspect)
 
 
-def interval_text(row: Row, low: str, high: str, ratio: str) -> str:
+def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:
     """``95 % CI 1.45–1.54``, from the columns of these names."""
     return f"95 % CI {n.ratio_span(row[low], row[high], row[ratio])}"
 

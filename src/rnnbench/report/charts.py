@@ -29,6 +29,7 @@ def dots(
     x: Spec,
     names: Spec = NAMES,
     runs: pd.DataFrame | None = None,
+    row: int = ROW,
 ) -> Spec:
     """A line per `place`: its `value` with its interval `low` to `high` (missing: none), and its
     `label` in a column to the right of the plot, clear of gridlines and of the data. Colours are by
@@ -36,7 +37,7 @@ def dots(
     (`place`, `series`, `value`, `suspect`: open); without, they are dots, and a dashed line is
     drawn at 1."""
     rows = rows[["place", "series", "value", "low", "high", "label"]]
-    height = (NARROW_ROW if names is NAMES else ROW) * rows["place"].nunique()
+    height = row * rows["place"].nunique()
     y = _field("place", "nominal", sort=list(dict.fromkeys(rows["place"])), axis=names)
     colour = _colour(palette)
     value, low = (_field(name, **x) for name in ("value", "low"))
@@ -57,7 +58,7 @@ def dots(
 
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
-    """The axis of places for `dots`, which are sorted by name and labelled as `shown`."""
+    """The axis of places for `dots`, which are identified by name and labelled as `shown`."""
     expression = "datum.label"
     for name, label in shown.items():
         if name != label:
@@ -104,7 +105,7 @@ def relative(rows: pd.DataFrame, palette: Mapping[str, str], title: str) -> Spec
     """`dots` of ratios, whose axis ends 5 % beyond them and 1."""
     values = rows[["value", "low", "high"]].astype(float)
     limits = min(1.0, values.min().min()) / 1.05, max(1.0, values.max().max()) * 1.05
-    return dots(rows, palette, ratio_axis(title, limits))
+    return dots(rows, palette, ratio_axis(title, limits), row=NARROW_ROW)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -129,15 +130,18 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
 
 
 def by_size(
-    rows: pd.DataFrame, palette: Mapping[str, str], title: str, lines: Mapping[str, Spec]
+    rows: pd.DataFrame,
+    palette: Mapping[str, str],
+    title: str,
+    lines: Mapping[str, Spec],
+    base: int = 10,
 ) -> Spec:
     """`value` by `size` on logarithmic axes, with intervals `low` to `high` (missing: none), below
-    `lines` (column → properties of its line, in the colour of the series unless it has one). The
-    axes of speed-ups by threads (with the line `ideal`) are binary, others decimal."""
+    `lines` (column → properties of its line, in the colour of the series unless it has one). `base`
+    of the ticks of values: 2 for speed-ups by threads (with the line `ideal`), else 10."""
     rows = rows[list(dict.fromkeys([*SIZED, *lines]))].copy()
     for name in ("low", "high"):
         rows[name] = rows[name].astype(float).fillna(rows["value"])
-    base = 2 if "ideal" in lines else 10
     if base == 2:
         ticks = [2.0**power for power in range(11) if 2**power <= rows["ideal"].max() * 1.01]
     else:

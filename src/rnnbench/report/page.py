@@ -1,14 +1,15 @@
-"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures, and
-``reports/index.html`` with the answers of all reports."""
+"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures; the page of the
+published results, and ``reports/index.html`` with the answers of all reports."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,13 +18,14 @@ from markupsafe import Markup
 from rnnbench.locks import locked
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
+from rnnbench.report.content import Content
 from rnnbench.report.labels import run_anchor
 from rnnbench.report.notes import LINKS
 from rnnbench.report.parts import by_spanner, shortened, standalone, to_markdown, to_png
+from rnnbench.report.published import claims_section, source_section, told
 from rnnbench.report.runs import median_epoch
-
-if TYPE_CHECKING:  # sections use `environment`
-    from rnnbench.report.content import Content
+from rnnbench.sources.published import Claim, PublishedRow, Source
+from rnnbench.tables.comparison import claims_table, published_frame
 
 PREVIEW = "preview.png"  # the image in link previews
 ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
@@ -50,6 +52,33 @@ def write_report(report: Content, out: Path) -> list[Path]:
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
     return write_texts(texts, out)
+
+
+def write_published(
+    rows: Sequence[PublishedRow],
+    out: Path,
+    sources: Sequence[Source] = (),
+    claims: Sequence[Claim] = (),
+    ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+) -> list[Path]:
+    """Writes ``published.html`` into `out`. Returns a list with its path. `sources`: what to tell
+    about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
+    (`measured_claims`)."""
+    table = published_frame(rows)
+    sections = [source_section(table, source) for source in told(table, sources)]
+    if claims:
+        sections.insert(0, claims_section(claims_table(claims, table), ours))
+    text = (
+        environment(html=True)
+        .get_template("published.html.j2")
+        .render(
+            sections=list(filter(None, sections)),
+            count=numbers.counted(len(rows), "published row"),
+            title="Published comparisons",
+            description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
+        )
+    )
+    return write_texts({"published.html": text}, out, clean=False)
 
 
 def write_texts(texts: dict[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:

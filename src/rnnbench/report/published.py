@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -16,15 +14,12 @@ from rnnbench.axes import DEVICE_COLUMNS
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import colours, configuration_anchor
-from rnnbench.report.page import environment, write_texts
 from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, text_of, view_of
 from rnnbench.report.tables import Tables
-from rnnbench.sources.published import Claim, PublishedRow, Source
+from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.comparison import (
     FAILS,
     OPEN,
-    claims_table,
-    published_frame,
     published_pairs,
 )
 
@@ -80,33 +75,6 @@ BESIDE_COLUMNS = (
     Column("validation acc", lambda r: n.share(r["val_acc"]), linked=False),
     Column("build, framework, caveat", "facts", number=False, quiet=True),
 )
-
-
-def write_published(
-    rows: Sequence[PublishedRow],
-    out: Path,
-    sources: Sequence[Source] = (),
-    claims: Sequence[Claim] = (),
-    ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
-) -> list[Path]:
-    """Writes ``published.html`` into `out`. Returns a list with its path. `sources`: what to tell
-    about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
-    (`measured_claims`)."""
-    table = published_frame(rows)
-    sections = [source_section(table, source) for source in told(table, sources)]
-    if claims:
-        sections.insert(0, claims_section(claims_table(claims, table), ours))
-    text = (
-        environment(html=True)
-        .get_template("published.html.j2")
-        .render(
-            sections=list(filter(None, sections)),
-            count=n.counted(len(rows), "published row"),
-            title="Published comparisons",
-            description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
-        )
-    )
-    return write_texts({"published.html": text}, out, clean=False)
 
 
 def told(table: pd.DataFrame, sources: Sequence[Source]) -> list[Source]:

@@ -13,7 +13,7 @@ from rnnbench.axes import CERTIFIED_AXES, GROUP
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.cost import cost_section
-from rnnbench.report.labels import colours, configuration_anchors, joined, of_these, with_labels
+from rnnbench.report.labels import colours, joined, of_these, with_labels
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.parts import (
     WORDS,
@@ -193,11 +193,10 @@ def threads_section(m: Tables) -> Section:
     section = Section("threads", csv={"threads": table})
     drawn, views = [], []
     if len(table):
-        series = table["implementation"].replace("", "model")
-        named = table.assign(series=series, anchor=configuration_anchors(table))
+        named = with_labels(table)
         for key, cells in _first(named, [*GROUP, "machine"]):
             title = f"Speed-up by threads on {key[-1]}"
-            chart = _by_threads(cells, of_these(m.palette, series))
+            chart = _by_threads(cells, of_these(m.palette, named["series"]))
             drawn.append(figure("threads", joined(key[:-1]), str(key[-1]), title, chart))
         views.append(view_of(named, "threads-table", "Thread scaling", "implementation", "series",
                              THREAD_COLUMNS,
@@ -221,7 +220,7 @@ def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
     rows = rows.assign(size=rows["threads"], value=rows["speedup"], low=rows["speedup_low"],
                        high=rows["speedup_high"])  # fmt: skip
     ideal = {"strokeDash": [4, 3], "opacity": 0.6, "color": "#7d8790"}
-    return charts.by_size(rows, palette, "threads", {"ideal": ideal, "fitted": charts.THIN})
+    return charts.by_size(rows, palette, "threads", {"ideal": ideal, "fitted": charts.THIN}, 2)
 
 
 def efficiency_section(m: Tables) -> Section:

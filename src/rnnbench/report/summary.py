@@ -16,6 +16,7 @@ from rnnbench.report.answer import (
     Answer,
     capitalized,
     daggered,
+    interval_text,
     outlier_sentence,
 )
 from rnnbench.report.labels import (
@@ -25,7 +26,7 @@ from rnnbench.report.labels import (
     variant_labels,
     with_labels,
 )
-from rnnbench.report.parts import Column, TableView, marked, span_of, view_of
+from rnnbench.report.parts import Column, TableView, marked, view_of
 from rnnbench.report.tables import Tables
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
@@ -230,9 +231,10 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     name = daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
-        ratio, span = n.ratio(row["speedup"]), span_of("speedup", n.ratio_span)(row)
+        ratio = n.ratio(row["speedup"])
+        span = interval_text(row, "speedup_low", "speedup_high", "speedup")
         text = f"{ratio} as fast as `{base}`"
         if row["words"] == NO_DIFFERENCE:
             text = f"{NO_DIFFERENCE} from `{base}`: {ratio}"
-        compared = f" ({text}, 95 % CI {span})"
+        compared = f" ({text}, {span})"
     return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"

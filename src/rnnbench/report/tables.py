@@ -51,7 +51,7 @@ class Tables:
         self,
         records: Sequence[Record],
         experiment: Experiment,
-        inputs: ReportInputs = ReportInputs(),
+        inputs: ReportInputs,
     ) -> None:
         self.experiment, self.inputs = experiment, inputs
         self.reference = reference = experiment.reference

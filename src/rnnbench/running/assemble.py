@@ -224,6 +224,6 @@ class Threads(msgspec.Struct):
 
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
 _FACTS = {
-    **bounds.MEASURED, "threads": Threads, "framework_devices": list, "framework_cards": list,
-    "gpus": list[dict],
+    **bounds.MEASURED, "kernel": bounds.Kernel, "threads": Threads, "framework_devices": list,
+    "framework_cards": list, "gpus": list[dict],
 }  # fmt: skip

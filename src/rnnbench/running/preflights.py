@@ -55,22 +55,23 @@ def certify(
         for job in certificate_jobs(planned)
     }
     here = machine.fingerprint()["machine"]
-
-    def assembled(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-        check()
-        return assembled_certificate(planned, outcomes, here)
-
-    return make("certificate", planned["key"], place, jobs, assembled)
+    return make(
+        "certificate", planned["key"], place, jobs, check,
+        lambda outcomes: assembled_certificate(planned, outcomes, here),
+    )  # fmt: skip
 
 
-def probe(planned: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe(
+    planned: Mapping[str, Any], place: Place, check: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes. A failed
-    probe is written with its ``error``. Nothing else on this host is timed in the meantime. Raises
-    `RunError` if the probe cannot be made, `OSError` if it cannot be written."""
+    probe is written with its ``error``. Nothing else on this host is timed in the meantime.
+    `check`: as for `round.measure`. Raises `RunError` if the probe cannot be made, `OSError` if it
+    cannot be written."""
     job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
     hardware = machine.fingerprint()
     return make(
-        "probe", planned["key"], place, {"": job},
+        "probe", planned["key"], place, {"": job}, check,
         lambda outcomes: assembled_probe(planned, job["threads"], hardware, outcomes[""]),
     )  # fmt: skip
 
@@ -80,6 +81,7 @@ def make(
     key: str,
     place: Place,
     jobs: Mapping[str, Mapping[str, Any]],
+    check: Callable[[], None],
     assembled: Callable[[dict[str, Outcome]], dict[str, Any]],
 ) -> dict[str, Any]:
     """Runs `jobs` (device → job) in workers of their own while nothing else on this host is timed:
@@ -89,6 +91,7 @@ def make(
     **Arguments:**
 
     - `kind`: ``certificate`` or ``probe``.
+    - `check`: called when the workers have ended; raises if their inputs have changed.
     - `assembled`: makes the result from device → outcome.
 
     Raises `RunError` if a worker received an external SIGKILL, `OSError` if the result cannot be
@@ -126,6 +129,7 @@ def make(
                         remedy="run the same command again; if memory ran out, use a machine with "
                         "more.",
                     )
+    check()
     result = assembled(outcomes)
     write_json(folder / f"{key}.json", result)
     return result

@@ -19,9 +19,8 @@ from rnnworker import cards
 CLOSURE = 0.01
 FOREIGN_SHARE = 0.05
 STEAL_SHARE = 0.02
-LEAST_LOAD = (
-    0.05  # CPU seconds: the kernel counts in ticks of 10 ms, and fewer than five prove nothing
-)
+# CPU seconds: the kernel counts in ticks of 10 ms, and fewer than five prove nothing.
+LEAST_LOAD = 0.05
 SPINS_SHARE = 0.5
 HEAT_SHARE = 0.01
 STOP_THEM = "stop them and measure the run again: rnnbench retry NAME."

@@ -7,7 +7,7 @@ not used, because it may be from another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.store import IMPORTED, read_json, readable
-from rnnworker.precision import DEFAULT, TOLERANCE, wrong
+from rnnworker.precision import DEFAULT, TOLERANCE
 
 NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
-ERRORS = ("outputs", "gradients", "loss_curve")
+PARTS = ("outputs", "gradients")  # of which errors against the float64 reference are measured
+ERRORS = (*PARTS, "loss_curve")
 Error = Annotated[float, Meta(ge=0)]
 
 
@@ -148,7 +149,7 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
     """The result of an implementation with its status and `why`, which follow from its layers and
     steps on each device and from `function_why`, what is wrong apart from them."""
     probed = {
-        device: replace(layers, wrong=wrong(msgspec.to_builtins(layers.batches), tolerance, device))
+        device: replace(layers, wrong=wrong(layers.batches, tolerance, device))
         for device, layers in sorted(entry.probed.items())
     }
     applied = {
@@ -161,6 +162,23 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
     status = "failed" if reasons or (ran and own) else "certified" if ran else "not_run"
     why = "; ".join(filter(None, [own if ran else entry.why, *reasons])) or None
     return replace(entry, status=status, why=why, probed=probed, applied=applied)
+
+
+def wrong(batches: Sequence[Batch], tolerance: Mapping[str, float], device: str) -> str | None:
+    """Which errors of the layers on a device exceed the `tolerance`, and the batch for which they
+    are largest, as text; None if none does."""
+    texts = []
+    for part in PARTS:
+        errors = {getattr(each, part): each for each in reversed(batches)}
+        largest = max((error for error in errors if error is not None), default=0.0)
+        if largest > tolerance[part]:
+            batch = errors[largest]
+            texts.append(
+                f"{part} differ from the float64 reference by {largest:.0e} (tolerance "
+                f"{tolerance[part]:.0e}) at batch {batch.rows} with training={batch.training} on "
+                f"{device}"
+            )
+    return "; ".join(texts) or None
 
 
 def _off(steps: Steps, tolerance: float) -> int | None:

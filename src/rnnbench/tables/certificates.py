@@ -18,6 +18,7 @@ from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
     NOT_TRIED,
+    PARTS,
     Certificate,
     Implementation,
     Layers,
@@ -25,7 +26,7 @@ from rnnbench.sources.certificates import (
     Steps,
 )
 from rnnworker.options import OF_THE_FUNCTION
-from rnnworker.precision import batch_sizes
+from rnnworker.workers import batch_sizes
 
 Configuration = Mapping[str, Any]
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
@@ -40,7 +41,6 @@ NOT_LEARNING_REMEDY = (
     "otherwise report an issue."
 )
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
-PARTS = ("outputs", "gradients")  # of which errors against the float64 reference are measured
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ BUILD_COLUMNS = [
     *CONFIGURATION, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high",
     *ends("change"), "effect", "shown_different", "regression", "words",
 ]  # fmt: skip
-HOUR = 3600.0
 RATIOS = {"time": "train_seconds", "cost": "usd", "price": "price_usd_per_hour"}
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot say"
 
@@ -123,9 +122,10 @@ def builds(measured: Measurements) -> pd.DataFrame:
     """One row per configuration that was measured in more than one build; empty for one build.
 
     Columns: the configuration; `against` (the reference build: the build that the reference names,
-    else the first); `runs`, `suspect`; `epoch_seconds` with its interval; `change` = own seconds /
-    seconds of the reference build (above 1: slower) with its interval, computed as in the time
-    table; `effect`: the change of log seconds in standard deviations between runs, pooled over both
+    else the first); `runs`, `suspect`; `epoch_seconds` with the 95 % interval `epoch_low`,
+    `epoch_high`; `change` = own seconds / seconds of the reference build (above 1: slower) with its
+    interval, computed as in the time table; `effect`: the change of log seconds in standard
+    deviations between runs, pooled over both
     configurations (Cohen's d; missing for a single run); `shown_different` (bool: the interval
     excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
     result as text.
@@ -181,7 +181,7 @@ def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
     names = [*COLUMNS, "below", "place", "us_per_sample"]
     table = pd.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
     numbers = table[["train_seconds", "price_usd_per_hour"]].astype(float)
-    return table.assign(**numbers, usd=numbers.prod(axis=1, skipna=False) / HOUR)
+    return table.assign(**numbers, usd=numbers.prod(axis=1, skipna=False) / 3600)
 
 
 def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:

@@ -27,7 +27,6 @@ COST_COLUMNS = [
     *ends("relative"), "reference", "price_kind", "usd_per_hour", "usd", *ends("relative_usd"),
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
-HOUR = 3600.0
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
 ENERGY_COLUMNS = [*COUNTED, "millijoules", "low", "high", "watts"]
 PROBE_PRECISION = "float32"  # see rnnworker.probe
@@ -130,7 +129,7 @@ def _cost_row(
     price, base_price = (_price(each, measured.prices) for each in (place, base))
     if price:
         row |= {"price_kind": price.kind, "usd_per_hour": price.usd_per_hour}
-        row["usd"] = seconds.estimate / HOUR * price.usd_per_hour
+        row["usd"] = seconds.estimate / 3600 * price.usd_per_hour
     if base_price and key != base_key:
         row["break_even_usd_per_hour"] = base_price.usd_per_hour / relative.estimate
     if price and base_price:
@@ -290,6 +289,8 @@ def scaling(measured: Measurements) -> pd.DataFrame:
             families.setdefault(family, {})[threads] = key
     rows: list[dict[str, Any]] = []
     for by_count in families.values():
+        if len(by_count) < MIN_COUNTS:
+            continue
         least, family_rows = min(by_count), []
         for threads, key in sorted(by_count.items()):
             ratio, ideal = measured.estimates.ratio(key, by_count[least]), threads / least
@@ -325,6 +326,8 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
             family.setdefault(row.vcpus, row.train_seconds)
     rows: list[dict[str, Any]] = []
     for (source, model, build), seconds in families.items():
+        if len(seconds) < MIN_COUNTS:
+            continue
         least = min(seconds)
         rows += _fitted(
             [
@@ -344,9 +347,7 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
 
 
 def _fitted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a family with `serial_fraction` and `fitted`; none if they are too few."""
-    if len(rows) < MIN_COUNTS:
-        return []
+    """The rows of a family with `serial_fraction` and `fitted`."""
     serial = serial_fraction([row["ideal"] for row in rows], [row["speedup"] for row in rows])
     return [
         {**row, "serial_fraction": serial, "fitted": amdahl(row["ideal"], serial)} for row in rows

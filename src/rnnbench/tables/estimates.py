@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,20 @@ class Measurements:
         """Each configuration → its reference, including those whose runs are void: a void reference
         is not replaced by another configuration."""
         return references(keys_of(self.frame), self.reference)
+
+    @cached_property
+    def judge(self) -> Callable[[Key, Key], tuple[str, str]]:
+        """Whether two configurations compute the same function, and why (`Certificates.judge`)."""
+        return cache(lambda own, base: self.certificates.judge(_named(own), _named(base)))
+
+    @cached_property
+    def why_not_learning(self) -> Callable[[Key], str | None]:
+        """Why a configuration applies wrong gradients, or None."""
+        return cache(lambda key: self.certificates.why_not_learning(_named(key)))
+
+
+def _named(key: Key) -> dict[str, Any]:
+    return dict(zip(KEY, key, strict=True))
 
 
 class Estimates:

@@ -57,8 +57,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `variant`: all other overrides, which change the function or its training (`Overrides`, shown
       as ``batch=64, units=512``), and those of ``rnn.options`` that change the function.
     - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
-    - `MEASURED`: bytes, a number, joules per training sample (validation included) and watts of the
-      GPU; missing if not measured.
+    - `peak_memory_bytes`, `parameters` (their number), `joules_per_sample` (per training sample,
+      validation included) and `card_watts` of the GPU; missing if not measured.
     - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
       (reasons, joined by ``; ``).
     - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
@@ -66,9 +66,11 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); the fields of its `effects.Effect` (`effect` is missing if it has none); `companion`: 1
-      if the run only serves ratios with the others of its round, else 0. A companion has epoch
-      rows only.
+      own); `effect`: log seconds relative to the others of its round, on the undisturbed machine
+      (missing if it has none); `scale`: of the seconds of its epochs; `widening`: of its interval;
+      `slowed`, `slow_effect`, `slow_cycles`, `cycles`: whether, by how much and in how many cycles
+      the machine was slowed down (`effects.Effect`); `companion`: 1 if the run only serves ratios
+      with the others of its round, else 0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -271,11 +273,11 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -
         return {}
     numbers = table.groupby(list(by), sort=False, dropna=False).ngroup().to_numpy()
     order = np.argsort(numbers, kind="stable")
-    ends = np.flatnonzero(np.diff(numbers[order])) + 1
-    firsts = order[np.concatenate([[0], ends])]
+    stops = np.flatnonzero(np.diff(numbers[order])) + 1
+    firsts = order[np.concatenate([[0], stops])]
     keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
     columns = columns or table.columns
-    parts = {name: np.split(table[name].to_numpy()[order], ends) for name in columns}
+    parts = {name: np.split(table[name].to_numpy()[order], stops) for name in columns}
     return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}
 
 

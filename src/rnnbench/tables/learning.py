@@ -122,9 +122,9 @@ def distances(
     accuracies: np.ndarray, samples: float | None = None, comparisons: int | None = None
 ) -> list[dict[str, Any] | None]:
     """For each row of `accuracies` (configurations × seeds, NaN for missing runs), the columns
-    `seeds` to `apart` of `alike`, or None if the configuration cannot be compared. `samples` is
-    the size of the validation set; `comparisons` their number in all tasks (None: this is the only
-    task)."""
+    `seeds` to `apart` of `find_accuracy_outliers`, or None if the configuration cannot be compared.
+    `samples` is the size of the validation set; `comparisons` their number in all tasks (None: this
+    is the only task)."""
     distinct = _distinct(accuracies, samples)
     known = [row[~np.isnan(row)] for row in distinct]
     squares = sum(float(((row - row.mean()) ** 2).sum()) for row in known)

@@ -41,8 +41,8 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
     `build`, `first_step`, `warmup` (seconds of the phases); `evaluate`, `predict` (seconds of the
     median later call, or of the whole phase if calls were not timed); `wall_seconds`;
-    the measured quantities (`frame.MEASURED`); `loss`, `acc`, `val_acc` of the last epoch;
-    `record`. Source: the records.
+    `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
+    `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
@@ -55,14 +55,15 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
     table["wall_seconds"] = run_rows["seconds"]
     table[list(MEASURED)] = run_rows[list(MEASURED)]
-    for name in ("loss", "acc", "val_acc"):
-        table[name] = phase_of(frame, "epoch")[name]
+    learnt = ["loss", "acc", "val_acc"]
+    table[learnt] = phase_of(frame, "epoch")[learnt]
     return table.reset_index().sort_values(["started", "record"], ignore_index=True)
 
 
 def epochs(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per timed epoch of every run, including void runs. Columns: `record`, `verdict` and
-    `EPOCH`, as in `tidy`. Source: the records."""
+    """One row per timed epoch of every run, including void runs. Columns: `record`, `verdict`,
+    `epoch` (from 1), `start` (seconds of the host's monotonic clock), `seconds`, `samples`,
+    `steps`, `loss`, `acc`, `val_loss`, `val_acc`, `val_seconds`. Source: the records."""
     return frame.loc[frame["phase"] == "epoch", ["record", "verdict", *EPOCH]].reset_index(
         drop=True
     )

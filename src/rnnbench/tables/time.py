@@ -85,15 +85,14 @@ def compared(
     If one of them applies wrong gradients, there is neither `speedup` nor `unequal`. `estimates`:
     from other seconds than those of an epoch.
     """
-    estimates, certificates = estimates or measured.estimates, measured.certificates
-    configuration, other = (dict(zip(KEY, key, strict=True)) for key in (own, base))
+    estimates = estimates or measured.estimates
     exists = base in estimates
-    equal, why = certificates.judge(configuration, other) if exists and own != base else ("", "")
+    equal, why = measured.judge(own, base) if exists and own != base else ("", "")
     row = {"method": "", "shown_different": False, "equal": equal, "equal_why": why,
            "unequal": "", "difference": ""}  # fmt: skip
-    if certificates.why_not_learning(configuration):
+    if measured.why_not_learning(own):
         return {**row, "words": NOT_LEARNING}
-    if exists and certificates.why_not_learning(other):
+    if exists and measured.why_not_learning(base):
         return {**row, "words": WRONG_REFERENCE}
     if own == base:
         return {**row, "speedup": 1.0, "words": IS_REFERENCE}
@@ -123,7 +122,8 @@ def time(measured: Measurements) -> pd.DataFrame:
 
     Columns:
 
-    - the configuration; `runs`, `suspect`; `epoch_seconds` of the `Estimates` with its interval;
+    - the configuration; `runs`, `suspect`; `epoch_seconds` of the `Estimates` with the 95 %
+      interval `epoch_low`, `epoch_high`;
       `ms_per_step`, `us_per_sample`; `samples` per epoch; `evaluate_seconds`, `predict_seconds`:
       seconds per call (median later call, geometric mean over runs).
     - those of `compared` with its reference on the same machine; `speedup_suspect` (bool: own or
@@ -149,7 +149,7 @@ def time(measured: Measurements) -> pd.DataFrame:
                 **{f"{call}_seconds": _mean(runs[call]) for call in CALLS},
                 **result,
                 "speedup_suspect": any(bool(side["suspect"].any()) for side in sides),
-                "not_learning": measured.certificates.why_not_learning(configuration) or "",
+                "not_learning": measured.why_not_learning(key) or "",
             }
         )
     return pd.DataFrame(rows, columns=TIME_COLUMNS)

@@ -6,7 +6,7 @@ import os
 import numpy
 
 from rnnworker.frameworks import tensorflow_facts
-from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.keras_session import KerasSession, keras_version
 from rnnworker.frameworks.keras_training import bounds
 
 HOST = "/CPU:0"
@@ -41,7 +41,7 @@ class Session(KerasSession):
             return keras
         # The masks of dropout come from ops whose state cannot be set.
         self.resets_dropout = False
-        version = tensorflow_facts.keras_version(tensorflow.keras)
+        version = keras_version(tensorflow.keras)
         if not version.startswith("2."):
             raise ValueError(
                 "tensorflow.keras is Keras {}: set TF_USE_LEGACY_KERAS=1 in build.environment "

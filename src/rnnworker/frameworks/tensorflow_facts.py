@@ -48,14 +48,6 @@ def _flags(flags):
     return [flag for flag in flags or [] if not flag.startswith(("-I", "-L"))]
 
 
-def keras_version(keras):
-    """The version of Keras. ``tensorflow.keras`` of TensorFlow 2 has none; the package behind it
-    has."""
-    if hasattr(keras, "__version__"):
-        return keras.__version__
-    return sys.modules[keras.Model.__module__.partition(".")[0]].__version__
-
-
 def unused_instructions(messages):
     """Instruction sets that this processor has and the binary's own code was not compiled for,
     sorted; empty if TensorFlow names none. (oneDNN's kernels choose theirs at run time.)"""

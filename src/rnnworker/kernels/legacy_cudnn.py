@@ -11,7 +11,7 @@ not trained. Both halves of a GRU are trained, as in Keras's own GRU.
 
 import numpy
 
-from rnnworker.frameworks.tensorflow_facts import keras_version
+from rnnworker.frameworks.keras_session import keras_version
 from rnnworker.recurrent.cells import WITH_CUDNN, supported
 
 OPTIONS = (

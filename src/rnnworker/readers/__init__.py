@@ -1,1 +1,1 @@
-"""One module per dataset format, which converts a file to arrays for several models."""
+"""The formats of data sets: functions that convert a file to arrays for several models."""

@@ -82,10 +82,7 @@ class Recurrent:
         gradients of its trainable weights in their order."""
         parts = composed.parts_of(layer)
         if not parts:
-            convert = getattr(self.module, "to_canonical", cells.to_canonical)
-            if values is not None:
-                convert = getattr(self.module, "gradients_to_canonical", convert)
-            return convert(layer, values)
+            return getattr(self.module, "to_canonical", cells.to_canonical)(layer, values)
         converted, rest = [], iter(values or ())
         for part in parts:
             count = len(part.trainable_weights)

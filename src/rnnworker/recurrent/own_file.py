@@ -11,7 +11,7 @@ DROPOUTS = ("dropout", "recurrent_dropout")
 
 
 class Implementation:
-    """A user-supplied file, with the functions of a module in this package."""
+    """A user-supplied file, with the functions of a module of `rnnworker.kernels`."""
 
     def __init__(self, path):
         self.path = path
@@ -31,10 +31,8 @@ class Implementation:
         return layer
 
     def to_canonical(self, layer, values=None):
-        return self._checked("to_canonical", self._module.to_canonical(layer, values))
-
-    def gradients_to_canonical(self, layer, values):
-        convert = getattr(self._module, "gradients_to_canonical", self._module.to_canonical)
+        name = "to_canonical" if values is None else "gradients_to_canonical"
+        convert = getattr(self._module, name, self._module.to_canonical)
         return self._checked(convert.__name__, convert(layer, values))
 
     def from_canonical(self, layer, arrays):
