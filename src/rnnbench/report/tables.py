@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import pandas as pd
 
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
@@ -42,10 +45,10 @@ class ReportInputs:
 
 
 class Tables:
-    """`records`: all runs, including void ones. The tables have the names of the functions that
-    make them from what is `measured`, for all functions of networks that the `reference` of the
-    `experiment` separates. `regroup` and `regrouped`: see `regrouping`. `is_long`: there are too
-    many comparisons for an answer each."""
+    """`records`: all runs, including void ones. The tables are made when they are first asked for.
+    They have the names of the functions that make them from what is `measured`, for all functions
+    of networks that the `reference` of the `experiment` separates. `regroup` and `regrouped`: see
+    `regrouping`. `is_long`: there are too many comparisons for an answer each."""
 
     def __init__(
         self,
@@ -56,26 +59,38 @@ class Tables:
         self.experiment, self.inputs = experiment, inputs
         self.reference = reference = experiment.reference
         self.records = inputs.certificates.mark_wrong_gradients(records)
-        every_function = tidy(self.records)
-        self.frame = frame = ranked(with_named_options(every_function, reference))
-        self.measured = measured = estimates.Measurements(
-            frame, reference, inputs.certificates, inputs.prices, inputs.probes
+        self._every_function = tidy(self.records)
+        self.frame = ranked(with_named_options(self._every_function, reference))
+        self.measured = estimates.Measurements(
+            self.frame, reference, inputs.certificates, inputs.prices, inputs.probes
         )
-        self.run_values, self.steadiness = measured.runs, steadiness(frame)
-        self.runs = runs(frame)
-        self.time = time(measured)
-        self.palette = colours(self.time["implementation"])
-        self.regroup = regrouping(self.time, reference)
-        self.regrouped = self.regroup(self.time)
-        self.fastest = fastest(measured, self.time)
-        groups = self.fastest[same_group(reference)]
-        self.is_long = len(groups.drop_duplicates()) > ANSWERS
-        self.accuracy = accuracy(measured)
-        self.alike = with_named_options(find_accuracy_outliers(every_function), reference)
-        # One sentence speaks about all comparisons of a long page.
-        self.learning = learning(measured, together=self.is_long)
-        self.builds = builds(measured)
-        self.calls = calls(measured)
-        self.cost = cost(measured, self.time)
-        self.efficiency = efficiency(measured)
-        self.scaling = scaling(measured)
+
+    @property
+    def run_values(self) -> pd.DataFrame:
+        return self.measured.runs
+
+    @cached_property
+    def alike(self) -> pd.DataFrame:
+        outliers = find_accuracy_outliers(self._every_function)
+        return with_named_options(outliers, self.reference)
+
+    @cached_property
+    def is_long(self) -> bool:
+        groups = self.fastest[same_group(self.reference)]
+        return len(groups.drop_duplicates()) > ANSWERS
+
+    steadiness = cached_property(lambda self: steadiness(self.frame))
+    runs = cached_property(lambda self: runs(self.frame))
+    time = cached_property(lambda self: time(self.measured))
+    palette = cached_property(lambda self: colours(self.time["implementation"]))
+    regroup = cached_property(lambda self: regrouping(self.time, self.reference))
+    regrouped = cached_property(lambda self: self.regroup(self.time))
+    fastest = cached_property(lambda self: fastest(self.measured, self.time))
+    accuracy = cached_property(lambda self: accuracy(self.measured))
+    # One sentence speaks about all comparisons of a long page.
+    learning = cached_property(lambda self: learning(self.measured, together=self.is_long))
+    builds = cached_property(lambda self: builds(self.measured))
+    calls = cached_property(lambda self: calls(self.measured))
+    cost = cached_property(lambda self: cost(self.measured, self.time))
+    efficiency = cached_property(lambda self: efficiency(self.measured))
+    scaling = cached_property(lambda self: scaling(self.measured))
