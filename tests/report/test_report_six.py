@@ -1,15 +1,17 @@
-"""A made-up page with every section: complete and correct."""
+"""A made-up page with every section: complete and correct, and what its charts draw."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
+from collections import Counter
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from rnnbench.records.plan_file import Experiment
+from rnnbench.report import parts
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from rnnbench.report.tables import ReportInputs
@@ -20,9 +22,26 @@ SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran"
             "target", "beside", "trust", "origin")  # fmt: skip
 
 
+MARKS = {"point": "symbol", "tick": "rect"}  # as Vega names them in the SVG, if not the same
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    return write_site(tmp_path_factory.mktemp("six"))
+def made(tmp_path_factory):
+    """The folder of the pages, and the specifications of all charts with their SVGs."""
+    drawn, render = [], parts.vl_convert.vegalite_to_svg
+
+    def rendered(chart):
+        drawn.append((chart, render(chart)))
+        return drawn[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts.vl_convert, "vegalite_to_svg", rendered)
+        return write_site(tmp_path_factory.mktemp("six")), drawn
+
+
+@pytest.fixture(scope="module")
+def site(made):
+    return made[0]
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +103,7 @@ def test_stale_figures_and_tables_are_deleted(tmp_path):
         (tmp_path / name).write_text("x")
     (tmp_path / "notes.txt").write_text("mine")
     write_report(Content(six()[:4], SIX), tmp_path)
-    assert (
-        not (tmp_path / "figures/old.svg").exists() and not (tmp_path / "tables/old.csv").exists()
-    )
+    assert not any((tmp_path / name).exists() for name in ("figures/old.svg", "tables/old.csv"))
     assert (tmp_path / "notes.txt").exists()
 
 
@@ -97,28 +114,33 @@ def test_the_published_page_shows_the_ratios_of_the_articles(site):
     assert "warm-started" in page and "preemptible" in page
 
 
-def test_the_index_lists_reports_and_skips_broken_cards(site):
-    for name, card in (("good", {"name": "good", "title": "<T>", "summary": "s",
-                                 "answers": ["`a` wins"]}), ("bad", [])):  # fmt: skip
-        folder = site / name
-        folder.mkdir()
-        (folder / "card.json").write_text(json.dumps(card))
-        (folder / "report.html").write_text("x")
+def test_the_index_lists_the_newest_report_first_and_skips_broken_cards(site):
+    card = {"name": "good", "title": "<T>", "summary": "s", "answers": ["`a` wins"]}
+    dates = {"older": "20261121T1", "newer": "20261122T1"}
+    cards = {"good": card, "bad": []} | {name: {**card, "last": dates[name]} for name in dates}
+    for name, content in cards.items():
+        (site / name).mkdir()
+        (site / name / "card.json").write_text(json.dumps(content))
+        (site / name / "report.html").write_text("x")
     text = write_index(site).read_text()
     assert '<a href="good/report.html">&lt;T&gt;</a>' in text and "bad/" not in text
     assert "<code>a</code> wins" in text and "published.html" in text
-    for name, last in (("newer", "20261122T1"), ("older", "20261121T1")):
-        shutil.copytree(site / "good", site / name)
-        (site / name / "card.json").write_text(
-            json.dumps({"name": name, "title": name, "summary": "s", "answers": [], "last": last})
-        )
-    places = [write_index(site).read_text().index(f'"{name}/') for name in ("newer", "older")]
-    assert places == sorted(places)
+    assert text.index('"newer/') < text.index('"older/')
+
+
+def leading(lead):
+    """A page of two devices and one build that leads with `lead`."""
+    records = [
+        record
+        for record in six()
+        if record.run.choices["device"] in ("k80", "cpu_4")
+        and record.run.choices["build"] == "tf_2_21"
+    ]
+    return Content(records, replace(SIX, lead=lead), skipped=SIX_SKIPPED, beside=inputs())
 
 
 def test_a_report_may_lead_with_the_devices(tmp_path):
-    experiment = replace(SIX, lead="devices")
-    page = Content(six(), experiment, skipped=SIX_SKIPPED, beside=inputs())
+    page = leading("devices")
     assert [view.id for view in page.lead_views] == ["money-table"]
     assert {figure.kind for figure in page.lead_figures} == {"relative-time"}
     (money,) = [section for section in page.sections if section.id == "money"]
@@ -134,11 +156,38 @@ def test_a_report_may_lead_with_the_devices(tmp_path):
 
 
 def test_a_report_may_lead_with_the_kernels():
-    page = Content(six(), replace(SIX, lead="kernels"), beside=inputs())
-    assert [view.id for view in page.lead_views] == ["kernels"]
+    assert [view.id for view in leading("kernels").lead_views] == ["kernels"]
 
 
 def test_a_figure_of_speedups_has_more_than_the_reference():
     records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
     assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]
+
+
+def rows_of(layer: dict[str, Any], chart: dict[str, Any]) -> list[dict[str, Any]]:
+    return (layer.get("data") or chart["data"])["values"]
+
+
+def test_each_field_of_a_layer_is_in_its_rows(made):
+    marks = Counter()
+    for chart, _ in made[1]:
+        for layer in chart["layer"]:
+            fields = {each["field"] for each in layer["encoding"].values() if "field" in each}
+            rows = rows_of(layer, chart)
+            assert rows and fields <= rows[0].keys(), chart["title"]
+            marks[layer["mark"]["type"]] += 1
+    assert marks.keys() >= {"line", "point", "rect", "rule", "text", "tick"}
+
+
+def test_each_layer_is_drawn_with_its_texts(made):
+    for chart, svg in made[1]:
+        kinds = Counter(layer["mark"]["type"] for layer in chart["layer"])
+        for kind, number in kinds.items():
+            assert svg.count(f"mark-{MARKS.get(kind, kind)} ") >= number, (chart["title"], kind)
+        for layer in chart["layer"]:
+            if "text" in layer["encoding"]:
+                name = layer["encoding"]["text"]["field"]
+                shown = {str(row[name]) for row in rows_of(layer, chart) if row[name]}
+                escaped = {text.replace("&", "&amp;").replace("<", "&lt;") for text in shown}
+                assert all(f">{text}<" in svg for text in escaped), chart["title"]
