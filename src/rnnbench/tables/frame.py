@@ -205,9 +205,9 @@ def counted(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs[is_only | (epochs["epoch"] > 1)]
 
 
-def phase_of(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The rows of a phase or of the last epoch (``epoch``) by record."""
-    rows = frame[frame["phase"] == name]
+def phase_of(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The `columns` of a phase or of the last epoch (``epoch``) by record."""
+    rows = frame.loc[frame["phase"] == name, ["record", *columns]]
     is_last = ~rows["record"].duplicated(keep="last" if name == "epoch" else "first")
     return rows[is_last].set_index("record")
 
@@ -227,7 +227,7 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
-    values = phase_of(epochs, "epoch")[[*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT]].copy()
+    values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
     parts = values[["machine", "site", "experiment", "block"]].astype({"block": "Int64"})
     parts = parts.astype(str)
     values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
@@ -235,11 +235,12 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     for name in ("companion", "slowed", "not_learning"):
         values[name] = values[name] == 1
     values["suspect"] = values["verdict"] == "suspect"
-    values["seconds"] = counted(epochs).groupby("record")["seconds"].median() * values["scale"]
+    seconds = counted(epochs[["record", "epoch", "seconds"]]).groupby("record")["seconds"].median()
+    values["seconds"] = seconds * values["scale"]
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     for call in CALLS:
-        values[call] = phase_of(frame, call)["call_seconds"].reindex(values.index)
+        values[call] = phase_of(frame, call, ["call_seconds"])["call_seconds"]
     if not companions:
         return values[~values["companion"]].reset_index()
     # Without companions that serve no ratio, and without configurations that have no other runs.

@@ -46,17 +46,17 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
-    epochs = frame[frame["phase"] == "epoch"]
+    epochs = frame.loc[frame["phase"] == "epoch", ["record", "epoch", "seconds"]]
     table["epochs"] = epochs.groupby("record")["epoch"].count()
     table["epochs"] = table["epochs"].fillna(0).astype(int)
     table["epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
     for phase in PHASES:
-        rows = phase_of(frame, phase)
+        rows = phase_of(frame, phase, ["call_seconds", "seconds"])
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
     table["wall_seconds"] = run_rows["seconds"]
     table[list(MEASURED)] = run_rows[list(MEASURED)]
     learnt = ["loss", "acc", "val_acc"]
-    table[learnt] = phase_of(frame, "epoch")[learnt]
+    table[learnt] = phase_of(frame, "epoch", learnt)
     return table.reset_index().sort_values(["started", "record"], ignore_index=True)
 
 

@@ -203,7 +203,7 @@ def calls(measured: Measurements) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     runs = measured.runs
     for call in CALLS:
-        samples_of = phase_of(measured.frame, call)["samples"]
+        samples_of = phase_of(measured.frame, call, ["samples"])["samples"]
         # Effects are measured for training only, so calls are compared by their seconds.
         values = runs.assign(
             call_samples=samples_of.reindex(runs["record"]).to_numpy(),
