@@ -38,7 +38,8 @@ from tests.factory import make_probe, make_record, make_runs
 from tests.report.made_up import store
 
 FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
-K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = (source.source for source in read_sources(FOLDER))
+SOURCES = {source.source: source for source in read_sources(FOLDER)}
+K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU = SOURCES
 ROW = {"source": "me", "year": "2026", "workload": "mnist_rnn", "train_seconds": "12.5",
        "caveat": "one run", "epochs": "3", "acc": "0.97", "device": "H200"}  # fmt: skip
 
@@ -48,34 +49,18 @@ def table():
     return published_frame([r for r in read_published(FOLDER) if r.source != "me"])
 
 
-def named(name):
-    (source,) = [source for source in read_sources(FOLDER) if source.source == name]
-    return source
-
-
 def against_base(table, name):
-    return published_pairs(table, named(name))
+    return published_pairs(table, SOURCES[name])
 
 
 def test_every_published_row_has_a_caveat_and_one_base(table):
     assert len(table) == 105 and (table["caveat"] != "").all()
-    found = [against_base(table, name) for name in (K80_P100, STEPS, FIRST_ANSWER, *CPU_GPU)]
+    found = [against_base(table, name) for name in SOURCES]
     assert [len(rows) for rows in found] == [4, 5, 2, 63, 31]
     assert all(rows["time"].notna().all() for rows in found)
     # What a source does not state is empty.
     assert not table["framework"].str.contains("1.x|2.x", regex=True).any()
     assert not table.loc[table["vcpus"].isna(), "build"].any()
-
-
-def test_ratios_match_the_sources(table):
-    speedup = against_base(table, K80_P100).set_index(["device", "implementation"])["speedup"]
-    assert round(speedup["Tesla K80", "CuDNNLSTM"], 1) == 7.5  # 984.2 / 130.84
-    assert round(speedup["Tesla P100", "CuDNNLSTM"], 1) == 12.5  # 496.82 / 39.82
-    steps = against_base(table, STEPS)
-    assert len(steps) == 5 and set(steps["device_base"]) == {"Intel i5-4690 (CPU only)"}
-    (cudnn,) = steps[steps["implementation"] == "CuDNNLSTM"].to_dict("records")
-    assert round(cudnn["speedup"], 1) == 54.4  # 3755 / 69
-    assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235)
 
 
 def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
@@ -87,8 +72,10 @@ def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
     assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 
 
-def test_k80_and_p100_rows_match_their_source(table):
-    own = table[table["source"] == K80_P100].set_index(["device", "implementation"])
+def test_rows_and_ratios_match_their_sources(table):
+    own = against_base(table, K80_P100).set_index(["device", "implementation"])
+    assert round(own["speedup"]["Tesla K80", "CuDNNLSTM"], 1) == 7.5  # 984.2 / 130.84
+    assert round(own["speedup"]["Tesla P100", "CuDNNLSTM"], 1) == 12.5  # 496.82 / 39.82
     # The third epochs of the two notebooks (P100) and of the two screenshots (K80).
     assert own[["loss", "val_loss"]].to_numpy().tolist() == [
         [0.1142, 0.1028], [0.0828, 0.0665], [0.1101, 0.0729], [0.0434, 0.0577],
@@ -97,6 +84,18 @@ def test_k80_and_p100_rows_match_their_source(table):
     assert set(own["framework"]) == {"TensorFlow (tf.keras)"} and not own["build"].any()
     assert own["caveat"].str.contains("three validations of 10,000 images and tracing").all()
     assert own["caveat"].str.contains("scaled per column").all()
+    steps = against_base(table, STEPS)
+    assert len(steps) == 5 and set(steps["device_base"]) == {"Intel i5-4690 (CPU only)"}
+    (cudnn,) = steps[steps["implementation"] == "CuDNNLSTM"].to_dict("records")
+    assert round(cudnn["speedup"], 1) == 54.4  # 3755 / 69
+    assert cudnn["us_per_sample"] == pytest.approx(69e6 / 612235)
+    compared = against_base(table, CPU_GPU[0])
+    is_one = compared[["workload", "vcpus", "build"]].eq(["mnist_mlp", 8, "pip"]).all(axis=1)
+    (mlp,) = compared[is_one].to_dict("records")
+    assert mlp["time"] == pytest.approx(138.46 / 65.1)
+    assert mlp["price"] == pytest.approx(0.0636 / 0.745)
+    assert mlp["usd"] == pytest.approx(138.46 / 3600 * 0.0636)
+    assert mlp["cost"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
 
 
 def test_text_generation_caveats_state_missing_validation_and_implementation(table):
@@ -105,16 +104,15 @@ def test_text_generation_caveats_state_missing_validation_and_implementation(tab
     assert text["caveat"].str.contains("no validation").all()
     bidirectional = table[table["workload"] == "imdb_bidirectional_lstm"]
     for rows, count, number in ((text, 18, 2), (bidirectional, 9, 0)):
-        first = rows[rows["source"] == CPU_GPU[0]]
-        assert len(first) == count
-        assert first["caveat"].str.contains(f"implementation={number}").all()
+        first = rows.loc[rows["source"] == CPU_GPU[0], "caveat"]
+        assert len(first) == count and first.str.contains(f"implementation={number}").all()
 
 
 def test_an_upper_bound_is_not_a_time(table, tmp_path):
     reported = against_base(table, FIRST_ANSWER).to_dict("records")
     assert [(row["train_seconds"], row["below"]) for row in reported] == [(630, False), (60, True)]
     assert reported[1]["speedup"] == pytest.approx(10.5)
-    (view,) = source_section(table, named(FIRST_ANSWER)).views
+    (view,) = source_section(table, SOURCES[FIRST_ANSWER]).views
     shown = dict(zip((column.label for column in view.columns), view.rows[1].cells, strict=True))
     assert (shown["s"], shown["time"]) == ("below 60.00", "below 0.095×")
     assert shown["speed-up"] == "over 10.5×" and "cost" not in shown
@@ -153,16 +151,6 @@ def test_published_rows_need_the_same_cell_and_samples_as_measured_rows():
     assert view.rows[0].group == "mnist_mlp, 60,000 samples per epoch: measured here"
 
 
-def test_relative_to_the_k80_by_hand(table):
-    found = against_base(table, CPU_GPU[0])
-    is_one = (found["workload"] == "mnist_mlp") & (found["vcpus"] == 8) & (found["build"] == "pip")
-    (mlp,) = found[is_one].to_dict("records")
-    assert mlp["time"] == pytest.approx(138.46 / 65.1)
-    assert mlp["price"] == pytest.approx(0.0636 / 0.745)
-    assert mlp["usd"] == pytest.approx(138.46 / 3600 * 0.0636)
-    assert mlp["cost"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
-
-
 def test_price_list_matches_the_published_rows(table):
     # A price is on demand, unless it is preemptible.
     stated = {each.device: each for each in read_prices(PRICES / "gce_2017.yaml").prices}
@@ -196,9 +184,8 @@ LIST = "title: T\ndate: d\nsource: S\nprices: "
 def test_invalid_price_list_is_a_one_line_error(tmp_path, text):
     file = tmp_path / "p.yaml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match=r"p\.yaml") as caught:
+    with pytest.raises(ConfigError, match=r"^.*p\.yaml[^\n]*\Z"):
         read_prices(file)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +225,7 @@ NOT_COMPUTED = {
 
 
 def judged(rows=None):
-    rows = rows or [row for row in read_published(FOLDER) if row.source != "me"]
+    rows = rows or read_published(FOLDER)
     return claims_table(read_claims(FOLDER), published_frame(rows)).set_index("claim")
 
 
@@ -311,41 +298,37 @@ def test_verdicts_are_computed_from_the_rows():
     winner = judged(changed(lambda s: 2 * s, **compiled)).loc[WINNER]
     assert winner["verdict"] == "does not hold: 3 of 9 outside the range"
     row = PublishedRow(source="x", year=2020, workload="y", train_seconds=1.0, caveat="z")
-    unmatched = "cannot say: no published row matches"
-    assert set(judged([row])["verdict"]) == {"cannot say", unmatched}
+    assert set(judged([row])["verdict"]) == {"cannot say", UNMATCHED}
 
 
-MNIST = {"source": "ASH1998/mnist-CuDNNLSTM", "by": "device", "low": 1}
-ANSWERED = {"source": "StackOverflow 49987261, first answer", "by": "workload", "low": 10}
+MNIST = {"source": K80_P100, "by": "device", "low": 1}
+UNMATCHED = "cannot say: no published row matches"
 
 
 @pytest.mark.parametrize(
     ("fields", "verdict"),
     [
         ({**MNIST, "ratio": "time"}, "holds"),
-        ({**MNIST, "ratio": "cost"}, "cannot say: no published row matches"),  # without prices
-        ({**MNIST, "ratio": "price"}, "cannot say: no published row matches"),
-        ({**MNIST, "ratio": "larger"}, "cannot say: no published row matches"),
-        (ANSWERED, "cannot say: no published row matches"),  # an upper bound is not used
+        ({**MNIST, "ratio": "cost"}, UNMATCHED),  # without prices
+        ({**MNIST, "ratio": "price"}, UNMATCHED),
+        ({**MNIST, "ratio": "larger"}, UNMATCHED),
+        # An upper bound is not used.
+        ({"source": FIRST_ANSWER, "by": "workload", "low": 10}, UNMATCHED),
     ],
 )
 def test_a_claim_without_the_numbers_of_its_ratio_is_not_decided(fields, verdict):
-    sides = {"rows": "implementation=LSTM", "base": "implementation=CuDNNLSTM"}
-    claim = Claim(claim="c", words="w", address="a", **sides, **fields)
+    claim = Claim(claim="c", words="w", address="a", rows="implementation=LSTM",
+                  base="implementation=CuDNNLSTM", **fields)  # fmt: skip
     (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
     assert row["verdict"] == verdict and bool(row["values"]) == (verdict == "holds")
 
 
-@pytest.mark.parametrize(
-    ("ratios", "expected"),
-    [([1.0, 2.0], "holds"), ([0.9], "does not hold"), ([2.1], "does not hold"),
-     ([1.5, 3.0], "does not hold: 1 of 2 outside the range"),
-     ([], "cannot say: no published row matches")],
-)  # fmt: skip
-def test_a_claim_holds_if_every_ratio_is_in_its_range(ratios, expected):
+def test_a_claim_holds_if_every_ratio_is_in_its_range():
     claim = Claim(claim="c", words="w", address="a", source="s", base="year=2020", by="workload",
                   low=1, high=2)  # fmt: skip
-    assert verdict_of(claim, ratios) == expected
+    assert verdict_of(claim, [1.0, 2.0]) == "holds"
+    assert verdict_of(claim, [0.9]) == verdict_of(claim, [2.1]) == "does not hold"
+    assert verdict_of(claim, [1.5, 3.0]) == "does not hold: 1 of 2 outside the range"
 
 
 @pytest.mark.parametrize(
