@@ -134,6 +134,16 @@ def make_runs(
     ]
 
 
+def make_seeds(accuracies: Mapping[str, Iterable[float]], **changes: Any) -> list[Record]:
+    """Runs of several seeds; `accuracies`: rnn → the last validation accuracy by seed. `changes`:
+    arguments of `make_record`."""
+    return [
+        make_record(rnn=rnn, seed=seed, acc=acc, **changes)
+        for rnn, by_seed in accuracies.items()
+        for seed, acc in enumerate(by_seed)
+    ]
+
+
 def put(
     results: Path,
     record: Record,

@@ -11,21 +11,12 @@ from rnnbench.report.numbers import ratio_span
 from rnnbench.report.runs import raw_configurations
 from rnnbench.report.summary import answer_view, headline
 from rnnbench.tables.certificates import Certificates
-from tests.factory import VOID, make_record, make_runs, replace
+from tests.factory import VOID, make_record, make_runs, make_seeds, replace
 from tests.report.made_up import EXPERIMENT, WrongSteps, measurements
 
 
 def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificates()):  # noqa: B008
     return list(map(str, answers(measurements(records, reference, certificates=certificates))))
-
-
-def seeds_of(accuracies, **changes):
-    """Runs of several seeds; `accuracies`: rnn → the last validation accuracy by seed."""
-    return [
-        make_record(rnn=rnn, seed=seed, acc=acc, **changes)
-        for rnn, by_seed in accuracies.items()
-        for seed, acc in enumerate(by_seed)
-    ]
 
 
 def test_a_clear_winner_on_two_devices():
@@ -100,8 +91,8 @@ def test_a_winner_on_two_devices_is_named_twice_if_only_one_is_clean():
 
 def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
     one, two = (0.667, 0.731, 0.773), (0.90, 0.92, 0.94)
-    on_2 = seeds_of({"keras": two, "block": two}, device="cpu_2")
-    (text,) = answers_of(seeds_of({"keras": one}) + on_2)
+    on_2 = make_seeds({"keras": two, "block": two}, device="cpu_2")
+    (text,) = answers_of(make_seeds({"keras": one}) + on_2)
     assert (
         "Accuracy differs by more than the seeds explain: `keras, current` on cpu_1 ends at "
         "validation accuracy 0.724; the other builds, thread counts and implementations end at "
@@ -131,18 +122,22 @@ def test_a_bound_shows_on_which_side_of_1_it_is(low, high, like, text):
     assert ratio_span(low, high, like) == text
 
 
+TOO_FEW = (
+    ", they differ by at most 0.040 in final validation accuracy; fewer than three seeds cannot "
+    "show whether this is more than chance."
+)
+
+
 @pytest.mark.parametrize(
     ("seeds", "text"),
     [
-        (1, "From 1 seed, they differ by at most 0.040 in final validation accuracy; fewer than "
-         "three seeds cannot show whether this is more than chance."),
-        (2, "From 2 seeds, they differ by at most 0.040 in final validation accuracy; fewer than "
-         "three seeds cannot show whether this is more than chance."),
+        (1, f"From 1 seed{TOO_FEW}"),
+        (2, f"From 2 seeds{TOO_FEW}"),
         (3, "A difference in accuracy is shown: `block` ends 0.040 below the reference"),
     ],
-)  # fmt: skip
+)
 def test_a_difference_in_accuracy_is_shown_from_three_seeds(seeds, text):
-    (answer,) = answers_of(seeds_of({"keras": (0.95,) * seeds, "block": (0.91,) * seeds}))
+    (answer,) = answers_of(make_seeds({"keras": (0.95,) * seeds, "block": (0.91,) * seeds}))
     assert text in answer
 
 
@@ -162,9 +157,8 @@ def of_cells(cells=CELLS, rnns=("keras", "unrolled")):
     """`unrolled` is 1.25 times as fast as keras for every cell but the last."""
     records = []
     for cell in cells:
-        level = 0.6 if cell == cells[-1] else 0.4
-        levels = {rnn: 0.5 if rnn == "keras" else level for rnn in rnns}
-        records += make_runs(levels, cell=cell)
+        levels = {"keras": 0.5, "unrolled": 0.6 if cell == cells[-1] else 0.4}
+        records += make_runs({rnn: levels[rnn] for rnn in rnns}, cell=cell)
     return records
 
 
@@ -216,14 +210,10 @@ def test_networks_with_one_implementation_show_their_results_or_are_no_compariso
 
 
 def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is_not_drawn():
-    models = [f"m{number}" for number in range(len(CELLS))]
-    records = [
-        make_record(rnn="unrolled", model=model, cell=cell)
-        for model, cell in zip(models, CELLS, strict=True)
-    ]
+    records = [make_record(rnn="unrolled", model=f"m_{cell}", cell=cell) for cell in CELLS]
     found = Content(records, EXPERIMENT)
     (view,) = found.answer_views
-    assert [(row.head, row.group) for row in view.rows] == [(model, "") for model in models]
+    assert {(row.head, row.group) for row in view.rows} == {(f"m_{cell}", "") for cell in CELLS}
     assert not found.figures_of("time")
 
 

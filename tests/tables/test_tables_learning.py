@@ -22,7 +22,7 @@ from rnnbench.tables.learning import (
 )
 from rnnbench.tables.runs import runs
 from rnnbench.tables.stats import student_quantile
-from tests.factory import TEST_SAMPLES, make_record, measured, replace
+from tests.factory import TEST_SAMPLES, make_record, make_seeds, measured, replace
 
 FEW_STEPS = (TEST_SAMPLES, 0.97, 0.02, 0.002, 0)  # differences of 0 to 2 validation samples
 FINE = (25000, 0.85, 0.001, 0.01, 0.8)  # 80 % compute the same bits as the reference
@@ -58,12 +58,8 @@ def test_equal_differences_give_an_interval_of_at_least_one_validation_sample():
 
 
 def test_the_intervals_hold_for_a_group_or_for_all_groups_together():
-    every = measured(
-        make_record(rnn=rnn, cell=cell, seed=seed, acc=0.9 + sign * noise)
-        for cell in ("lstm", "gru")
-        for seed, noise in enumerate((0.0, 0.01, 0.02))
-        for rnn, sign in (("keras", 0), ("block", 1), ("cell", -1))
-    )
+    levels = {"keras": (0.9,) * 3, "block": (0.9, 0.91, 0.92), "cell": (0.9, 0.89, 0.88)}
+    every = measured([*make_seeds(levels), *make_seeds(levels, cell="gru")])
     for together, count in ((False, 2), (True, 4)):
         row = learning(every, together).set_index("rnn").loc["block"].iloc[0]
         expected = accuracy_interval([0, 0.01, 0.02], 359, count)
@@ -73,27 +69,22 @@ def test_the_intervals_hold_for_a_group_or_for_all_groups_together():
 
 # Measured: mnist_mlp in tf_1_2 on one thread, on two threads, and in current, three seeds each.
 ONE_THREAD, TWO_THREADS, CURRENT = (0.667, 0.731, 0.773), (0.90, 0.92, 0.94), (0.91, 0.92, 0.93)
+OLD = {("tf_1_2", "cpu_1"): ONE_THREAD, ("tf_1_2", "cpu_2"): TWO_THREADS}
 
 
 def compared(accuracies):
     """(build, device) → its row of the outliers; `accuracies`: of each seed."""
     records = [
-        make_record(build=build, device=device, seed=seed, acc=acc)
+        record
         for (build, device), by_seed in accuracies.items()
-        for seed, acc in enumerate(by_seed)
+        for record in make_seeds({"keras": by_seed}, build=build, device=device)
     ]
     table = find_accuracy_outliers(tidy(records))
     return {(row["build"], row["device"]): row for row in table.to_dict("records")}
 
 
 def test_an_outlier_is_found():
-    accuracies = {
-        ("tf_1_2", "cpu_1"): ONE_THREAD,
-        ("tf_1_2", "cpu_2"): TWO_THREADS,
-        ("current", "cpu_1"): CURRENT,
-        ("current", "cpu_2"): CURRENT,
-    }
-    rows = compared(accuracies)
+    rows = compared(OLD | {("current", device): CURRENT for device in ("cpu_1", "cpu_2")})
     assert [key for key, row in rows.items() if row["apart"]] == [("tf_1_2", "cpu_1")]
     row = rows["tf_1_2", "cpu_1"]
     assert row["seeds"] == 3 and row["others"] == pytest.approx(np.mean([0.91, 0.92, 0.93]))
@@ -106,9 +97,8 @@ def test_an_outlier_is_found():
 
 
 def test_two_configurations_with_three_seeds_are_enough_and_two_seeds_show_nothing():
-    two = {("tf_1_2", "cpu_1"): ONE_THREAD, ("tf_1_2", "cpu_2"): TWO_THREADS}
-    assert all(row["apart"] for row in compared(two).values())
-    assert compared({key: by_seed[:2] for key, by_seed in two.items()}) == {}
+    assert all(row["apart"] for row in compared(OLD).values())
+    assert compared({key: by_seed[:2] for key, by_seed in OLD.items()}) == {}
 
 
 @pytest.mark.parametrize(("acc", "is_apart"), [(0.97 - 1 / TEST_SAMPLES, False), (0.90, True)])
@@ -121,8 +111,8 @@ def test_spread_is_at_least_the_sampling_error_of_the_validation_set(acc, is_apa
 
 
 def test_configurations_with_other_overrides_or_no_accuracy_are_not_compared():
-    other = [make_record(seed=s, acc=0.5, overrides={"model.units": 8}) for s in range(3)]
-    same = [make_record(seed=s, acc=0.97) for s in range(3)]
+    other = make_seeds({"keras": [0.5] * 3}, overrides={"model.units": 8})
+    same = make_seeds({"keras": [0.97] * 3})
     assert find_accuracy_outliers(tidy([*other, *same])).empty
     assert find_accuracy_outliers(tidy([])).empty
 
@@ -142,7 +132,7 @@ def test_equal_configurations_give_an_outlier_in_at_most_5_percent_of_tasks(coun
 
 
 def test_accuracy_by_hand():
-    row = accuracy(measured([make_record(acc=0.9), make_record(acc=1.0, seed=1)])).iloc[0]
+    row = accuracy(measured(make_seeds({"keras": (0.9, 1.0)}))).iloc[0]
     assert row["val_acc"] == pytest.approx(0.95) and row["seeds"] == 2
     assert row["val_acc_sd"] == pytest.approx(math.sqrt(0.005))
 
@@ -156,12 +146,7 @@ def test_a_missing_last_loss_is_not_taken_from_an_earlier_epoch():
 
 
 def test_learning_by_hand():
-    base, other = (0.90, 0.92, 0.94), (0.89, 0.90, 0.925)
-    every = measured(
-        make_record(rnn=rnn, seed=seed, acc=acc)
-        for rnn, accuracies in (("keras", base), ("block", other))
-        for seed, acc in enumerate(accuracies)
-    )
+    every = measured(make_seeds({"keras": (0.90, 0.92, 0.94), "block": (0.89, 0.90, 0.925)}))
     row = learning(every).set_index("rnn").loc["block"]
     assert row["val_acc_difference"] == pytest.approx(-0.015)
     assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
