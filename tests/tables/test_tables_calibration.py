@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 
 import numpy as np
 import pytest
@@ -22,11 +21,10 @@ from benchmarks.same_number import NAMES, differing_numbers, random_grids
 from benchmarks.simulated import Machine
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[int, j.Tally]:
-    """Number of members → the rows of time tables, for equal members and members far apart."""
-    return {
-        members: judged_experiments(
+def test_ratios_are_not_shrunk_and_intervals_cover_the_truth():
+    """The rows of time tables, for equal members and members far apart."""
+    tallies = [
+        judged_experiments(
             np.random.default_rng(members),
             Machine(noise=0.1),
             tries,
@@ -36,17 +34,10 @@ def rows() -> dict[int, j.Tally]:
             judge=j.judge_rows,
         )[j.ALL_ROWS]
         for members, tries in ((2, 120), (3, 160), (5, 80))
-    }
-
-
-@pytest.mark.parametrize("members", [2, 3, 5])
-def test_ratios_are_not_shrunk(rows, members):
-    assert abs(rows[members].shrinkage) < 0.01
-
-
-def test_intervals_cover_the_truth(rows):
-    intervals = sum(tally.intervals for tally in rows.values())
-    assert 0.93 <= sum(tally.covered for tally in rows.values()) / intervals <= 0.97
+    ]
+    assert all(abs(tally.shrinkage) < 0.01 for tally in tallies)
+    intervals = sum(tally.intervals for tally in tallies)
+    assert 0.93 <= sum(tally.covered for tally in tallies) / intervals <= 0.97
 
 
 def test_sentences_about_equal_members_are_wrong_in_at_most_5_percent_of_the_pages():
@@ -86,21 +77,13 @@ def test_a_sentence_of_unknown_form_is_an_error():
         j.claims("`block` wins.")
 
 
-def simulated_runs(longer: float) -> list[list[float]]:
-    """24 runs of 8 epochs with different levels and 2 % noise, whose first and last epochs are
-    longer by the share `longer`."""
-    generator = random.Random(0)
-    runs = []
-    for run in range(24):
-        seconds = [0.1 * (1 + run) * math.exp(generator.gauss(0.0, 0.02)) for _ in range(8)]
-        runs.append([seconds[0] * (1 + longer), *seconds[1:-1], seconds[-1] * (1 + longer)])
-    return runs
-
-
 def test_a_longer_last_epoch_is_found_and_without_an_effect_none_is_reported() -> None:
-    last = epoch_position.effects(simulated_runs(0.08))[-1]
-    assert math.expm1(sum(last) / len(last)) == pytest.approx(0.08, abs=0.015)
-    text, without = (epoch_position.table(simulated_runs(longer)) for longer in (0.08, 0.0))
+    """24 runs of 8 epochs with different levels and 2 % noise; the first and last are longer."""
+    logs = np.random.default_rng(0).normal(0, 0.02, (24, 8)) + np.log(range(1, 25))[:, None]
+    longer = logs + math.log(1.08) * np.array([1, 0, 0, 0, 0, 0, 0, 1])
+    last = epoch_position.effects(np.exp(longer))[-1]
+    assert math.expm1(np.mean(last)) == pytest.approx(0.08, abs=0.015)
+    text, without = (epoch_position.table(np.exp(each)) for each in (longer, logs))
     lines = text.splitlines()
     assert lines[2].startswith("| 1 | +") and lines[2].endswith("apart from 0 (does not count) |")
     assert lines[9].startswith("| 8 | +") and lines[9].endswith("apart from 0 |")

@@ -30,23 +30,19 @@ from rnnbench.tables.time import (
     time,
 )
 from rnnworker.cohorts import reference_of
-from tests.factory import KERAS, make_record, make_runs, measured, replace
+from tests.factory import KERAS, make_runs, measured, replace
 
 OPTION = "rnn.options."
 RELU = {f"{OPTION}activation": "relu", f"{OPTION}recurrent_activation": "hard_sigmoid"}
 TANH = {f"{OPTION}activation": "tanh", f"{OPTION}recurrent_activation": "sigmoid"}
+RELU_ONLY = {f"{OPTION}activation": "relu"}
 FIRST, SECOND = ({f"{OPTION}implementation": value} for value in (1, 2))
 RELU_OVERRIDES = Overrides.of(RELU)
 RELU_TEXT = "activation=relu, recurrent_activation=hard_sigmoid"
 
 
 def runs(rnn: str, seconds: float, overrides: dict | None = None, **changes) -> list[Record]:
-    """Three repeats, with noise that differs by the implementation."""
-    levels = [seconds * (1 + 0.001 * repeat * len(rnn)) for repeat in range(3)]
-    return [
-        make_record(rnn=rnn, repeat=repeat, epoch_seconds=level, overrides=overrides, **changes)
-        for repeat, level in enumerate(levels)
-    ]
+    return make_runs({rnn: seconds}, overrides=overrides, **changes)
 
 
 def rows(records: list[Record], reference: dict[str, str] = KERAS):
@@ -60,18 +56,14 @@ def only(table) -> dict:
 
 
 def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> None:
-    every = measured(
-        [
-            *runs("keras", 0.5),
-            *runs("cudnn_raw", 0.25),
-            *runs("cudnn_raw", 0.2, {f"{OPTION}op": "CudnnRNNV3"}),
-            *runs("contrib", 0.4, {f"{OPTION}class": "LSTMCell"}),
-            *runs("contrib", 0.3, {f"{OPTION}class": "LSTMBlockCell"}),
-        ]
-    )
+    records = make_runs({"keras": 0.5, "cudnn_raw": 0.25})
+    records += runs("cudnn_raw", 0.2, {f"{OPTION}op": "CudnnRNNV3"})
+    for name, seconds in (("LSTMCell", 0.4), ("LSTMBlockCell", 0.3)):
+        records += runs("contrib", seconds, {f"{OPTION}class": name})
+    every = measured(records)
     table = time(every)
     assert table["words"].tolist() == [IS_REFERENCE, *[FASTER] * 4]
-    assert table["speedup"].round(1).tolist() == [1.0, 2.0, 2.5, 1.2, 1.7]
+    assert table["speedup"].tolist() == pytest.approx([1, 2, 2.5, 1.25, 1.67], rel=0.01)
     names = ["keras", "cudnn_raw", "cudnn_raw op=CudnnRNNV3"]
     assert table["implementation"].tolist()[:3] == names
     best = only(fastest(every, table))
@@ -80,13 +72,12 @@ def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> No
 
 
 def test_a_different_function_is_a_different_task() -> None:
-    records = [*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("unrolled", 0.1, RELU)]
-    table = rows(records)
-    assert table.loc[("unrolled", RELU_OVERRIDES, RELU_OVERRIDES), "words"] == NO_REFERENCE
-    every = measured([*records, *runs("keras", 0.3, RELU)])
-    again = time(every).set_index(["rnn", "variant", "options"])
+    records = [*make_runs({"keras": 0.5, "unrolled": 0.4}), *runs("unrolled", 0.1, RELU)]
     key = ("unrolled", RELU_OVERRIDES, RELU_OVERRIDES)
-    assert again.loc[key, "speedup"] == pytest.approx(3, rel=0.01)
+    assert rows(records).loc[key, "words"] == NO_REFERENCE
+    records += runs("keras", 0.3, RELU)
+    assert rows(records).loc[key, "speedup"] == pytest.approx(3)
+    every = measured(records)
     contests = fastest(every, time(every))
     assert contests["variant"].tolist() == [NONE, RELU_OVERRIDES]
     assert contests["name"].tolist() == ["unrolled", "unrolled"]
@@ -99,10 +90,9 @@ def test_function_options_in_the_file_of_a_choice_count() -> None:
         replace(record, config={**record.run.config, "rnn": options})
         for record in runs("my_relu", 0.1)
     ]
-    relu = {f"{OPTION}activation": "relu"}
-    for overrides, words in ((None, NO_REFERENCE), (relu, FASTER)):
+    for overrides, words in ((None, NO_REFERENCE), (RELU_ONLY, FASTER)):
         table = rows([*runs("keras", 0.5, overrides), *my_relu])
-        assert table.loc[("my_relu", Overrides.of(relu), NONE), "words"] == words
+        assert table.loc[("my_relu", Overrides.of(RELU_ONLY), NONE), "words"] == words
 
 
 @pytest.mark.parametrize(
@@ -125,9 +115,8 @@ def test_the_reference_is_the_implementation_without_options_if_it_exists(
 
 
 def test_a_void_reference_is_not_replaced() -> None:
-    table = rows(
-        [*runs("unrolled", 0.2), *runs("keras", 0.4, SECOND), *runs("keras", 0.5, verdict="void")]
-    )
+    records = [*runs("unrolled", 0.2), *runs("keras", 0.4, SECOND)]
+    table = rows([*records, *runs("keras", 0.5, verdict="void")])
     assert table["words"].tolist() == [NO_REFERENCE, NO_REFERENCE]
 
 
@@ -138,14 +127,8 @@ def test_a_build_as_reference_keeps_the_options() -> None:
 
 
 def test_versus_gives_no_speedup_between_different_functions() -> None:
-    every = measured(
-        [
-            *runs("keras", 0.5),
-            *runs("unrolled", 0.4),
-            *runs("unrolled", 0.1, RELU),
-            *runs("keras", 0.3, RELU),
-        ]
-    )
+    records = make_runs({"keras": 0.5, "unrolled": 0.4})
+    every = measured([*records, *make_runs({"unrolled": 0.1, "keras": 0.3}, overrides=RELU)])
     for term in ("*relu*", "activation=relu", RELU_TEXT.split(", ")[1]):
         row = only(versus(every, [term], ["unrolled"]))
         assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], term
@@ -161,13 +144,13 @@ def test_versus_gives_no_speedup_between_different_functions() -> None:
 
 
 def test_a_reference_may_name_options_of_an_implementation() -> None:
-    option, records = f"{OPTION}implementation", []
+    option, records = f"{OPTION}implementation", runs("unrolled", 0.1)
     for value, seconds in enumerate((0.2, 0.4, 0.8)):
         records += runs("keras", seconds, {option: value})
-    every = measured([*records, *runs("unrolled", 0.1)], {**KERAS, option: "1"})
+    every = measured(records, {**KERAS, option: "1"})
     table = time(every)
-    assert table["words"].tolist() == [FASTER, IS_REFERENCE, SLOWER, FASTER]
-    assert table["speedup"].round(1).tolist() == [2.0, 1.0, 0.5, 4.0]
+    assert table["words"].tolist() == [FASTER, FASTER, IS_REFERENCE, SLOWER]
+    assert table["speedup"].round(1).tolist() == [4.0, 2.0, 1.0, 0.5]
     best = only(fastest(every, table))
     assert (best["name"], best["contestants"]) == ("unrolled", 4)
 
@@ -200,6 +183,10 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     assert learning(every)["is_reference"].tolist() == [True, False, False]
     # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3
+    # A name has only the options that differ from the reference.
+    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, {**TANH, **RELU_ONLY})]
+    names = with_named_options(tidy(records), reference)["implementation"]
+    assert names.unique().tolist() == ["keras", "keras activation=relu"]
 
 
 def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
@@ -212,13 +199,6 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     assert text.startswith("`keras` is the only implementation of its function")
     assert "; the other one computes another, so no speed-up is shown" in text
     assert text.endswith("marked ≠.") and "×" not in text and "not compared" not in text
-
-
-def test_a_configuration_that_matches_both_sides_counts_for_one() -> None:
-    every = measured([*runs("keras", 0.5), *runs("unrolled", 0.4), *runs("cell", 0.6)])
-    table = versus(every, ["*"], ["keras"])
-    assert table["a"].tolist() == ["unrolled", "cell"]
-    assert versus(every, ["keras"], ["keras"]).empty
 
 
 @pytest.mark.parametrize(
@@ -236,34 +216,27 @@ def test_blocks_are_common_only_within_experiment_site_and_machine(other, method
     assert row["ratio"] == pytest.approx(1.25, rel=0.01) and row["method"] == method
 
 
-def test_a_name_has_only_the_options_that_differ_from_the_reference() -> None:
-    relu = {**TANH, f"{OPTION}activation": "relu"}
-    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, relu), *runs("cell", 0.3)]
-    frame = with_named_options(tidy(records), {**KERAS, **TANH})
-    assert frame["implementation"].unique().tolist() == ["keras", "keras activation=relu", "cell"]
-
-
 def test_builds_by_hand():
-    noise = (1.0, 1.01, 1.02)
-    records = [
-        make_record(build=build, repeat=repeat, epoch_seconds=level * noise[repeat])
-        for repeat in range(3)
-        for build, level in (("new", 1.0), ("old", 3.0))
-    ]
-    new, old = builds(measured(records, {"build": "new"})).to_dict("records")
+    of_new, of_old = (
+        runs("keras", seconds, build=build, noise=0.01)
+        for build, seconds in (("new", 1.0), ("old", 3.0))
+    )
+    new, old = builds(measured([*of_new, *of_old], {"build": "new"})).to_dict("records")
     assert new["change"] == 1 and old["change"] == pytest.approx(3)
     assert old["regression"] and old["words"] == "slower"
-    assert old["effect"] == pytest.approx(math.log(3) / stdev(map(math.log, noise)))
-    assert builds(measured(records[::2], {})).empty
+    assert old["effect"] == pytest.approx(math.log(3) / stdev(map(math.log, (1, 1.01, 0.99))))
+    assert builds(measured(of_new, {})).empty
 
 
 def test_versus_pairs_configurations_that_are_otherwise_equal():
-    levels = {"keras": 0.6, "block": 0.3}
-    records = [run for n in (1, 2) for run in make_runs(levels, noise=0, device=f"cpu_{n}")]
-    every = measured(records)
+    levels = {"keras": 0.6, "block": 0.3, "cell": 0.9}
+    every = measured([run for n in (1, 2) for run in make_runs(levels, device=f"cpu_{n}")])
     table = versus(every, ["block"], ["keras"])
     assert table["same"].tolist() == ["cpu_1", "cpu_2"]
-    assert table["ratio"].tolist() == pytest.approx([2, 2])
+    assert table["ratio"].tolist() == pytest.approx([2, 2], rel=0.01)
     row = only(versus(every, ["cpu_1", "keras"], ["cpu_2", "keras"]))
     assert row["ratio"] == pytest.approx(1)
+    # A configuration that matches both sides counts for one.
+    assert versus(every, ["*"], ["keras"])["a"].tolist() == ["block", "cell"] * 2
+    assert versus(every, ["keras"], ["keras"]).empty
     assert versus(every, ["nothing"], ["keras"]).empty

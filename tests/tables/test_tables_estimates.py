@@ -77,7 +77,7 @@ def test_welch_interval_matches_scipy():
     generator = np.random.default_rng(3)
     a, b = np.exp(generator.normal(0.2, 0.03, 4)), np.exp(generator.normal(0, 0.08, 7))
     # A side without variance leaves the degrees of freedom of the other.
-    for one, other in ((a.tolist(), b.tolist()), ([1.0, 1.0, 1.0], [1.1, 1.2, 1.3])):
+    for one, other in ((a, b), ([1.0, 1.0, 1.0], [1.1, 1.2, 1.3])):
         ratio = ratio_interval(one, other)
         test = ttest_ind(np.log(one), np.log(other), equal_var=False)
         assert ratio.method == "welch"
@@ -94,14 +94,10 @@ def test_runs_are_paired_by_common_blocks_in_any_order(blocks_a, blocks_b):
     generator = np.random.default_rng(4)
     drift = generator.normal(0, 0.3, 6)
     a, b = (level + drift + generator.normal(0, 0.01, 6) for level in (0.1, 0.0))
-    (own, in_a), (other, in_b) = (
-        (np.exp(logs[order]).tolist(), order)
-        for logs, order in ((a, sorted(blocks_a)), (b, sorted(blocks_b, reverse=True)))
-    )
-    ratio = ratio_interval(own, other, in_a, in_b)
-    is_complete = blocks_a == blocks_b
-    expected = "paired" if is_complete else f"paired on {len(common)} common blocks"
-    assert ratio.method == expected and ratio.shown_different
+    in_a, in_b = sorted(blocks_a), sorted(blocks_b, reverse=True)
+    ratio = ratio_interval(np.exp(a[in_a]), np.exp(b[in_b]), in_a, in_b)
+    on_common = "" if blocks_a == blocks_b else f" on {len(common)} common blocks"
+    assert ratio.method == f"paired{on_common}" and ratio.shown_different
     assert_ends(ratio, ttest_rel(a[common], b[common]).confidence_interval(0.95))
 
 
@@ -110,6 +106,9 @@ def test_too_few_common_blocks_are_not_paired():
     assert ratio_interval(a, b, None, [0, 1]).method == "welch"
     assert ratio_interval(a, b, [0, 0], [0, 0]).method == "by way of others"
     assert ratio_interval(a, b, [0, 1], [0, 2]).method == ONE_RUN, "no degree of freedom is left"
+    # A run that b lacks, in the slowest block, does not move the ratio of the others.
+    a, b, c = ([1.0, 2.0, 4.0], [0, 1, 2]), ([3.0, 6.0], [0, 1]), ([1.0, 2.0, 4.0], [0, 1, 2])
+    assert ratio_interval(a[0], b[0], a[1], b[1], c=c).estimate == pytest.approx(1 / 3)
 
 
 def test_configurations_that_never_met_are_compared_by_way_of_others():
@@ -118,18 +117,12 @@ def test_configurations_that_never_met_are_compared_by_way_of_others():
     blocks = list(range(40))
     first, second = blocks[:20], blocks[20:]
     c, a, b = (np.exp(noise[n] + level) for n, level in enumerate((0.0, 0.3, 0.1)))
-    ratio = ratio_interval(a[:20].tolist(), b[20:].tolist(), first, second, c=(c.tolist(), blocks))
+    ratio = ratio_interval(a[:20], b[20:], first, second, c=(c, blocks))
     with_a, with_b = np.log(a[:20] / c[:20]), np.log(b[20:] / c[20:])
     assert ratio.method == "by way of others"
     assert math.log(ratio.estimate) == pytest.approx(with_a.mean() - with_b.mean())
     expected = 1.96 * math.sqrt(with_a.var(ddof=1) / 20 + with_b.var(ddof=1) / 20)
     assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(expected, rel=0.1)
-
-
-def test_a_missing_run_does_not_move_the_ratio_of_the_others():
-    a, b = [1.0, 2.0, 4.0], [3.0, 6.0]  # b has no run in the slowest block
-    ratio = ratio_interval(a, b, [0, 1, 2], [0, 1], c=([1.0, 2.0, 4.0], [0, 1, 2]))
-    assert ratio.estimate == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(("comparisons", "runs"), [(3, 4), (7, 3), (11, 5)])
@@ -154,7 +147,7 @@ def test_one_run_has_no_interval_and_equal_values_one_of_width_zero():
     assert mean_interval([0.5]).low is None and mean_interval([0.5, 0.5]).low == pytest.approx(0.5)
 
 
-TRIES = 1000
+TRIES = 500  # find intervals that cover 90 % in 98 of 100 simulations
 
 
 def simulated(generator, count, repeats, low=0.01, high=0.03, drift=0.02):
@@ -176,8 +169,8 @@ def shown_different(logs, **how):
 
 @pytest.mark.parametrize(
     ("count", "repeats", "low", "high"),
-    [(4, 3, 0.01, 0.01), (4, 10, 0.03, 0.03), (2, 3, 0.01, 0.03), (4, 3, 0.01, 0.03),
-     (8, 3, 0.01, 0.03), (4, 5, 0.01, 0.03), (4, 10, 0.01, 0.03)],
+    [(4, 3, 0.01, 0.01), (2, 3, 0.01, 0.03), (8, 3, 0.01, 0.03), (4, 5, 0.01, 0.03),
+     (4, 10, 0.01, 0.03)],
 )  # fmt: skip
 def test_shown_intervals_cover_93_to_97_percent(count, repeats, low, high):
     logs = simulated(np.random.default_rng(repeats), count, repeats, low, high)
@@ -224,7 +217,7 @@ def test_sessions_are_covered_if_there_are_three(
 
 def test_pooling_is_narrower_and_noisy_configurations_keep_their_coverage(monkeypatch):
     generator = np.random.default_rng(6)
-    logs = simulated(generator, 6, 3)
+    logs = simulated(generator, 6, 3)[:200]
     pooled = shown_ratios(logs)
     noisy = logs * np.array([2.0, 2.0, 1, 1, 1, 1])[:, None]
     assert 1 - shown_different(noisy) >= 0.9
@@ -250,7 +243,6 @@ def test_pooled_spread_by_hand():
     assert pooled_spread(estimates_of(logs)._runs)[0] is None, "two repeated ones are too few"
 
 
-@pytest.mark.parametrize("count", [8, 12])
 @pytest.mark.parametrize(
     ("repeats", "how", "least", "most"),
     [
@@ -260,5 +252,6 @@ def test_pooled_spread_by_hand():
         (3, {"gain": 0.1}, 0.8, 1),  # a difference of 10 % is still shown
     ],
 )
-def test_a_fastest_is_claimed_in_at_most_5_percent_if_none_is(count, repeats, how, least, most):
-    assert least <= share(600, count, repeats, 0.01, 0.03, **how) <= most
+def test_a_fastest_is_claimed_in_at_most_5_percent_if_none_is(repeats, how, least, most):
+    """Of 12 configurations. 400 contests find an error rate of 8 % in 98 of 100 simulations."""
+    assert least <= share(400, 12, repeats, 0.01, 0.03, **how) <= most

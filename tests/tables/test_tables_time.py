@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.records.plan_file import Experiment
-from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.records.record import Phase, Reason, Record, Verdict
 from rnnbench.report.content import Content
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost
@@ -106,9 +106,7 @@ def test_machines_are_never_pooled():
 
 
 def test_suspect_runs_are_counted_and_mark_comparisons_with_them():
-    records = pair()
-    records[0] = make_record(rnn="keras", epoch_seconds=0.5, verdict="suspect")
-    table = time(measured(records))
+    table = time(measured([make_record(epoch_seconds=0.5, verdict="suspect"), *pair()[1:]]))
     assert (row_of(table, "keras")["suspect"], row_of(table, "unrolled")["suspect"]) == (1, 0)
     assert row_of(table, "unrolled")["speedup_suspect"]
 
@@ -118,14 +116,18 @@ def winner(every):
 
 
 def test_fastest_and_its_runner_up():
-    row = winner(measured(pair()))
+    every = measured(pair())
+    row = winner(every)
     assert (row["name"], row["runner_up"], row["contestants"]) == ("unrolled", "keras", 2)
     assert row["lead"] == pytest.approx(2) and row["lead_shown"]
     assert winner(measured(pair(), {"build": "current"}))["contestants"] == 2
     # Two contestants need no simultaneous interval.
-    every = measured(make_runs({"keras": 0.5, "block": 0.45}))
-    row, single = winner(every), row_of(time(every), "block")
+    single = row_of(time(every), "unrolled")
     assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
+    # A lead over the reference is already a ratio of the time table.
+    three = measured([*pair(), *make_runs({"block": 0.3}, repeats=2)])
+    for some, extra in ((every, 0), (three, 1)):
+        assert extra_ratios(fastest(some, time(some))) == extra
 
 
 def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
@@ -170,16 +172,9 @@ def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
     assert pd.isna(old.loc["cell", "change"]) and old.loc["keras", "change"] > 0
 
 
-def test_leads_that_are_in_the_time_table_are_not_counted_twice():
-    block = [make_record(rnn="block", repeat=r, epoch_seconds=0.3 + r / 99) for r in (0, 1)]
-    for records, extra in ((pair(), 0), ([*pair(), *block], 1)):
-        every = measured(records)
-        assert extra_ratios(fastest(every, time(every))) == extra
-
-
 def test_ranked_puts_devices_in_natural_order_and_the_fastest_first():
-    records = [record for device in ("cpu_16", "cpu_2") for record in pair(device=device)]
-    table = time(Measurements(ranked(tidy(records)), KERAS))
+    frame = ranked(tidy([*pair(device="cpu_16"), *pair(device="cpu_2")]))
+    table = time(Measurements(frame, KERAS))
     assert table["device"].tolist() == ["cpu_2", "cpu_2", "cpu_16", "cpu_16"]
     assert table["implementation"].tolist() == ["unrolled", "keras"] * 2
 
@@ -197,12 +192,11 @@ def test_tables_without_usable_runs_are_empty(records):
 
 def test_companions_without_a_run_of_their_configuration_are_ignored():
     first, late, again = make_late()
-    table = time(measured([first, late, again]))
-    row = row_of(table, "block")
+    row = row_of(time(measured([first, late, again])), "block")
     assert row["speedup"] == pytest.approx(math.exp(-0.2))
-    table = time(measured([late, again]))
-    assert list(table["implementation"]) == ["block"]
-    assert table.iloc[0]["words"] == NO_REFERENCE and pd.isna(table.iloc[0]["speedup"])
+    (row,) = time(measured([late, again])).to_dict("records")
+    assert (row["implementation"], row["words"]) == ("block", NO_REFERENCE)
+    assert pd.isna(row["speedup"])
 
 
 def runs_with_calls(
@@ -212,16 +206,14 @@ def runs_with_calls(
     one."""
     records = []
     for repeat in range(3):
-        record = make_record(rnn=rnn, repeat=repeat, **changes)
         durations = {"evaluate": 1.0, "predict": predict * (1 + 0.01 * repeat)}
         phases = tuple(
-            replace(phase, details={"calls": [durations[phase.name]] * 3, "samples": samples})
-            if phase.name in durations
-            else phase
-            for phase in record.phases
+            Phase(name, 0.0, 1.0, True, {"calls": [seconds] * 3, "samples": samples})
+            for name, seconds in durations.items()
         )
+        record = make_record(rnn=rnn, repeat=repeat, phases=phases, **changes)
         model = {**record.run.config["model"], "batch": batch}
-        records.append(replace(record, phases=phases, config={**record.run.config, "model": model}))
+        records.append(replace(record, config={**record.run.config, "model": model}))
     return records
 
 
@@ -230,12 +222,8 @@ def content(records: list[Record], reference: dict[str, str] = KERAS, lead="call
 
 
 def test_latency_throughput_and_speedup_by_hand():
-    every = measured(
-        [
-            *runs_with_calls("keras", 0.2, 32, 128, epoch_seconds=0.5),
-            *runs_with_calls("block", 0.4, 32, 128, epoch_seconds=0.25),
-        ]
-    )
+    records = runs_with_calls("keras", 0.2, 32, 128, epoch_seconds=0.5)
+    every = measured([*records, *runs_with_calls("block", 0.4, 32, 128, epoch_seconds=0.25)])
     rows = calls(every).set_index(["call", "rnn"])
     row = rows.loc["predict", "keras"]
     assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
@@ -252,10 +240,8 @@ def test_latency_throughput_and_speedup_by_hand():
 
 def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
     option = "rnn.options.activation"
-    records = [
-        *runs_with_calls("keras", 0.004, overrides={option: "tanh"}),
-        *runs_with_calls("keras", 0.002, overrides={option: "relu"}),
-    ]
+    records = runs_with_calls("keras", 0.004, overrides={option: "tanh"})
+    records += runs_with_calls("keras", 0.002, overrides={option: "relu"})
     report = content(records, {**KERAS, option: "tanh"}, lead="time")
     row = row_of(report.csv["calls"], "keras activation=relu", call="predict")
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
@@ -268,12 +254,9 @@ def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
 
 
 def test_without_calls_there_is_no_row_and_a_report_that_leads_with_them_says_so():
-    record = make_record()
-    evaluated, none = (
-        replace(record, phases=[phase for phase in record.phases if phase.name not in left_out])
-        for left_out in (["predict"], ["evaluate", "predict"])
-    )
-    assert calls(measured([none])).empty
+    *phases, evaluate, _ = make_record().phases
+    assert calls(measured([make_record(phases=phases)])).empty
+    evaluated = make_record(phases=[*phases, evaluate])
     assert "No run has timed predict()" in str(content([evaluated]).answers[0])
 
 
@@ -305,10 +288,8 @@ def test_calls_of_several_networks_and_variants_are_told_apart():
 
 
 def test_a_sentence_about_calls_names_the_device_once():
-    records = [
-        *runs_with_calls("keras", 0.004, device="cpu_1"),
-        *runs_with_calls("keras", 0.002, device="cpu_2"),
-    ]
+    records = runs_with_calls("keras", 0.004, device="cpu_1")
+    records += runs_with_calls("keras", 0.002, device="cpu_2")
     first, second = map(str, content(records, {"device": "cpu_1"}).answers)
     assert first == "On cpu_1, predict() of digits_rnn takes 4.04 ms for a batch of 8 with `keras`."
     assert second.startswith("On cpu_2, ") and second.count("cpu_2") == 1
