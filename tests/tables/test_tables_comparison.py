@@ -11,10 +11,11 @@ from statistics import stdev
 
 import pytest
 
-from rnnbench.records.overrides import NONE, Overrides
-from rnnbench.records.plan_file import Experiment
+from rnnbench.records.overrides import NONE, Overrides, reference_label
 from rnnbench.records.record import Record
-from rnnbench.report.content import Content
+from rnnbench.report.answer import answers
+from rnnbench.report.runs import raw_configurations
+from rnnbench.report.speed import time_views
 from rnnbench.tables.certificates import UNEQUAL
 from rnnbench.tables.comparison import builds, versus
 from rnnbench.tables.estimates import Measurements, with_named_options
@@ -31,6 +32,7 @@ from rnnbench.tables.time import (
 )
 from rnnworker.cohorts import reference_of
 from tests.factory import KERAS, make_runs, measured, replace
+from tests.report.made_up import measurements
 
 OPTION = "rnn.options."
 RELU = {f"{OPTION}activation": "relu", f"{OPTION}recurrent_activation": "hard_sigmoid"}
@@ -190,12 +192,12 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
 
 
 def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
-    experiment = Experiment("relu", "t", "", {**KERAS, **TANH})
-    report = Content([*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU)], experiment)
-    assert report.reference_words == "keras activation=tanh, recurrent_activation=sigmoid"
-    links = {link for row in report.time[0].rows for link in row.links}
-    assert links == {cell.anchor for cell in report.configuration_details} and len(links) == 2
-    text = report.answers[0].speed_sentence
+    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU)]
+    m = measurements(records, {**KERAS, **TANH})
+    assert reference_label(m.reference) == "keras activation=tanh, recurrent_activation=sigmoid"
+    links = {link for row in time_views(m)[0].rows for link in row.links}
+    assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 2
+    text = answers(m)[0].speed_sentence
     assert text.startswith("`keras` is the only implementation of its function")
     assert "; the other one computes another, so no speed-up is shown" in text
     assert text.endswith("marked ≠.") and "×" not in text and "not compared" not in text

@@ -11,6 +11,8 @@ import pytest
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Phase, Reason, Record, Verdict
 from rnnbench.report.content import Content
+from rnnbench.report.speed import calls_section
+from rnnbench.report.summary import call_answers
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
@@ -40,7 +42,7 @@ from tests.factory import (
     measured,
     replace,
 )
-from tests.report.made_up import WrongSteps
+from tests.report.made_up import WrongSteps, measurements
 
 
 def pair(**changes):
@@ -217,8 +219,9 @@ def runs_with_calls(
     return records
 
 
-def content(records: list[Record], reference: dict[str, str] = KERAS, lead="calls") -> Content:
-    return Content(records, Experiment("x", "x?", "", reference, lead))
+def sentences(records: list[Record], reference: dict[str, str] = KERAS) -> list[str]:
+    """The answer of a report that leads with the calls."""
+    return list(map(str, call_answers(measurements(records, reference))))
 
 
 def test_latency_throughput_and_speedup_by_hand():
@@ -242,22 +245,21 @@ def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
     option = "rnn.options.activation"
     records = runs_with_calls("keras", 0.004, overrides={option: "tanh"})
     records += runs_with_calls("keras", 0.002, overrides={option: "relu"})
-    report = content(records, {**KERAS, option: "tanh"}, lead="time")
-    row = row_of(report.csv["calls"], "keras activation=relu", call="predict")
+    reference = {**KERAS, option: "tanh"}
+    m = measurements(records, reference)
+    row = row_of(m.calls, "keras activation=relu", call="predict")
     assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
-    (section,) = [section for section in report.sections if section.id == "calls"]
-    texts = [text for row in section.views[0].rows for text in row.cells if "2.00×" in text]
-    assert texts == ["≠ 2.00×"]
-    report = content(records, {**KERAS, option: "tanh"})
-    assert "takes 4.04 ms for a batch of 8 with `keras`." in str(report.answers[0])
+    rows = calls_section(m).views[0].rows
+    assert [text for row in rows for text in row.cells if "2.00×" in text] == ["≠ 2.00×"]
+    assert "takes 4.04 ms for a batch of 8 with `keras`." in sentences(records, reference)[0]
 
 
 def test_without_calls_there_is_no_row_and_a_report_that_leads_with_them_says_so():
     *phases, evaluate, _ = make_record().phases
     assert calls(measured([make_record(phases=phases)])).empty
     evaluated = make_record(phases=[*phases, evaluate])
-    assert "No run has timed predict()" in str(content([evaluated]).answers[0])
+    assert "No run has timed predict()" in sentences([evaluated])[0]
 
 
 def test_a_report_may_lead_with_the_calls():
@@ -266,7 +268,7 @@ def test_a_report_may_lead_with_the_calls():
     for (rnn, batch), duration in seconds.items():
         overrides = {"model.batch": batch, "model.lr": 1}
         records += runs_with_calls(rnn, duration, batch, batch, overrides=overrides)
-    report = content(records)
+    report = Content(records, Experiment("x", "x?", "", KERAS, lead="calls"))
     (answer,) = report.answers
     text = str(answer)
     assert text.startswith("On cpu_1, predict() of digits_rnn takes 1.01 ms for a batch of 1 with")
@@ -282,7 +284,7 @@ def test_calls_of_several_networks_and_variants_are_told_apart():
     records = []
     for cell, rnn, units in itertools.product(("lstm", "gru"), ("keras", "block"), (32, 64)):
         records += runs_with_calls(rnn, 0.002, overrides={"model.units": units}, cell=cell)
-    lstm_text, gru_text = map(str, content(records).answers)
+    lstm_text, gru_text = sentences(records)
     assert "predict() of digits_rnn (lstm) takes" in lstm_text and "(gru)" in gru_text
     assert "for a batch of 8, units=32, with" in lstm_text and "units=64, with" in lstm_text
 
@@ -290,6 +292,6 @@ def test_calls_of_several_networks_and_variants_are_told_apart():
 def test_a_sentence_about_calls_names_the_device_once():
     records = runs_with_calls("keras", 0.004, device="cpu_1")
     records += runs_with_calls("keras", 0.002, device="cpu_2")
-    first, second = map(str, content(records, {"device": "cpu_1"}).answers)
+    first, second = sentences(records, {"device": "cpu_1"})
     assert first == "On cpu_1, predict() of digits_rnn takes 4.04 ms for a batch of 8 with `keras`."
     assert second.startswith("On cpu_2, ") and second.count("cpu_2") == 1
