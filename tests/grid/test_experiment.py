@@ -4,28 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
-
-
-def test_quick_is_loaded(conf: list[Path]) -> None:
-    quick = load_experiment("quick", conf)
-    assert quick.reference == {"rnn": "keras"}
-    assert quick.grids[0][0] == "model=digits_rnn"
-    assert quick.order_seed == 0
+from tests.grid.conftest import assert_error
 
 
 def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, .*quick"):
-        load_experiment("quikc", conf)
+    message = "'quikc' is unknown.*mean quick.* are .*other, .*quick"
+    assert_error(message, load_experiment, "quikc", conf)
 
 
 def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "quick.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match="rename one of the two files"):
-        load_experiment("quick", conf)
+    assert_error("rename one of the two files", load_experiment, "quick", conf)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +41,7 @@ def test_an_error_names_the_invalid_file(
     conf: list[Path], extra: Path, text: str, message: str
 ) -> None:
     (extra / "experiment" / "mine.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=message) as caught:
-        load_experiment("mine", conf)
-    assert "\n" not in str(caught.value)
+    assert_error(message, load_experiment, "mine", conf)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +70,7 @@ def test_a_reference_that_is_not_in_any_grid_is_an_error(
     braces = reference if reference.startswith("{") else f"{{{reference}}}"
     file = extra / "experiment" / "compared.yaml"
     file.write_text(f"reference: {braces}\ngrids:\n{lines}# kears.yaml, main.yaml\n")
-    with pytest.raises(ConfigError, match=message) as caught:
-        expand(load_experiment("compared", conf), conf)
-    assert "\n" not in str(caught.value)
+    assert_error(message, expand, load_experiment("compared", conf), conf)
 
 
 @pytest.mark.parametrize(
