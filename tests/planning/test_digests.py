@@ -139,6 +139,13 @@ def test_a_run_without_keras_does_not_use_its_code(worker: Path) -> None:
         assert digest("fake", "fake") == before
 
 
+def test_the_code_of_probes_counts_for_probes_only(worker: Path) -> None:
+    before = digest(), digests.prober_digest([config_of()])
+    with edited(worker / "probe.py", "SAMPLES, LEAST_SAMPLES = 7", "SAMPLES, LEAST_SAMPLES = 9"):
+        assert digest() == before[0]
+        assert digests.prober_digest([config_of()]) != before[1]
+
+
 @pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "kernels/other.py"])
 def test_a_new_file_that_is_not_imported_causes_no_rerun(worker: Path, name: str) -> None:
     before = digest(), digest("fake", "fake")
