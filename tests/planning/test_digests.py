@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,19 +66,18 @@ def config_of(
 
 
 def digest(*arguments: str, **keywords: str) -> str:
-    """The digest of the worker's code as it is now, for `config_of` the arguments."""
-    clear()
     return digests.worker_digest(config_of(*arguments, **keywords))
 
 
-def certificate_digest() -> str:
+def of_run_and_certificate() -> tuple[str, str]:
+    """The digests of the code as it is now. Parsing all of it takes a quarter of a second."""
     clear()
-    return digests.certifier_digest([config_of("keras"), config_of("block")])
+    return digest(), digests.certifier_digest([config_of("keras"), config_of("block")])
 
 
 @pytest.fixture(scope="module")
 def unedited(worker: Path) -> tuple[str, str]:
-    return digest(), certificate_digest()
+    return of_run_and_certificate()
 
 
 # Comments, docstrings and blank lines; code that neither the run nor its certificate uses.
@@ -116,45 +116,47 @@ OF_BOTH = [
 ]
 
 
+def test_edits_of_other_code_cause_no_rerun_and_no_certificate(
+    worker: Path, unedited: tuple[str, str]
+) -> None:
+    with ExitStack() as edits:
+        for file, old, new in OF_NEITHER:
+            edits.enter_context(edited(worker / file, old, new))
+        for name in ("step.py", "frameworks/other.py", "kernels/other.py"):  # not imported
+            (worker / name).write_text("from rnnworker import machine\n")
+            edits.callback((worker / name).unlink)
+        assert of_run_and_certificate() == unedited
+
+
 @pytest.mark.parametrize(
-    ("edit", "repeats"),
-    [
-        *((edit, (False, False)) for edit in OF_NEITHER),
-        *((edit, (False, True)) for edit in OF_THE_CERTIFICATE),
-        *((edit, (True, True)) for edit in OF_BOTH),
-    ],
+    ("edit", "rerun"), [*((e, False) for e in OF_THE_CERTIFICATE), *((e, True) for e in OF_BOTH)]
 )
-def test_code_that_is_used_causes_a_rerun_or_another_certificate(
-    worker: Path, unedited: tuple[str, str], edit: tuple[str, str, str], repeats: tuple[bool, bool]
+def test_an_edit_of_used_code_causes_another_certificate_and_maybe_a_rerun(
+    worker: Path, unedited: tuple[str, str], edit: tuple[str, str, str], rerun: bool
 ) -> None:
     file, old, new = edit
     with edited(worker / file, old, new):
-        run, certificate = unedited
-        assert (digest() != run, certificate_digest() != certificate) == repeats
+        run, certificate = of_run_and_certificate()
+    assert certificate != unedited[1]
+    assert (run != unedited[0]) is rerun
 
 
-def test_a_run_without_keras_does_not_use_its_code(worker: Path) -> None:
-    before = digest("fake", "fake")
+def test_code_of_keras_is_not_used_without_it_and_that_of_probes_by_probes_only(
+    worker: Path,
+) -> None:
+    clear()
+    fake, run, probe = digest("fake", "fake"), digest(), digests.prober_digest([config_of()])
     with edited(worker / "frameworks/keras_training.py", "verbose=0", "verbose=1"):
-        assert digest("fake", "fake") == before
-
-
-def test_the_code_of_probes_counts_for_probes_only(worker: Path) -> None:
-    before = digest(), digests.prober_digest([config_of()])
+        clear()
+        assert digest("fake", "fake") == fake
     with edited(worker / "probe.py", "SAMPLES, LEAST_SAMPLES = 7", "SAMPLES, LEAST_SAMPLES = 9"):
-        assert digest() == before[0]
-        assert digests.prober_digest([config_of()]) != before[1]
-
-
-@pytest.mark.parametrize("name", ["step.py", "frameworks/other.py", "kernels/other.py"])
-def test_a_new_file_that_is_not_imported_causes_no_rerun(worker: Path, name: str) -> None:
-    before = digest(), digest("fake", "fake")
-    (worker / name).write_text("from rnnworker import machine\n")
-    assert (digest(), digest("fake", "fake")) == before
-    (worker / name).unlink()
+        clear()
+        assert digest() == run
+        assert digests.prober_digest([config_of()]) != probe
 
 
 def test_implementations_frameworks_and_missing_models_differ(worker: Path) -> None:
+    clear()
     found = {digest(), digest("block_cell"), digest("native"), digest("block")}
     found |= {digest("fake", "fake"), digest(function="/no/such/file.py:build")}
     assert len(found) == 6
@@ -170,20 +172,19 @@ def test_a_user_supplied_file_and_its_imports_count_for_its_runs_only(
         "    import rnnworker.readers.imdb\n    return 1\n"
     )
 
-    def own_digest() -> str:
-        return digest(str(mine)) if kind == "kernel" else digest(function=f"{mine}:build")
+    def own_and_other() -> tuple[str, str]:
+        clear()
+        own = digest(str(mine)) if kind == "kernel" else digest(function=f"{mine}:build")
+        return own, digest()
 
-    before, others = own_digest(), digest()
-    for old, new, counts in (
-        ("A comment", "Another comment", False),
-        ("What it is", "What it was", False),
-        ("return 1", "return 2", True),
-    ):
-        with edited(mine, old, new):
-            assert (own_digest() != before) is counts
-            assert digest() == others
+    before, other = own_and_other()
+    with edited(mine, "A comment", "Another"), edited(mine, "What it is", "What it was"):
+        assert own_and_other() == (before, other)
+    with edited(mine, "return 1", "return 2"):
+        after, same = own_and_other()
+        assert after != before and same == other
     with edited(worker / "readers/imdb.py", '"train": 113', '"train": 114'):
-        assert own_digest() != before
+        assert own_and_other()[0] != before
 
 
 # Valid in Python 3.11 to 3.13, but not always dumped alike.
@@ -271,7 +272,28 @@ print(json.dumps(made))
 """
 
 
+FILES = sorted((ROOT / "src").rglob("*.py"))
+CONFIGS = [
+    config_of(implementation, framework, f"rnnworker.models.{model}")
+    for framework in sorted(set(FRAMEWORKS.values()))
+    for implementation in ("keras", "native", "contrib", "block")
+    for model in ("digits_rnn", "imdb_bilstm", "lstm_textgen")
+]
 RUNNING = "{}.{}".format(*sys.version_info)
+
+
+@cache
+def digests_by(program: str) -> list[str]:
+    texts = SNIPPETS + [file.read_text(encoding="utf-8") for file in FILES]
+    process = subprocess.run(
+        [program, "-c", DIGESTS],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        input=json.dumps([texts, CONFIGS]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(process.stdout)
 
 
 @pytest.mark.parametrize("version", sorted({"3.11", "3.12", "3.13"} - {RUNNING}))
@@ -279,33 +301,13 @@ def test_another_python_version_has_the_same_digests(version: str) -> None:
     python = find(version)
     if python is None:
         pytest.skip(f"no Python {version} on this machine to compare digests with")
-    files = sorted((ROOT / "src").rglob("*.py"))
-    assert ROOT / "src/rnnworker/run.py" in files
-    texts = SNIPPETS + [file.read_text(encoding="utf-8") for file in files]
-    configs = [
-        config_of(implementation, framework, f"rnnworker.models.{model}")
-        for framework in sorted(set(FRAMEWORKS.values()))
-        for implementation in ("keras", "native", "contrib", "block")
-        for model in ("digits_rnn", "imdb_bilstm", "lstm_textgen")
-    ]
-
-    def digests_by(program: Path | str) -> list[str]:
-        process = subprocess.run(
-            [str(program), "-c", DIGESTS],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            input=json.dumps([texts, configs]),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return json.loads(process.stdout)
-
-    own, others = digests_by(sys.executable), digests_by(python)
-    names = [*SNIPPETS, *map(str, files), *(str(config) for config in configs for _ in range(3))]
+    assert ROOT / "src/rnnworker/run.py" in FILES
+    own, others = digests_by(sys.executable), digests_by(str(python))
+    names = [*SNIPPETS, *map(str, FILES), *(str(config) for config in CONFIGS for _ in range(3))]
     pairs = zip(names, own, others, strict=True)
     assert [name for name, here, there in pairs if here != there] == []
-    of_configs = own[len(texts) :]
-    assert len(set(of_configs)) == len(of_configs) == 3 * len(configs)
+    of_configs = own[-3 * len(CONFIGS) :]
+    assert len(set(of_configs)) == len(of_configs)
 
 
 def canonical(text: str) -> str:

@@ -156,9 +156,11 @@ def test_intervals_after_the_stopping_rule_cover_93_percent(configurations: int)
 
 @pytest.mark.parametrize(
     "data",
-    [7, {"most": 5}, {"most": 2, "until": 0.1}, {"most": 5, "until": -1}, {"mots": 5, "until": 1},
-     {"most": 5, "until": True}, {"least": 1, "most": 5, "until": 1}],
-)  # fmt: skip
+    [
+        *(7, {"most": 5}, {"most": 2, "until": 0.1}, {"most": 5, "until": -1}),
+        *({"mots": 5, "until": 1}, {"most": 5, "until": True}, {"least": 1, "most": 5, "until": 1}),
+    ],
+)
 def test_invalid_repeats_are_rejected(data) -> None:
     with pytest.raises(ConfigError, match=r"here: .* Fix: correct it"):
         converted(data, Repeats, "here", "correct it.")
