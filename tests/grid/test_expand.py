@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +28,10 @@ def test_the_grid_points_of_quick_are_plain_data() -> None:
     assert not GlobalHydra.instance().is_initialized()
 
 
-def test_every_choice_of_the_project_composes(expanded: Expand) -> None:
-    points = expanded(*(f"{group}=glob(*)" for group in ("cell", "rnn", "device", "build")))
+def test_every_pair_of_choices_of_the_project_composes(expanded: Expand) -> None:
+    # In pairs, because a choice may require keys of another axis.
+    pairs = itertools.combinations(("cell", "rnn", "device", "build"), 2)
+    points = expanded(*(f"{first}=glob(*) {second}=glob(*)" for first, second in pairs))
     implementations = {point.choices["rnn"] for point in points}
     assert implementations >= {"keras", "cell", "unrolled", "block", "none"}
     assert all(point.config["rnn"]["name"] == point.choices["rnn"] for point in points)
@@ -45,8 +48,12 @@ def test_a_grid_point_that_cannot_run_is_skipped_with_its_first_reason(expanded:
     assert skips["none"] == "rnn=none is for models without a recurrent layer"
 
 
-def test_an_override_with_the_default_is_the_same_grid_point(expanded: Expand) -> None:
-    (point,) = expanded("rnn=keras")
+def test_an_override_with_the_default_is_the_same_grid_point_and_an_alias_is_another(
+    expanded: Expand,
+) -> None:
+    point, duplicate = expanded("alias=null,again")
+    assert (point.alias, duplicate.alias) == (None, "again")
+    assert duplicate.name.endswith("-as_again-s0-r0")
     units, calls = point.config["model"]["units"], point.config["measure"]["predict_calls"]
     defaults = f"dataset=digits measure.predict_calls={calls} seed=0"
     grids = ("rnn=keras", f"model.units={units},3", defaults)
@@ -101,12 +108,6 @@ def test_an_override_that_replaces_no_data_set_is_an_error(expanded: Expand) -> 
     message = f"command line: {given} replaces only imdb, mnist; .* here are digits, none.*remove"
     function = functools.partial(expanded, overrides=[given])
     assert_error(message, function, "model=digits_rnn,adding")
-
-
-def test_an_alias_duplicates_a_grid_point(expanded: Expand) -> None:
-    a, b = expanded("alias=null,again")
-    assert (a.alias, b.alias) == (None, "again")
-    assert b.name.endswith("-as_again-s0-r0")
 
 
 def test_a_choice_may_have_interpolations_and_numeric_keys(expanded: Expand, extra: Path) -> None:
