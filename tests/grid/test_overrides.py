@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.experiment import split_overrides
-from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
+from rnnbench.grid.overrides import Setting, apply_settings, parse_overrides
 from tests.grid.conftest import assert_error
 
 
@@ -43,14 +43,6 @@ def test_hydras_grammar_is_supported(text: str, values: tuple[object, ...]) -> N
 def test_prefixes_are_modes() -> None:
     modes = {key: setting.mode for key, setting in parse("+a=1", "++b=2", "~c", "d=3").items()}
     assert modes == {"a": "+", "b": "++", "c": "~", "d": ""}
-
-
-def test_combinations_are_the_product() -> None:
-    product = [
-        {key: setting.value for key, setting in combination.items()}
-        for combination in combinations(parse("a=1,2", "b=x,y"))
-    ]
-    assert product == [{"a": a, "b": b} for a in (1, 2) for b in ("x", "y")]
 
 
 @pytest.mark.parametrize(
