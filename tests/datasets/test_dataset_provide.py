@@ -129,7 +129,7 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
         )
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert {out for out, _ in outputs} == {"words: data/words.txt holds the pinned bytes.\n"}
     assert not any("not added to the DVC cache" in err for _, err in outputs)
