@@ -8,8 +8,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,25 +19,27 @@ from rnnbench.builds.environments import damage, make, prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.builds.uv import find
+from rnnbench.datasets.generate import GENERATORS
 from rnnbench.errors import BuildError
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
 from tests.worker.building import made_or_skipped
 
 PYTHON = "{}.{}".format(*sys.version_info)
+CONF = ROOT / "conf"
+SMALL = ("model.epochs=2", "model.optimizer.learning_rate=0.01", "measure.warmup_seconds=0")
 
 
 def write_wheel(folder: Path, name: str, version: str) -> Path:
     """A wheel with one module that contains its version."""
+    facts = f"{name}-{version}.dist-info"
+    record = f"{facts}/RECORD"
     files = {
         f"{name}.py": f"VERSION = {version!r}\n",
-        f"{name}-{version}.dist-info/METADATA": (
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        ),
-        f"{name}-{version}.dist-info/WHEEL": (
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        ),
+        f"{facts}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{facts}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = f"{name}-{version}.dist-info/RECORD"
     rows = []
     for path, text in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
@@ -117,11 +119,9 @@ def test_two_threads_create_it_once(
 ) -> None:
     calls, original = [], environments._make
     monkeypatch.setattr(environments, "_make", lambda *a: calls.append(1) or original(*a))
-    threads = [threading.Thread(target=make, args=(synthetic, tmp_path)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        markers = list(pool.map(make, [synthetic] * 2, [tmp_path] * 2))
+    assert markers[0] == markers[1]
     assert calls == [1]
 
 
@@ -137,16 +137,13 @@ def test_a_user_supplied_wheel(synthetic: Pins, tmp_path: Path) -> None:
     lock = tmp_path / LOCKS / "some.lock"
     lock.parent.mkdir(parents=True)
     lock.write_text(synthetic.lock.read_text())
+    assert prepare({"name": "no lock", "python": None}, tmp_path) is None
     build = {"name": "mine", "lock": "some", "python": PYTHON, "wheel": wheel.name}
     marker = prepare(build, tmp_path)
     assert marker is not None
     assert marker["wheel"] == wheel.name
     (python,) = launcher(build, tmp_path)
     assert installed(Path(python).parents[1]).startswith("1.0+mine")
-
-
-def test_a_build_without_a_lock_has_no_environment(tmp_path: Path) -> None:
-    assert prepare({"name": "current", "python": None}, tmp_path) is None
 
 
 def test_tensorflow_1_15_trains_from_its_lock(tmp_path: Path) -> None:
@@ -156,15 +153,12 @@ def test_tensorflow_1_15_trains_from_its_lock(tmp_path: Path) -> None:
         pytest.skip("no Python 3.7 on this machine: pyenv install 3.7")
     tf_pins = pins(ROOT / LOCKS / "tf_1_15.lock", "3.7", None)
     made_or_skipped(tf_pins, tmp_path)
-    config = json.loads((Path(__file__).parent / "tf_1_15.json").read_text())
-    digits = tmp_path / "digits.npz"
-    subprocess.run(
-        [sys.executable, "-c", DIGITS, str(digits)], check=True, capture_output=True, text=True
-    )
-    job = tmp_path / "job.json"
-    job.write_text(
-        json.dumps({"config": config, "threads": 1, "cores": [0], "dataset": str(digits)})
-    )
+    grid = ("model=digits_rnn", "rnn=keras", "device=cpu_1", "build=tf_1_15", *SMALL)
+    (point,) = expand(Experiment(name="small", grids=(grid,), file=CONF / "x.yaml"), [CONF])
+    digits, job = tmp_path / "digits.npz", tmp_path / "job.json"
+    GENERATORS["digits.npz"](digits)
+    config = {"config": point.config, "threads": 1, "cores": [0], "dataset": str(digits)}
+    job.write_text(json.dumps(config))
     result = subprocess.run(
         [tf_pins.folder(tmp_path) / "bin" / "python", ROOT / "src" / "rnnworker", job],
         capture_output=True,
@@ -173,20 +167,9 @@ def test_tensorflow_1_15_trains_from_its_lock(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr[-2000:]
     events = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    losses = [event["loss"] for event in events if event["event"] == "epoch"]
-    assert len(losses) == 2
-    assert losses[1] < losses[0]
+    first, second = [event["loss"] for event in events if event["event"] == "epoch"]
+    assert second < first
     (environment,) = (event["environment"] for event in events if "environment" in event)
     assert environment["tensorflow"] == "1.15.5"
     threads = next(e["measured"]["threads"] for e in events if "threads" in e.get("measured", {}))
     assert (threads["intra_op"], threads["inter_op"]) == (1, 1)
-
-
-DIGITS = """
-import sys
-import numpy
-from sklearn.datasets import load_digits
-digits = load_digits()
-x, y = (digits.images / 16).astype("float32"), digits.target.astype("int64")
-numpy.savez(sys.argv[1], x_train=x[:320], y_train=y[:320], x_val=x[320:400], y_val=y[320:400])
-"""

@@ -9,6 +9,8 @@ from rnnworker import machine
 from tests.conftest import Project
 from tests.factory import make_record
 
+NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
+
 
 def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) -> None:
     monkeypatch.chdir(project.folder)
@@ -17,12 +19,11 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
     output = capsys.readouterr().out
     assert "4 runs in 2 rounds, 0 done, 4 to do" in output and "a guess" in output
 
-    name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
     local = machine.fingerprint()["machine"]
     for repeat, seconds in enumerate((0.5, 0.51)):
-        record = make_record(name=f"{name[:-1]}{repeat}", machine=local, epoch_seconds=seconds)
+        record = make_record(name=f"{NAME[:-1]}{repeat}", machine=local, epoch_seconds=seconds)
         write_record(project.folder / "results", record)
-    pointer = project.folder / f"results/{local}/small/{name}.json"
+    pointer = project.folder / f"results/{local}/small/{NAME}.json"
     write_json(pointer, Pointer.of(record))
     assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
@@ -35,21 +36,16 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     arguments = ["small", "--conf", str(project.conf), "--why"]
     assert plan.plan(arguments) == 0
     assert capsys.readouterr().out == "4 runs without a record\n"
-    name = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
     planned = plan.make_plan("small", [project.folder / "conf", project.conf], project.folder)
-    run = planned.runs[name]
+    run = planned.runs[NAME]
     config = {**run.config, "model": {**run.config["model"], "epochs": 9}}
-    record = make_record(
-        name=name,
-        machine=machine.fingerprint()["machine"],
-        identity=run.identity,
-        config=config,
-    )
+    local = machine.fingerprint()["machine"]
+    record = make_record(name=NAME, machine=local, identity=run.identity, config=config)
     write_record(project.folder / "results", record)
     assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
     assert "3 runs without a record" in output
-    assert f"1 run, such as {name}:\n  model.epochs: 9 → 5\n" in output
+    assert f"1 run, such as {NAME}:\n  model.epochs: 9 → 5\n" in output
 
 
 def test_changes_leave_out_the_values_of_digests() -> None:

@@ -57,20 +57,18 @@ def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: 
 def test_a_damaged_pointer_is_not_void_but_can_be_named(folder: Path) -> None:
     (folder / "a-keras-s0-r0.json").write_text("[")
     assert retry(folder) == {"a-block-s0-r0"}
+    mark = (folder / "retry" / "a-block-s0-r0").read_text()
+    assert re.fullmatch(r"\d{8}T\d{6}_\d{6}Z\n", mark)
     assert retry(folder, "a-keras-*") == {"a-block-s0-r0", "a-keras-s0-r0"}
 
 
-def test_the_mark_holds_its_time(folder: Path) -> None:
-    retry(folder)
-    mark = (folder / "retry" / "a-block-s0-r0").read_text()
-    assert re.fullmatch(r"\d{8}T\d{6}_\d{6}Z\n", mark)
-
-
-def test_an_unknown_name_changes_nothing(folder: Path) -> None:
+def test_an_unknown_name_or_experiment_changes_nothing(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no finished run is named 'b-\\*'"):
         retry(folder, "a-keras-s0-r0", "b-*")
     assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
     assert not (folder / "retry").exists()
+    with pytest.raises(ConfigError, match="has no finished run"):
+        commands.retry(["absent", "--site", "here", "--results", str(folder.parents[1])])
 
 
 def test_nothing_changes_while_the_results_are_locked(folder: Path) -> None:
@@ -85,9 +83,10 @@ def test_nothing_changes_while_the_results_are_locked(folder: Path) -> None:
     assert [path for path in sorted(results.rglob("*")) if path.name != ".lock"] == before
 
 
-def test_an_experiment_without_runs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has no finished run"):
-        commands.retry(["absent", "--site", "here", "--results", str(tmp_path)])
+def age(folder: Path) -> None:
+    long_ago = time.time() - 10 * commands.YOUNG_SECONDS
+    for path in folder.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
 
 
 @pytest.fixture
@@ -107,9 +106,7 @@ def results(tmp_path: Path) -> Path:
     (results / "envs/torch-01234567.json").write_text("{}")
     (results / "envs/torch-01234567.lock").write_text("")
     (tmp_path / "mlflow.db.corrupt-20200101T000000_000000Z").write_text("x")
-    long_ago = time.time() - 10 * commands.YOUNG_SECONDS
-    for path in tmp_path.rglob("*"):
-        os.utime(path, (long_ago, long_ago))
+    age(tmp_path)
     return results
 
 
@@ -152,7 +149,5 @@ def test_gc_keeps_companions(tmp_path: Path) -> None:
         file = write_record(results, record)
         for end in (".log", ".events.jsonl"):
             file.with_suffix(end).write_text("x")
-    long_ago = time.time() - 10 * commands.YOUNG_SECONDS
-    for path in results.rglob("*"):
-        os.utime(path, (long_ago, long_ago))
+    age(results)
     assert list(commands.unused(tmp_path, results)) == []

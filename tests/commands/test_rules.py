@@ -71,7 +71,7 @@ def edit(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    """By a file of equal content."""
+    """With a file of equal content."""
     other = file.with_name("other")
     other.write_bytes(file.read_bytes())
     other.replace(file)

@@ -13,6 +13,8 @@ import pytest
 
 WORDS = b"All credibility, all good conscience come from the senses. " * 9000
 OTHER = b"this file is never requested"
+# A DVC configuration with a remote at an address.
+REMOTE = "[core]\n    no_scm = True\n    remote = there\n['remote \"there\"']\n    url = %s\n"
 
 
 class Server(ThreadingHTTPServer):

@@ -12,13 +12,8 @@ from tests.conftest import ROOT
 
 def test_the_pins_of_this_project() -> None:
     pins = pinned(ROOT)
-    assert set(pins) >= {
-        "data/digits.npz",
-        "data/mnist.npz",
-        "data/imdb.npz",
-        "data/nietzsche.txt",
-        "data/cifar-10-python.tar.gz",
-    }
+    names = ("digits.npz", "mnist.npz", "imdb.npz", "nietzsche.txt", "cifar-10-python.tar.gz")
+    assert set(pins) >= {f"data/{name}" for name in names}
     assert pins["data/nietzsche.txt"] == Pinned(
         "data/nietzsche.txt", "e9f26f67df51cb740a929f15d60f369e", 600901
     )
@@ -55,7 +50,7 @@ def test_a_missing_data_dvc_or_entry_is_reported(tmp_path: Path, root: Path) -> 
         pin_of("data/x", root)
 
 
-def test_a_changed_byte_is_detected(tmp_path: Path) -> None:
+def test_a_changed_byte_a_missing_file_and_a_folder_are_detected(tmp_path: Path) -> None:
     file = tmp_path / "imdb.npz"
     file.write_bytes(b"the right bytes")
     pin = Pinned("data/imdb.npz", md5_of(file))
@@ -67,10 +62,6 @@ def test_a_changed_byte_is_detected(tmp_path: Path) -> None:
     assert message.startswith(f"{file}: ")
     assert pin.md5 in message and md5_of(file) in message
     assert "`rnnbench dataset imdb`" in message
-
-
-def test_a_missing_file_and_a_folder_fail_verification(tmp_path: Path) -> None:
-    pin = Pinned("data/a", "0" * 32)
     with pytest.raises(DatasetError, match=r"does not exist.*`rnnbench dataset cifar10`"):
         verify(tmp_path / "a.tar.gz", pin, "cifar10")
     with pytest.raises(DatasetError, match="cannot be read"):
@@ -86,8 +77,7 @@ def test_digits_contain_all_images_of_scikit_learn(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     data = digits()
-    shapes = {name: (array.shape, array.dtype.name) for name, array in data.items()}
-    assert shapes == {
+    assert {name: (array.shape, array.dtype.name) for name, array in data.items()} == {
         "x_train": ((1437, 8, 8), "float32"),
         "y_train": ((1437,), "int64"),
         "x_val": ((360, 8, 8), "float32"),

@@ -15,12 +15,9 @@ def project(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
     monkeypatch.setattr("rnnbench.datasets.provide.to_cache", lambda *_: None)
     choices = root / "conf" / "dataset"
-    (choices / "digits.yaml").write_text(
-        "name: digits\nfile: digits.npz\npath: data/digits.npz\nurl: null\n"
-    )
-    (choices / "other.yaml").write_text(
-        "name: other\nfile: other.txt\npath: data/other.txt\nurl: null\n"
-    )
+    for name, file in (("digits", "digits.npz"), ("other", "other.txt")):
+        content = f"name: {name}\nfile: {file}\npath: data/{file}\nurl: null\n"
+        (choices / f"{name}.yaml").write_text(content)
     (choices / "file.yaml").write_text("name: file\nfile: null\npath: ???\n")
     return root
 

@@ -1,6 +1,5 @@
 """Every source of a dataset, with a real DVC repository and a real web server."""
 
-import logging
 import os
 import re
 import shutil
@@ -15,8 +14,8 @@ import pytest
 from rnnbench.datasets import provide as module
 from rnnbench.datasets.provide import MIRROR, Unavailable, download, provide
 from rnnbench.errors import ConfigError, DatasetError
-from tests.conftest import ROOT, SHARED
-from tests.datasets.conftest import WORDS
+from tests.conftest import ROOT
+from tests.datasets.conftest import REMOTE, WORDS
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +43,16 @@ def files_in_data(root: Path) -> list[str]:
 
 
 def test_the_url_is_used_once_and_then_the_cache(repository: Path, server, words) -> None:
-    target = provide(words, repository)
-    assert target == repository / "data" / "words.txt"
+    target = repository / "data" / "words.txt"
+    other = repository / "data" / "other.txt"
+    other.parent.mkdir()
+    other.write_bytes(b"flipped")
+    assert provide(words, repository) == target
     assert target.read_bytes() == WORDS
-    assert files_in_data(repository) == ["words.txt"]
+    assert files_in_data(repository) == ["other.txt", "words.txt"]
+    assert other.read_bytes() == b"flipped", (
+        "wrong bytes of another file are neither used nor pinned"
+    )
     assert server.requested == ["/words.txt"]  # other pinned files are not fetched
 
     shutil.rmtree(repository / "data")
@@ -67,21 +72,10 @@ def test_a_file_copied_by_hand_is_kept_and_cached(repository: Path, server, word
     assert provide({**words, "url": None}, repository).read_bytes() == WORDS
 
 
-def test_wrong_bytes_of_another_file_are_not_pinned(repository: Path, words) -> None:
-    other = repository / "data" / "other.txt"
-    other.parent.mkdir()
-    other.write_bytes(b"flipped")
-    provide(words, repository)
-    assert other.read_bytes() == b"flipped"
-
-
 def test_from_a_dvc_remote(repository: Path, tmp_path: Path, words) -> None:
     provide(words, repository)
     store = repository / ".dvc" / "cache"
-    (repository / ".dvc" / "config").write_text(
-        "[core]\n    no_scm = True\n    remote = there\n"
-        f"['remote \"there\"']\n    url = {tmp_path / 'remote'}\n"
-    )
+    (repository / ".dvc" / "config").write_text(REMOTE % (tmp_path / "remote"))
     shutil.copytree(store, tmp_path / "remote")
     shutil.rmtree(store)
     shutil.rmtree(repository / "data")
@@ -135,7 +129,7 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
         )
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert {out for out, _ in outputs} == {"words: data/words.txt holds the pinned bytes.\n"}
     assert not any("not added to the DVC cache" in err for _, err in outputs)
@@ -167,22 +161,16 @@ def test_the_mirror_precedes_the_url_unless_its_bytes_are_wrong(
     assert (f"mirror {tmp_path / 'words.txt'} has md5" in caplog.text) is wrong
 
 
-def test_an_existing_wrong_file_is_set_aside(without_dvc: None, root: Path, words, caplog) -> None:
+def test_a_wrong_file_is_set_aside_and_a_killed_download_overwritten(
+    without_dvc: None, root: Path, words, caplog
+) -> None:
     (root / "data").mkdir()
     (root / "data" / "words.txt").write_bytes(b"flipped")
-    provide(words, root)
+    (root / "data" / ".words.txt.part").write_bytes(WORDS * 2)
+    assert provide(words, root).read_bytes() == WORDS
     assert files_in_data(root) == ["words.txt", "words.txt.wrong-5bef9da3"]
     assert "words.txt.wrong-5bef9da3" in caplog.text
     assert (root / "data" / "words.txt.wrong-5bef9da3").read_bytes() == b"flipped"
-
-
-def test_leftovers_of_a_killed_process_are_overwritten(
-    without_dvc: None, root: Path, words
-) -> None:
-    (root / "data").mkdir()
-    (root / "data" / ".words.txt.part").write_bytes(WORDS * 2)
-    assert provide(words, root).read_bytes() == WORDS
-    assert files_in_data(root) == ["words.txt"]
 
 
 def wrong_bytes(server) -> str:
@@ -214,7 +202,6 @@ def test_a_failing_url_is_reported_and_leaves_no_file(
     with pytest.raises(DatasetError) as caught:
         provide(words, root)
     message = str(caught.value)
-    assert "\n" not in message
     assert message.startswith("data/words.txt: ")
     assert "DVC cache: not found; " in message
     assert re.search(f"{re.escape(words['url'])}: .*{re.escape(reason)}", message)
@@ -232,14 +219,8 @@ def test_every_source_is_reported_and_the_old_file_is_kept(
     not_found(server)
     with pytest.raises(DatasetError) as caught:
         provide(words, root)
-    message = str(caught.value)
-    for part in (
-        "the present file has md5 5bef9da3",
-        "DVC cache: ",
-        "mirror /",
-        "404 Client Error",
-    ):
-        assert part in message
+    reasons = ("the present file has md5 5bef9da3", "DVC cache: ", "mirror /", "404 Client Error")
+    assert [reason for reason in reasons if reason not in str(caught.value)] == []
     assert files_in_data(root) == ["words.txt"]
 
 
@@ -269,19 +250,3 @@ def test_a_dataset_without_a_pin(root: Path) -> None:
         provide({"name": "mine", "path": "data/mine.npz"}, root)
     with pytest.raises(ConfigError, match="path is None"):
         provide({"name": "file", "path": None}, root)
-
-
-def test_the_real_nietzsche_from_the_shared_mirror(
-    without_dvc: None, root: Path, monkeypatch, caplog
-) -> None:
-    shared = SHARED / "data"
-    if not (shared / "nietzsche.txt").is_file():
-        pytest.skip(f"the mirror folder {shared} is missing (set RNNBENCH_SHARED to its parent)")
-    project = root / "real"
-    project.mkdir()
-    shutil.copyfile(ROOT / "data.dvc", project / "data.dvc")
-    monkeypatch.setenv(MIRROR, str(shared))
-    caplog.set_level(logging.WARNING)
-    dataset = {"name": "nietzsche", "path": "data/nietzsche.txt", "url": "http://127.0.0.1:9/"}
-    assert provide(dataset, project).stat().st_size == 600901
-    assert caplog.text == ""

@@ -1,18 +1,21 @@
-"""Fixtures: a second config folder next to the project's conf/, and the expansion of grids."""
+"""A second config folder next to the project's conf/, the expansion of grids, and their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
+from tests.conftest import ROOT
 
 Expand = Callable[..., tuple[GridPoint, ...]]
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 
 
 # A user-supplied model.
@@ -59,3 +62,11 @@ def expanded(extra: Path, conf: list[Path]) -> Expand:
         return expand(load_experiment("from_grids", conf), conf, **options)
 
     return expand_grids
+
+
+def assert_error(message: str, function: Callable[..., Any], *arguments: Any) -> None:
+    """The call raises an error with `message`: one line with its place and a fix."""
+    with pytest.raises(ConfigError, match=message) as caught:
+        function(*arguments)
+    assert caught.value.where and caught.value.remedy
+    assert "\n" not in str(caught.value)

@@ -3,7 +3,7 @@ as far as possible, and needs no private data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from pathlib import Path
 
 import jsonschema
@@ -40,40 +40,26 @@ WITHOUT_RECURRENT_LAYER = {"mnist_mlp", "mnist_cnn", "cifar10_cnn", "imdb_fastte
 MAKE_THEIR_OWN_DATA = {"shape_short", "shape_long", "adding"}
 
 
-@pytest.fixture
-def configs(expanded: Expand) -> dict[str, dict]:
+@functools.cache
+def points_of(name: str, overrides: str = "") -> tuple[GridPoint, ...]:
+    """The grid points of a shipped experiment on a machine with two cores and no GPU."""
+    experiment = load_experiment(name, [CONF])
+    return expand(experiment, [CONF], overrides.split(), lambda c: unmet_device(c["device"], 2, ()))
+
+
+def test_each_workload_has_the_published_settings_and_all_keys(expanded: Expand) -> None:
     points = expanded(f"model={','.join(PUBLISHED)}")
     assert all(point.skip is None for point in points)
-    return {point.choices["model"]: dict(point.config) for point in points}
-
-
-def test_they_have_the_published_settings(configs: dict[str, dict]) -> None:
-    models = {name: config["model"] for name, config in configs.items()}
-    settings = {
-        name: (model["batch"], model["epochs"], model["optimizer"]["name"])
-        for name, model in models.items()
-    }
-    assert settings == PUBLISHED
-    assert configs["mnist_cnn"]["model"]["optimizer"]["learning_rate"] == 1.0
-    assert configs["cifar10_cnn"]["model"]["optimizer"]["decay"] == 1e-6
-    for name in ("shape_short", "shape_long"):
-        model = configs[name]["model"]
-        assert model["train_samples"] * model["epochs"] == 500 * model["batch"]
-
-
-def test_each_selects_its_implementation_and_dataset(configs: dict[str, dict]) -> None:
-    for name, config in configs.items():
-        model = config["model"]
+    models = {point.choices["model"]: point.config["model"] for point in points}
+    for point in points:
+        name, model = point.choices["model"], point.config["model"]
+        settings = (model["batch"], model["epochs"], model["optimizer"]["name"])
+        assert settings == PUBLISHED[name]
         assert model["recurrent"] is (name not in WITHOUT_RECURRENT_LAYER)
-        assert (config["rnn"]["name"] == "none") is (name in WITHOUT_RECURRENT_LAYER)
-        path = config["dataset"]["path"]
+        assert (point.config["rnn"]["name"] == "none") is (name in WITHOUT_RECURRENT_LAYER)
+        path = point.config["dataset"]["path"]
         assert (path is None) is (name in MAKE_THEIR_OWN_DATA)
         assert path is None or path in pinned(ROOT)
-
-
-def test_each_has_the_common_keys(configs: dict[str, dict]) -> None:
-    for name, config in configs.items():
-        model = config["model"]
         keys = {"about", "source", "loss", "metrics", "train_samples", "val_samples"}
         if model["recurrent"]:
             keys |= {"units", "sequence", "recurrent_dropout"}
@@ -81,10 +67,15 @@ def test_each_has_the_common_keys(configs: dict[str, dict]) -> None:
         assert "learning_rate" in model["optimizer"], name
         for reference in (model["function"], *model["data"].values()):
             assert callable(user_functions.function(reference)), name
+    assert models.keys() == PUBLISHED.keys()
+    assert models["mnist_cnn"]["optimizer"]["learning_rate"] == 1.0
+    assert models["cifar10_cnn"]["optimizer"]["decay"] == 1e-6
+    for model in (models["shape_short"], models["shape_long"]):
+        assert model["train_samples"] * model["epochs"] == 500 * model["batch"]
 
 
-def test_the_small_runs_have_all_models_with_data(conf: list[Path]) -> None:
-    points = expand(load_experiment("seeds_small", conf), conf)
+def test_the_small_runs_have_all_models_with_data() -> None:
+    points = points_of("seeds_small")
     assert {point.choices["model"] for point in points} == set(PUBLISHED) - {"cifar10_cnn"}
     assert all(point.skip is None for point in points)
 
@@ -133,6 +124,7 @@ ON = "model=shape_short device=gpu "
 GRU_IN_JAX = "jax has cuDNN's LSTM alone: Keras's GRU there is a scan"
 HALVES_IN_JAX = "jax's cuDNN LSTM takes float32 only"
 XLA = "cuDNN is not compiled"
+NO_OP = "XLA has no CudnnRNN op"
 
 
 @pytest.mark.parametrize(
@@ -153,12 +145,9 @@ XLA = "cuDNN is not compiled"
         ("rnn=auto cell=lstm build=tf_cuda_xla", "then trains without XLA"),
         ("rnn=auto cell=rnn_tanh build=tf_cuda_xla", None),
         ("rnn=keras cell=lstm build=tf_cuda_xla", None),
-        ("rnn=cudnn_raw cell=lstm build=tf_cuda_xla", "XLA has no CudnnRNN op"),
+        ("rnn=cudnn_raw cell=lstm build=tf_cuda_xla", NO_OP),
         ("rnn=legacy_cudnn cell=lstm build=tf_cuda_keras2", None),
-        (
-            "rnn=legacy_cudnn cell=gru build=tf_cuda_keras2 +build.jit_compile=true",
-            "XLA has no CudnnRNN op",
-        ),
+        ("rnn=legacy_cudnn cell=gru build=tf_cuda_keras2 +build.jit_compile=true", NO_OP),
     ],
 )
 def test_a_grid_point_on_a_gpu(grid: str, why: str | None, expanded: Expand) -> None:
@@ -166,8 +155,8 @@ def test_a_grid_point_on_a_gpu(grid: str, why: str | None, expanded: Expand) -> 
     assert point.skip is None if why is None else why in (point.skip or "")
 
 
-def test_the_gpu_experiment_skips_grid_points_that_could_only_be_void(conf: list[Path]) -> None:
-    reasons = {point.skip for point in expand(load_experiment("gpu", conf), conf) if point.skip}
+def test_the_gpu_experiment_skips_grid_points_that_could_only_be_void() -> None:
+    reasons = {point.skip for point in points_of("gpu") if point.skip}
     assert {GRU_IN_JAX, HALVES_IN_JAX} <= reasons
     assert any(reason.startswith(XLA) for reason in reasons)
 
@@ -187,78 +176,67 @@ ON_A_CPU = {
 ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 24, "k80_p100": 24, "contrib": 0}
 
 
-def points_of(name: str, conf: list[Path], overrides: Sequence[str] = ()) -> tuple[GridPoint, ...]:
-    """The grid points of the experiment on a machine with two cores and no GPU."""
-    experiment = load_experiment(name, conf)
-    return expand(experiment, conf, overrides, lambda c: unmet_device(c["device"], 2, ()))
-
-
 @pytest.mark.parametrize("name", ON_A_CPU)
-def test_a_published_question_is_an_experiment(name: str, conf: list[Path]) -> None:
-    points = points_of(name, conf)
+def test_a_published_question_is_an_experiment(name: str) -> None:
+    points = points_of(name)
     assert len([point for point in points if point.skip is None]) == ON_A_CPU[name]
     on_card = [p for p in points if p.config["device"]["kind"] == "gpu" and p.skip]
     assert len([p for p in on_card if p.choices["build"] != "tf_1_15"]) == ON_A_CARD.get(name, 0)
-    assert load_experiment(name, conf).title.endswith("?"), "the title is the question"
+    assert load_experiment(name, [CONF]).title.endswith("?"), "the title is the question"
 
 
-def test_the_experiment_contrib_has_every_class(conf: list[Path]) -> None:
-    points = [point for point in points_of("contrib", conf) if point.choices["rnn"] == "contrib"]
+def test_the_experiment_contrib_has_every_class() -> None:
+    points = [point for point in points_of("contrib") if point.choices["rnn"] == "contrib"]
     classes = {(p.choices["cell"], p.config["rnn"]["options"]["class"]) for p in points}
     assert classes == {(cell, name) for cell, names in CLASSES.items() for name in names}
 
 
-def test_each_call_of_inference_has_one_batch_of_any_size(conf: list[Path]) -> None:
-    points = points_of("inference", conf, ("model.batch=1,2,512",))
+def test_each_call_of_inference_has_one_batch_of_any_size() -> None:
+    points = points_of("inference", "model.batch=1,2,512")
     sizes = {(p.config["model"]["batch"], p.config["model"]["val_samples"]) for p in points}
     assert sizes == {(1, 1), (2, 2), (512, 512)}
+
+
+ALL_SAMPLES = "model.train_samples=null model.val_samples=null"
+ALL_REVIEWS = "model.train_samples=25000 model.val_samples=25000"
 
 
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("relu_confound", ("model.train_samples=null", "model.val_samples=null")),
-        ("relu_confound", ("device=gpu", "build=tf_cuda")),
+        ("relu_confound", ALL_SAMPLES),
+        ("relu_confound", "device=gpu build=tf_cuda"),
         (
             "keras_implementation",
-            (
-                "model=lstm_textgen",
-                "model.batch=128",
-                "model.epochs=10",
-                "model.train_samples=null",
-                "model.val_samples=null",
-            ),
+            f"model=lstm_textgen model.batch=128 model.epochs=10 {ALL_SAMPLES}",
         ),
-        ("why_not_cudnn", ("device=gpu", "build=tf_cuda")),
-        ("threads", ("model.epochs=4", "model.train_samples=25000", "model.val_samples=25000")),
-        ("samples_612235", ("model.train_samples=612235", "model.val_samples=61224")),
-        ("cpu_against_gpu", ("model.train_samples=null", "model.val_samples=null")),
-        ("pip_against_compiled", ("model.train_samples=25000", "model.val_samples=25000")),
-        ("k80_p100", ("device=gpu",)),
+        ("why_not_cudnn", "device=gpu build=tf_cuda"),
+        ("threads", f"model.epochs=4 {ALL_REVIEWS}"),
+        ("samples_612235", "model.train_samples=612235 model.val_samples=61224"),
+        ("cpu_against_gpu", ALL_SAMPLES),
+        ("pip_against_compiled", ALL_REVIEWS),
+        ("k80_p100", "device=gpu"),
     ],
 )
-def test_the_full_size_is_one_override(
-    name: str, overrides: tuple[str, ...], conf: list[Path]
-) -> None:
-    assert " ".join(overrides) in load_experiment(name, conf).about
-    assert points_of(name, conf, overrides)
+def test_the_full_size_is_one_override(name: str, overrides: str) -> None:
+    assert overrides in load_experiment(name, [CONF]).about
+    assert points_of(name, overrides)
 
 
 MIRRORED = {"mnist": "mnist_10k", "imdb": "imdb_from_text"}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
-def test_published_data_everywhere_and_mirrored_data_by_one_override(
-    name: str, conf: list[Path]
-) -> None:
-    published = {p.config["dataset"]["name"]: p.config["dataset"] for p in points_of(name, conf)}
+def test_published_data_everywhere_and_mirrored_data_by_one_override(name: str) -> None:
+    points = points_of(name)
+    published = {point.config["dataset"]["name"]: point.config["dataset"] for point in points}
     for dataset, section in published.items():
         assert section.get("url") or dataset in ("digits", "none"), name
     if not published.keys() & MIRRORED:
         return
     override = f"dataset={','.join(MIRRORED[d] for d in MIRRORED if d in published)}"
-    assert f'overrides="{override}"' in load_experiment(name, conf).about
-    mirrored = points_of(name, conf, ("dataset=mnist_10k,imdb_from_text",))
-    assert len(mirrored) == len(points_of(name, conf))
+    assert f'overrides="{override}"' in load_experiment(name, [CONF]).about
+    mirrored = points_of(name, "dataset=mnist_10k,imdb_from_text")
+    assert len(mirrored) == len(points)
     names = {point.config["dataset"]["name"] for point in mirrored}
     assert names == {MIRRORED.get(dataset, dataset) for dataset in published}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.cli import main
-
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -4,28 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
-
-
-def test_quick_is_loaded(conf: list[Path]) -> None:
-    quick = load_experiment("quick", conf)
-    assert quick.reference == {"rnn": "keras"}
-    assert quick.grids[0][0] == "model=digits_rnn"
-    assert quick.order_seed == 0
+from tests.grid.conftest import assert_error
 
 
 def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match=r"'quikc' is unknown.*mean quick.* are .*other, .*quick"):
-        load_experiment("quikc", conf)
+    message = "'quikc' is unknown.*mean quick.* are .*other, .*quick"
+    assert_error(message, load_experiment, "quikc", conf)
 
 
 def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "quick.yaml").write_text("grids: [rnn=keras]")
-    with pytest.raises(ConfigError, match="rename one of the two files"):
-        load_experiment("quick", conf)
+    assert_error("rename one of the two files", load_experiment, "quick", conf)
 
 
 @pytest.mark.parametrize(
@@ -49,58 +41,43 @@ def test_an_error_names_the_invalid_file(
     conf: list[Path], extra: Path, text: str, message: str
 ) -> None:
     (extra / "experiment" / "mine.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=message) as caught:
-        load_experiment("mine", conf)
-    assert "\n" not in str(caught.value)
+    assert_error(message, load_experiment, "mine", conf)
 
 
-@pytest.mark.parametrize(
-    ("grids", "reference", "message"),
-    [
-        (["rnn=keras,block"], "rnn: kears", r"compared.yaml: .*mean keras. the grids have rnn=b"),
-        # A choice of conf/ whose name is part of one in the grids, but in no grid.
-        (["rnn=keras", "rnn=block_cell"], "rnn: block", "not in any grid.*rnn=block_cell,keras"),
-        (["rnn=unrolled"], "rnn: keras", "the grids have rnn=unrolled"),
-        (["rnn=cell"], "build: tf_2_21", "the grids have build=current"),
-        (["rnn=mine.yaml"], "rnn: main", "did you mean mine. the grids have rnn=mine"),
-        (["model=mnist_mlp"], "dataset: digits", "the grids have dataset=mnist"),
-        (
-            ["rnn=keras +rnn.options.implementation=0,1"],
-            "{rnn: keras, rnn.options.implementation: 2}",
-            "has rnn.options.implementation=2, .* the grids have rnn.options.implementation=0,1",
-        ),
-        (["rnn=cell", "rnn=block device=cpu_2"], "{rnn: cell, device: cpu_2}", "no grid contains"),
-    ],
-)
-def test_a_reference_that_is_not_in_any_grid_is_an_error(
-    conf: list[Path], extra: Path, grids: list[str], reference: str, message: str
+NOT_IN_A_GRID = [
+    (["rnn=keras,block"], "rnn: kears", r"compared.yaml: .*mean keras. the grids have rnn=b"),
+    # A choice of conf/ whose name is part of one in the grids, but in no grid.
+    (["rnn=keras", "rnn=block_cell"], "rnn: block", "not in any grid.*rnn=block_cell,keras"),
+    (["rnn=unrolled"], "rnn: keras", "the grids have rnn=unrolled"),
+    (["rnn=cell"], "build: tf_2_21", "the grids have build=current"),
+    (["rnn=mine.yaml"], "rnn: main", "did you mean mine. the grids have rnn=mine"),
+    (["model=mnist_mlp"], "dataset: digits", "the grids have dataset=mnist"),
+    (
+        ["rnn=keras +rnn.options.implementation=0,1"],
+        "rnn: keras, rnn.options.implementation: 2",
+        "has rnn.options.implementation=2, .* the grids have rnn.options.implementation=0,1",
+    ),
+    (["rnn=cell", "rnn=block device=cpu_2"], "rnn: cell, device: cpu_2", "no grid contains"),
+]
+IN_A_GRID = [
+    (["rnn=block,keras"], "rnn: keras", None),
+    (["model=adding"], "rnn: keras, device: cpu_1", None),  # defaults
+    (["rnn=mine.yaml"], "rnn: mine", None),
+    (["rnn=glob(c*)"], "rnn: cell", None),
+    (["rnn=keras +rnn.options.activation=tanh,relu"], "rnn.options.activation: tanh", None),
+]
+
+
+@pytest.mark.parametrize(("grids", "reference", "message"), [*NOT_IN_A_GRID, *IN_A_GRID])
+def test_a_reference_is_in_a_grid(
+    conf: list[Path], extra: Path, grids: list[str], reference: str, message: str | None
 ) -> None:
     (extra / "experiment" / "mine.yaml").write_text(f"implementation: keras\n# {grids}")
-    lines = "".join(f"  - {grid}\n" for grid in grids)
-    braces = reference if reference.startswith("{") else f"{{{reference}}}"
     file = extra / "experiment" / "compared.yaml"
-    file.write_text(f"reference: {braces}\ngrids:\n{lines}# kears.yaml, main.yaml\n")
-    with pytest.raises(ConfigError, match=message) as caught:
-        expand(load_experiment("compared", conf), conf)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("grid", "reference"),
-    [
-        ("rnn=block,keras", "rnn: keras"),
-        ("model=adding", "rnn: keras, device: cpu_1"),  # defaults
-        ("rnn=mine.yaml", "rnn: mine"),
-        ("rnn=glob(c*)", "rnn: cell"),
-        ("rnn=keras +rnn.options.activation=tanh,relu", "rnn.options.activation: tanh"),
-    ],
-)
-def test_a_reference_in_a_grid_is_accepted(
-    conf: list[Path], extra: Path, grid: str, reference: str
-) -> None:
-    (extra / "experiment" / "mine.yaml").write_text("implementation: keras\n")
-    file = extra / "experiment" / "compared.yaml"
-    file.write_text(f"reference: {{{reference}}}\ngrids: ['{grid}']\n")
+    file.write_text(f"reference: {{{reference}}}\ngrids: {grids}\n# kears.yaml, main.yaml\n")
     experiment = load_experiment("compared", conf)
-    assert expand(experiment, conf)
-    assert expand(experiment, conf, ["rnn=unrolled"]), "the command line may exclude the reference"
+    if message:
+        assert_error(message, expand, experiment, conf)
+    else:
+        assert expand(experiment, conf)
+        assert expand(experiment, conf, ["rnn=unrolled"]), "the command line may exclude it"

@@ -47,10 +47,7 @@ REQUIRED_KEYS: dict[str, dict[str, Any]] = {
 LIBRARY = Library(
     base={"measure": {"warmup_steps": 20}, "seed": 0, "repeat": 0, "alias": None},
     sections={
-        (group, choice): {
-            **REQUIRED_KEYS.get(group, {}),
-            "name": choice,
-        }
+        (group, choice): {**REQUIRED_KEYS.get(group, {}), "name": choice}
         for group, choices in CHOICES.items()
         for choice in choices
     },
@@ -100,33 +97,27 @@ def settings_of(point: GridPoint) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(found.items()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(grids(), min_size=1, max_size=3), st.randoms(use_true_random=False))
-def test_grid_points_do_not_depend_on_any_order(original: list[Grid], random: Any) -> None:
+def test_grid_points_are_the_union_of_the_products_in_any_order(
+    original: list[Grid], random: Any
+) -> None:
+    points = points_of(*original)
+    by_name = {point.name: point for point in points}
+    assert len(by_name) == len(points)
+    assert sorted(map(repr, map(settings_of, points))) == sorted(
+        map(repr, set().union(*map(expected, original)))
+    )
     shuffled = []
     for grid in original:
         items = [(key, random.sample(values, len(values))) for key, values in grid.items()]
         random.shuffle(items)
         shuffled.append(dict(items))
     random.shuffle(shuffled)
-    assert {point.name: point for point in points_of(*original)} == {
-        point.name: point for point in points_of(*shuffled)
-    }
+    assert {point.name: point for point in points_of(*shuffled)} == by_name
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(grids(), min_size=1, max_size=3))
-def test_grid_points_are_the_union_of_the_products_without_duplicates(
-    given_grids: list[Grid],
-) -> None:
-    points = points_of(*given_grids)
-    assert len({point.name for point in points}) == len(points)
-    assert sorted(map(repr, map(settings_of, points))) == sorted(
-        map(repr, set().union(*map(expected, given_grids)))
-    )
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(grids())
 def test_the_name_contains_every_choice_and_override(grid: Grid) -> None:
     for point in points_of(grid):

@@ -15,40 +15,32 @@ from rnnbench.running.preflights import assembled_probe as assembled
 from rnnbench.sources.probes import probe_of
 from rnnworker.members import Outcome
 from rnnworker.workers import certificate_jobs
-from tests.factory import make_probe
+from tests.factory import make_config, make_probe
 
-GPU = [{"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}]
+WHY = "cuDNN runs on NVIDIA GPUs only"
+GPU = [{"key": "device.kind", "in": ["gpu"], "why": WHY}]
 
 
 def point(
-    rnn: str = "keras", device: str = "cpu_1", skip: str | None = None, **changes: Any
+    rnn: str = "keras",
+    device: str = "cpu_1",
+    *,
+    cell: str = "lstm",
+    seed: int = 0,
+    skip: str | None = None,
+    overrides: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> GridPoint:
-    choices = {"model": "m", "cell": changes.pop("cell", "lstm"), "rnn": rnn, "device": device}
+    """`model`: keys that replace those of the model; `changes`: sections that replace others."""
+    choices = {"model": "digits_rnn", "cell": cell, "rnn": rnn, "device": device}
     choices["build"] = "current"
-    overrides = changes.pop("overrides", {})
-    seed = changes.pop("seed", 0)
-    model = {"name": "m", "recurrent": True, "units": 8, "function": "rnnworker.data:text"}
-    model |= {"data": {"prepare": "rnnworker.data:text"}, **changes.pop("model", {})}
-    config: dict[str, Any] = {
-        "model": model,
-        "cell": {"name": choices["cell"]},
-        "rnn": {"name": rnn, "implementation": rnn, "requires": GPU if rnn == "cudnn" else []},
-        "device": {"name": device, "kind": device.partition("_")[0], "threads": 1},
-        "build": {"name": "current", "framework": "keras3_tensorflow"},
-        "dataset": {"name": "d", "path": "data/d.npz"},
-        "limits": {"train": 5},
-        "measure": {},
-        "seed": seed,
-        "repeat": 0,
-        "alias": None,
-    }
-    for key, value in overrides.items():
-        section, _, last = key.partition(".")
-        config[section] = {**config[section], last: value}
-    config.update(changes)
-    return GridPoint(
-        name_of(choices, overrides, seed, 0, None), choices, overrides, seed, 0, None, config, skip
-    )
+    overrides = overrides or {}
+    config = make_config(choices, overrides, seed, 0, epochs=5)
+    config["model"] |= model or {}
+    config["rnn"]["requires"] = GPU if rnn == "cudnn" else []
+    name = name_of(choices, overrides, seed, 0, None)
+    return GridPoint(name, choices, overrides, seed, 0, None, {**config, **changes}, skip)
 
 
 def certificates(*points: GridPoint, md5: str = "m", lock: str = "l") -> dict[str, Certificate]:
@@ -59,7 +51,7 @@ def test_one_for_each_model_cell_and_build() -> None:
     gru, lstm = certificates(
         point(), point("block"), point("cell", seed=3), point(device="cpu_2"), point(cell="gru")
     ).items()
-    for (key, _), prefix in ((gru, "m-gru-current-"), (lstm, "m-lstm-current-")):
+    for (key, _), prefix in ((gru, "digits_rnn-gru-current-"), (lstm, "digits_rnn-lstm-current-")):
         assert key.startswith(prefix) and len(key.removeprefix(prefix)) == 12
     names = [entry["name"] for entry in lstm[1].implementations]
     assert names == ["block", "cell", "keras"]
@@ -69,15 +61,11 @@ def skips(certificate: Certificate) -> dict[str, str | None]:
     return {entry["name"]: entry["skip"] for entry in certificate.implementations}
 
 
-def test_an_implementation_that_cannot_run_is_listed_with_its_reason() -> None:
-    why = "cuDNN runs on NVIDIA GPUs only"
-    (certificate,) = certificates(point(), point("cudnn", skip=why)).values()
-    assert skips(certificate) == {"keras": None, "cudnn": why}
-
-
 def test_a_certificate_is_made_on_a_gpu_if_there_is_one() -> None:
-    points = point(), point("cudnn", skip="x"), point("cudnn", device="gpu_0")
-    (certificate,) = certificates(*points).values()
+    unavailable = point("cudnn", skip=WHY)
+    (certificate,) = certificates(point(), unavailable).values()
+    assert skips(certificate) == {"keras": None, "cudnn": WHY}
+    (certificate,) = certificates(point(), unavailable, point("cudnn", device="gpu_0")).values()
     assert certificate.config["device"]["kind"] == "gpu"
     assert skips(certificate) == {"keras": None, "cudnn": None}
 
@@ -88,17 +76,15 @@ def test_the_fake_framework_and_skipped_points_need_no_certificate() -> None:
 
 
 def test_overrides_that_change_the_function_need_another_certificate() -> None:
-    plain, wide = sorted(
-        certificates(
-            point(),
-            point(overrides={"model.units": 16}),
-            point(overrides={"model.epochs": 2, "model.batch": 64}),
-            point(overrides={"measure.warmup_steps": 1}),
-        ).values(),
-        key=lambda certificate: certificate.config["model"]["units"],
-    )
+    made = certificates(
+        point(),
+        point(overrides={"model.units": 16}),
+        point(overrides={"model.epochs": 2, "model.batch": 64}),
+        point(overrides={"measure.warmup_steps": 1}),
+    ).values()
+    wide, plain = sorted(made, key=lambda certificate: certificate.config["model"]["units"])
     assert (plain.overrides, wide.overrides) == ({}, {"model.units": 16})
-    assert plain.devices[0]["batches"] == [{"batch": 64}, {}]
+    assert plain.devices[0]["batches"] == [{"batch": 32}, {"batch": 64}]
 
 
 def test_the_key_depends_on_the_values_of_the_function_and_on_nothing_else() -> None:
@@ -140,6 +126,16 @@ def test_each_device_has_the_batches_that_run_on_it() -> None:
     assert second["batches"] == certificate.devices[1]["batches"]
 
 
+def test_other_devices_are_listed_with_the_implementations_that_run_on_them() -> None:
+    unavailable = point("block", device="cpu_9", skip="no")
+    points = point(), point("block"), point(device="cpu_2"), unavailable
+    (certificate,) = certificates(*points).values()
+    first, other = certificate.devices
+    assert (first["name"], first["implementations"]) == ("cpu_1", ["block", "keras"])
+    assert (other["name"], other["implementations"]) == ("cpu_2", ["keras"])
+    assert other["device"]["name"] == "cpu_2"
+
+
 def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
     (certificate,) = certificates(point("none", model={"recurrent": False})).values()
     assert list(skips(certificate)) == ["none"]
@@ -150,16 +146,6 @@ def test_overrides_of_rnn_make_another_implementation() -> None:
     (certificate,) = certificates(point("raw"), point("raw", overrides=v3), point()).values()
     ops = {entry["name"]: entry["rnn"].get("op") for entry in certificate.implementations}
     assert ops == {"keras": None, "raw": None, "raw op=CudnnRNNV3": "CudnnRNNV3"}
-
-
-def test_other_devices_are_listed_with_the_implementations_that_run_on_them() -> None:
-    unavailable = point("block", device="cpu_9", skip="no")
-    points = point(), point("block"), point(device="cpu_2"), unavailable
-    (certificate,) = certificates(*points).values()
-    first, other = certificate.devices
-    assert (first["name"], first["implementations"]) == ("cpu_1", ["block", "keras"])
-    assert (other["name"], other["implementations"]) == ("cpu_2", ["keras"])
-    assert other["device"]["name"] == "cpu_2"
 
 
 def test_changes_that_invalidate_a_certificate() -> None:
@@ -186,7 +172,7 @@ def test_changes_that_invalidate_a_certificate() -> None:
 HARDWARE = {"machine": "box-1", "gpus": []}
 
 
-def probes(*points: Any, lock: str = "l") -> dict[str, Probe]:
+def probes(*points: GridPoint, lock: str = "l") -> dict[str, Probe]:
     return probes_of(points, lambda build: lock)
 
 
@@ -204,13 +190,6 @@ def test_one_for_each_device_and_build_with_each_model_once() -> None:
     assert len(probes(point(), point(overrides={"model.units": 9}))["cpu_1-current"].models) == 2
 
 
-def test_products_are_measured_in_float32_for_every_precision() -> None:
-    (plain,) = probes(point()).values()
-    (half,) = probes(point(precision="mixed_float16")).values()
-    assert "precision" not in half.models[0]["settings"]
-    assert half.digest == plain.digest
-
-
 def test_an_override_of_the_build_needs_another_probe() -> None:
     by_key = probes(point(), point(overrides={"build.jit_compile": True}))
     assert sorted(by_key) == ["cpu_1-current", "cpu_1-current-jit_compiletrue"]
@@ -218,37 +197,23 @@ def test_an_override_of_the_build_needs_another_probe() -> None:
 
 
 def test_changes_that_invalidate_a_probe() -> None:
-    def digest(*points: Any, **pins: str) -> str:
+    def digest(*points: GridPoint, **pins: str) -> str:
         return probes(*points, **pins)["cpu_1-current"].digest
 
     first = digest(point())
     assert digest(point(), point("block"), point(seed=1)) == first
-    others = [digest(point(), point(cell="gru")), digest(point(), lock="other"),
-              digest(point(model={"units": 9}))]  # fmt: skip
-    assert len({first, *others}) == 4
-
-
-def test_limits_are_part_of_the_config_but_not_of_the_digest() -> None:
-    (few,), (many,) = (probes(point(limits={"memory_bytes": n})).values() for n in (2**28, 2**30))
-    assert few.config["limits"] == {"memory_bytes": 2**28}
-    assert few.digest == many.digest
-
-
-def test_the_probing_code_is_not_part_of_a_runs_digest(monkeypatch) -> None:
-    from rnnbench.planning import digests
-
-    config = point().config
-    before = digests.worker_digest(config), digests.prober_digest([config])
-    original = digests._tree
-    probing = {"probe.py"}
-    digests._digest.cache_clear()
-    monkeypatch.setattr(
-        digests, "_tree",
-        lambda file: "edited" if file.name in probing else original(file),
-    )  # fmt: skip
-    assert digests.worker_digest(config) == before[0]
-    assert digests.prober_digest([config]) != before[1]
-    digests._digest.cache_clear()
+    changed = [
+        digest(point(), point(cell="gru")),
+        digest(point(), lock="other"),
+        digest(point(model={"units": 9})),
+    ]
+    assert len({first, *changed}) == 4
+    # Products are measured in float32 for every precision. Limits end the probe all the same.
+    other = point(precision="mixed_float16", limits={"memory_bytes": 2**28})
+    (probe,) = probes(other).values()
+    assert probe.digest == first
+    assert "precision" not in probe.models[0]["settings"]
+    assert probe.config["limits"] == {"memory_bytes": 2**28}
 
 
 def planned() -> dict[str, Any]:

@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.experiment import Repeats
-from rnnbench.planning.repeats import (
-    finished_runs,
-    known_so_far,
-    why_not_needed,
-)
+from rnnbench.planning.repeats import finished_runs, known_so_far, why_not_needed
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import Place, write_json
 from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
 
-RULE = Repeats(least=3, most=5, until=1e-9, budget_s=1e9)
+RULE = Repeats(least=2, most=9, until=0.01, budget_s=None)
 CHOICES = make_record().run.choices
 
 
@@ -131,19 +127,26 @@ def rounds_of(effects: list[list[float]], cycles: int = 9) -> list[list[Record]]
     ]  # fmt: skip
 
 
+def reasons_of_the_last(
+    place: Place, rounds: list[list[Record]], has_reference: bool = True
+) -> dict[str, str]:
+    """Why the last round is not needed after the others: a reason for each of its runs, or none."""
+    lines = plan(place, [record for members in rounds for record in members])
+    for record in (record for members in rounds[:-1] for record in members):
+        finish(place, record)
+    last = [line for line in lines if line.repeat == len(rounds) - 1]
+    reference = last[0].name if has_reference else None
+    reasons = why_not_needed(last, place, RULE, reference=reference)
+    assert not reasons or set(reasons) == {line.name for line in last}
+    return reasons
+
+
 @pytest.mark.parametrize(("spread", "enough"), [(0.0005, True), (0.02, False)])
 def test_runs_in_turns_are_judged_by_their_ratios(
     place: Place, spread: float, enough: bool
 ) -> None:
     effects = [[units * (0.1 + spread * (-1) ** r) for units in (1, 2, 3)] for r in range(4)]
-    rounds = rounds_of(effects)
-    lines = plan(place, [record for members in rounds for record in members])
-    for record in (record for members in rounds[:3] for record in members):
-        finish(place, record)
-    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
-    last = [line for line in lines if line.repeat == 3]
-    reasons = why_not_needed(last, place, rule, reference=last[0].name)
-    assert set(reasons) == ({line.name for line in last} if enough else set())
+    assert bool(reasons_of_the_last(place, rounds_of(effects))) is enough
 
 
 @pytest.mark.parametrize("has_reference", [True, False])
@@ -153,44 +156,25 @@ def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(
     same = [[0.1 * units for units in (1, 2, 3)]]
     rounds = rounds_of(same * 5)
     rounds[1] = rounds_of(same * 2, cycles=3)[1]
-    lines = plan(place, [record for members in rounds for record in members])
-    for record in (record for members in rounds[:4] for record in members):
-        finish(place, record)
-    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
-    last = [line for line in lines if line.repeat == 4]
-    reference = last[0].name if has_reference else None
-    reasons = why_not_needed(last, place, rule, reference=reference)
-    assert set(reasons) == {line.name for line in last}
-    assert all("after 3 runs" in why for why in reasons.values())
+    reasons = reasons_of_the_last(place, rounds, has_reference)
+    assert reasons and all("after 3 runs" in why for why in reasons.values())
 
 
 @pytest.mark.parametrize(("slower", "unequal"), [(1.0, 0.0), (1.5, 0.0), (1.5, 0.1)])
 def test_rounds_in_which_the_members_were_slowed_unequally_count_for_the_undisturbed_machine(
     place: Place, slower: float, unequal: float
 ) -> None:
+    def slowed(record: Record, position: int, number: int) -> Record:
+        factor = slower ** (1 + unequal * position) if number < 2 else 1
+        seconds = [0.01 * 1.1**position * factor] * 20
+        return replace(record, turns={**record.turns, "seconds": seconds})
+
     rounds = [
-        [
-            replace(
-                record,
-                turns={
-                    **record.turns,
-                    "seconds": [
-                        0.01 * 1.1**place * (slower ** (1 + unequal * place) if number < 2 else 1)
-                    ]
-                    * 20,
-                },
-            )
-            for place, record in enumerate(members)
-        ]
+        [slowed(record, position, number) for position, record in enumerate(members)]
         for number, members in enumerate(rounds_of([[0.0, 0.1, 0.2]] * 5, cycles=20))
     ]
-    lines = plan(place, [record for members in rounds for record in members])
-    for record in (record for members in rounds[:4] for record in members):
-        finish(place, record)
-    rule = Repeats(least=2, most=9, until=0.01, budget_s=None)
-    last = [line for line in lines if line.repeat == 4]
-    reasons = why_not_needed(last, place, rule, reference=last[0].name)
-    assert all("after 4 runs" in why for why in reasons.values()) and reasons
+    reasons = reasons_of_the_last(place, rounds)
+    assert reasons and all("after 4 runs" in why for why in reasons.values())
     values = {name: run.value for name, run in finished_runs(place).items()}
     ratios = [values[records[1].name] / values[records[0].name] for records in rounds[:4]]
     assert ratios == pytest.approx([1.1] * 4, rel=0.003)
@@ -209,13 +193,8 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     lines = plan(place, [record for members in rounds for record in members])
     last = [line for line in lines if line.repeat == 3]
     assert known_so_far(last, place, last[0].name) == ""
-    for measured, text in enumerate(
-        (
-            "so far, as fast as keras: block 1.49×, cell 0.90× (after 1 round)",
-            "so far, as fast as keras: block 1.49×, cell 0.90× (after 2 rounds)",
-            "so far, as fast as keras: block 1.49× ± 0.2%, cell 0.90× ± 0.2% (after 3 rounds)",
-        )
-    ):
+    both = "so far, as fast as keras: block 1.49×{0}, cell 0.90×{0} (after {1})"
+    for measured, after in enumerate((("", "1 round"), ("", "2 rounds"), (" ± 0.2%", "3 rounds"))):
         for record in rounds[measured]:
             finish(place, record)
-        assert known_so_far(last, place, last[0].name) == text
+        assert known_so_far(last, place, last[0].name) == both.format(*after)
