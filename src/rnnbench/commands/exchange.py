@@ -69,7 +69,7 @@ def bundle(arguments: Sequence[str]) -> int:
         provide(read_dataset(dataset, root), root)
     pins = pinned(root)
     lines = []
-    for run in sorted(plan.runs.values(), key=lambda run: run.order):
+    for run in plan.runs.values():
         key = probe_key(run.choices, run.overrides)
         lines.append({**_entry(run, root, pins), "probe": key if key in plan.probes else None})
     preflights = {"certificates.json": plan.certificates, "probes.json": plan.probes}

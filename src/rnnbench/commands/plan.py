@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.filesize import decimal
 
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
@@ -150,8 +151,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
-    repeats = plan.experiment.repeats
-    return is_valid(pointer, results, repeats.as_dict() if repeats else None, run.digest)
+    rule = msgspec.to_builtins(plan.experiment.repeats)
+    return is_valid(pointer, results, rule, run.digest)
 
 
 def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:

@@ -140,7 +140,7 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
         left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
         if stamp and left_behind and _is_older(path, old):
             yield path, "of an attempt that left no record"
-    for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.new"):
+    for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.*"):
         for path in sorted(results.glob(pattern)):
             in_environment = path.parts[len(results.parts)] == "envs"
             if path.is_file() and not in_environment and _is_older(path, old):

@@ -13,6 +13,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import add_root, command_parser
@@ -261,10 +263,8 @@ def _needed(
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
         if why := reasons.get(run.name):
-            pointer = Pointer(
-                record=None, digest=run.digest, not_needed=why, repeats=rule.as_dict()
-            )
-            write_json(place.pointer(run.name), pointer)
+            unneeded = {"digest": run.digest, "not_needed": why, "repeats": to_builtins(rule)}
+            write_json(place.pointer(run.name), Pointer(record=None, **unneeded))
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""

@@ -42,9 +42,6 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.until is None and self.budget_s is None:
             raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
 
-    def as_dict(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
-
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the grids of an experiment are measured and reported.

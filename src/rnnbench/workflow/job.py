@@ -13,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
 import yaml
+from msgspec import to_builtins
+from msgspec.structs import replace as with_fields
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
@@ -72,11 +73,9 @@ def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
             remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
         )
     seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
-    repeats = {**experiment.repeats.as_dict(), "budget_s": seconds}
+    repeats = {**to_builtins(experiment.repeats), "budget_s": seconds}
     remedy = "give more than 0 minutes."
-    return msgspec.structs.replace(
-        experiment, repeats=converted(repeats, Repeats, "--config budget", remedy)
-    )
+    return with_fields(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
 
 
 def made_again(job: Job) -> list[str]:
@@ -91,13 +90,11 @@ def damaged(job: Job) -> list[str]:
     (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
     earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
     damaged records aside and measures what is missing."""
-    rule = job.plan.experiment.repeats
-    repeats = rule.as_dict() if rule else None
+    repeats, results = to_builtins(job.plan.experiment.repeats), job.root / job.results
     rounds = []
     for name in job.rounds:
         if not (job.root / name).exists():
             continue
-        results = job.root / job.results
         invalid = [file for file in job.pointers_of(name) if not is_valid(file, results, repeats)]
         rounds += [name] if invalid else []
         for file in filter(Path.exists, invalid):
@@ -236,7 +233,8 @@ class Job:
     @cached_property
     def plan_digest(self) -> str:
         runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
-        text = json.dumps([runs, facts_of(self.plan)], sort_keys=True)
+        facts = to_builtins(facts_of(self.plan))
+        text = json.dumps([runs, facts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
