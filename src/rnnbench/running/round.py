@@ -110,9 +110,8 @@ def measure(
 
 def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card."""
-    configs = (run.config for run in runs if takes_turns(run.config))
-    on_gpu = next((config for config in configs if config["device"].get("kind") == "gpu"), None)
-    return cards.query_contexts(card_of(on_gpu)) if on_gpu else None
+    used = (card_of(run.config) for run in runs if takes_turns(run.config))
+    return next(map(cards.query_contexts, filter(None, used)), None)
 
 
 def _point_to(record: Record, place: Place) -> None:
@@ -162,7 +161,7 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
-        progress, code, job = Progress(self.label, epochs), revision(), attempt.slurm_job()
+        progress, code, slurm = Progress(self.label, epochs), revision(), attempt.slurm_job()
         unread = set(by_name)
 
         def on_event(run: Run, event: Event) -> None:
@@ -174,20 +173,14 @@ class CohortRunner:
         members = []
         for number, run in enumerate(cohort):
             pinned, root = self.pinned_md5.get(run.name), self.place.root
+            job = worker.job_of(run.config, root, pinned_md5=pinned, place=number)
             members.append(
                 worker.member(
-                    run.name,
-                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
-                    root,
-                    files[run.name],
-                    timing=self.timing,
-                    limits=run.config.get("limits") or {},
-                    on_event=partial(on_event, run),
+                    run.name, job, root, files[run.name], limits=run.config.get("limits") or {},
+                    timing=self.timing, on_event=partial(on_event, run),
                 )
-            )
+            )  # fmt: skip
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
-        for path in files.values():
-            worker.remove_job_file(path)
         if unread:  # they failed early
             self.check()
         finished, place = timestamps.now(), self.place
@@ -205,7 +198,7 @@ class CohortRunner:
         for run in again:
             made.pop(run.name, None)
         for name, record in made.items():
-            log = {"job": {**job, "log": f"records/{record.key}.log"}} if job else {}
+            log = {"job": {**slurm, "log": f"records/{record.key}.log"}} if slurm else {}
             made[name] = replace(record, measured={**record.measured, "revision": code, **log})
         records = self._write(made.values(), requested)
         for run in again:
