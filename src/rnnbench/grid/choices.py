@@ -297,8 +297,9 @@ def _explained(
             remedy=f"{suggestion(detail, known)}the keys are {', '.join(known)}.",
         )
     if text.startswith("Object missing required field"):
-        abouts = [about for _, about in _at(kind, [*path, detail], config)]
-        meaning = next((f" ({'; such as '.join(_said(about))})" for about in abouts if about), "")
+        abouts = [about for _, about in _at(kind, [*path, detail], config) if about]
+        said = [(each.get("description"), *each.get("examples", ())) for each in abouts[:1]]
+        meaning = "".join(f" ({'; such as '.join(filter(None, each))})" for each in said)
         return ConfigError(
             f"{at} has no {detail}.",
             where=source_of(inner),
@@ -329,10 +330,6 @@ def _explained(
     remedy += "" if remedy.endswith("?") else "."
     shown = f"has the value {detail!r}" if value is ABSENT else f"is {value!r}"
     return ConfigError(f"{at} {shown}; it must be {expected}.", where=source_of(at), remedy=remedy)
-
-
-def _said(about: Mapping[str, Any]) -> list[str]:
-    return [*filter(None, [about.get("description")]), *about.get("examples", ())]
 
 
 def _words(names: str) -> str:

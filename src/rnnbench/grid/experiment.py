@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -88,11 +89,12 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
 LONGEST = 100  # characters of a name
 KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
-OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
+# A quoted string, whose end may be missing, or one character.
+TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
 
 
 def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
-    """Loads the experiment `name` from one of the config folders. Raises a `ConfigError` if it is
+    """The experiment `name` from one of the config folders. Raises a `ConfigError` if it is
     unknown, has an unknown or invalid key, or has an empty grid."""
     known = files_of(conf, "experiment")
     if name not in known:
@@ -110,7 +112,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
         )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
-    data = converted(_read(file), ExperimentFile, where, remedy)
+    data = converted(_read(file, where), ExperimentFile, where, remedy)
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",
@@ -120,17 +122,15 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     return Experiment(name=name, file=file, **settings)
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path, where: str) -> Any:
     # Here, because processes that measure import this module and must stay small.
     import yaml
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import OmegaConfBaseException as InvalidConfig
 
-    where = display_path(file)
-    errors = (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError)
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
-    except errors as error:
+    except (yaml.YAMLError, InvalidConfig, OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"cannot be read: {error}.", where=where, remedy="correct the YAML."
         ) from None
@@ -170,21 +170,14 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
 
 def split_overrides(text: str) -> list[str]:
     """Splits a string of overrides at whitespace outside quotes and brackets."""
-    words, word, depth, quote, escaped = [], "", 0, "", False
-    for letter in text:
-        if letter.isspace() and depth <= 0 and not quote:
-            words.append(word)
-            word = ""
-            continue
-        word += letter
-        if quote:
-            quote = "" if letter == quote and not escaped else quote
-        elif letter in QUOTES:
-            quote = letter
+    words, depth = [""], 0
+    for token in TOKEN.findall(text):
+        if token.isspace() and depth <= 0:
+            words.append("")
         else:
-            depth += (letter in OPENING) - (letter in CLOSING)
-        escaped = letter == "\\" and not escaped
-    return [word for word in [*words, word] if word]
+            words[-1] += token
+            depth += (token in "([{") - (token in ")]}")
+    return list(filter(None, words))
 
 
 def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -205,13 +198,8 @@ def check_reference(
     defaults: Mapping[str, Mapping[str, str]],
     default_model: str,
 ) -> None:
-    """Raises a `ConfigError` that names the file, the axis, and the choices in the grids.
-
-    **Arguments:**
-
-    - `grids`: the experiment's grids, without the overrides of the command line.
-    - `defaults`: model → group → the choice if a grid names none.
-    """
+    """Raises a `ConfigError` if the reference is in none of the `grids`, which are those of the
+    file. `defaults`: model → group → the choice if a grid names none."""
 
     def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
         if axis in grid:
@@ -219,8 +207,7 @@ def check_reference(
         models = grid["model"].values if "model" in grid else (default_model,)
         return {defaults[model][axis] for model in models if axis in defaults[model]}
 
-    where = display_path(experiment.file)
-    wanted = experiment.reference.items()
+    where, wanted = display_path(experiment.file), experiment.reference.items()
     for axis, choice in wanted:
         known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
         if choice not in known:
