@@ -98,12 +98,12 @@ def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return names[0] if names else DEFAULT_EXPERIMENT, overrides
 
 
-def conf_folders(home: Path, further: Sequence[Path]) -> list[Path]:
-    """The config folders, `home` first. Raises `ConfigError` if one of `further` is not a
-    folder."""
+def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
+    """The config folders, `home` first. Raises `ConfigError` if one of `further`, the values of
+    `option`, is not a folder."""
     for folder in further:
         if not folder.is_dir():
-            raise ConfigError("is not a folder.", where=f"--conf {folder}")
+            raise ConfigError("is not a folder.", where=f"{option} {folder}")
     return [home, *further]
 
 
