@@ -161,12 +161,9 @@ def _foreign(
         result = subprocess.run(
             # -B: write no bytecode into the build.
             [*command, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)],
-            env={**os.environ, **dict(extra)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+            env={**os.environ, **dict(extra)}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=TIMEOUT,
+        )  # fmt: skip
         if result.returncode:
             last = (result.stderr.strip().splitlines() or ["no message"])[-1]
             raise ValueError(f"exit status {result.returncode}: {last}")
