@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -32,19 +32,23 @@ class Pins(msgspec.Struct):
     outs: list[Pinned]
 
 
-def pinned(root: Path) -> dict[str, Pinned]:
-    """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
-    names the faulty entry."""
-    file = root / FILE
+def read_yaml(file: Path) -> Any:
+    """Raises `ConfigError`."""
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         remedy = "run the command in the project's top folder."
         raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+
+
+def pinned(root: Path) -> dict[str, Pinned]:
+    """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
+    names the faulty entry."""
+    file = root / FILE
     remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
-    pins = converted(data, Pins, str(file), remedy).outs
+    pins = converted(read_yaml(file), Pins, str(file), remedy).outs
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
         raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(file))

@@ -19,10 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of
+from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of, read_yaml
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
 
@@ -49,10 +47,7 @@ def read_dataset(name: str, root: Path) -> dict[str, Any]:
     if name not in known:
         remedy = f"use one of {', '.join(known)}." if known else "run it in the project folder."
         raise ConfigError(f"there is no dataset {name!r}.", where=str(folder), remedy=remedy)
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+    data = read_yaml(file)
     if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
         raise ConfigError(
             "has no path, so there is nothing to provide.",
@@ -152,10 +147,10 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
 def _from_mirror(copy: Path, path: Path) -> None:
     try:
         shutil.copyfile(copy, path)
-    except FileNotFoundError as error:
-        raise Unavailable("not found") from error
     except OSError as error:
-        raise Unavailable(f"cannot be copied ({error.strerror or error})") from error
+        absent = isinstance(error, FileNotFoundError)
+        why = "not found" if absent else f"cannot be copied ({error.strerror or error})"
+        raise Unavailable(why) from error
 
 
 def download(url: str, target: Path) -> None:
