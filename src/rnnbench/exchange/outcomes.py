@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rnnbench.errors import RecordError
-from rnnbench.exchange.archive import MAX_FILE, safe_name
+from rnnbench.exchange.archive import KINDS, MAX_FILE, safe_name
 from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
@@ -43,7 +43,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
-    for kind in PREFLIGHTS:
+    for kind in KINDS:
         for data in preflights_in(bundle, kind):
             name = f"{data['machine']}/{experiment.name}/{kind}/{data['key']}.json"
             write_json(target(name), data)
@@ -102,26 +102,6 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 yield record, path.parent
 
 
-def _certificate(
-    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
-) -> dict[str, Any]:
-    outcomes = {planned["devices"][0]["name"]: outcome}
-    for path in sorted(attempt.glob("*/outcome.json")):
-        other = read_json(path)
-        outcomes[other["device"]] = _outcome(path, other)
-    return assembled_certificate(planned, outcomes, hardware["machine"])
-
-
-def _probe(
-    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
-) -> dict[str, Any]:
-    threads = read_json(attempt / "job.json")["threads"]
-    return assembled_probe(planned, threads, hardware, outcome)
-
-
-PREFLIGHTS = {"certificates": _certificate, "probes": _probe}
-
-
 def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
     """Each certificate or probe below ``out/KIND/``, older ones first; a failed probe has an
     ``error``."""
@@ -133,13 +113,19 @@ def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
             planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
             if data["digest"] != planned["digest"]:
                 raise RecordError("was made with another plan.", where=str(path))
-            made = (
-                None
-                if outcome.is_killed
-                else (PREFLIGHTS[kind](planned, data["hardware"], outcome, path.parent))
-            )
-        if made:
-            yield made
+            if outcome.is_killed:
+                continue
+            hardware = data["hardware"]
+            if kind == "probes":
+                threads = read_json(path.with_name("job.json"))["threads"]
+                made = assembled_probe(planned, threads, hardware, outcome)
+            else:
+                outcomes = {planned["devices"][0]["name"]: outcome}
+                for further in sorted(path.parent.glob("*/outcome.json")):
+                    other = read_json(further)
+                    outcomes[other["device"]] = _outcome(further, other)
+                made = assembled_certificate(planned, outcomes, hardware["machine"])
+        yield made
 
 
 @contextmanager
