@@ -32,17 +32,15 @@ def report(arguments: Sequence[str]) -> int:
     from rnnbench.report.page import CARD, card, write_index, write_report
 
     folders = folders_of(options)
-    runs: list[Run] = []
+    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
+    runs = [run for _, planned in plans for run in planned]
     pointers: list[Path] = []
     missing: list[str] = []
-    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
     for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
         for run in planned:
-            runs.append(run)
-            pointer = folder / f"{run.name}.json"
-            if pointer.is_file():
-                pointers.append(pointer)
+            if (file := folder / f"{run.name}.json").is_file():
+                pointers.append(file)
             else:
                 missing.append(f"{run.name}{site}")
     records, unreadable = records_of(pointers)
@@ -114,8 +112,8 @@ def report_inputs(
     records: Sequence[Record],
     faults: list[RecordError],
 ) -> ReportInputs:
-    """The experiment's certificates and probes, price list, published rows, limits and MLflow
-    runs. Adds the faults of certificates and probes that cannot be read to `faults`."""
+    """What the report shows besides its records. Adds the faults of certificates and probes that
+    cannot be read to `faults`."""
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
