@@ -175,15 +175,12 @@ def _grid_point(
     sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
     named = {key: setting.value for key, setting in combination.items() if key in NAMES}
-    model = named.get("model", library.model)
-    defaults = library.defaults[model]
+    defaults = library.defaults[named.get("model", library.model)]
     choices = {group: named.get(group, defaults[group]) for group in NAMES}
     folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
+    sections = {group: library.sections[group, choice] for group, choice in choices.items()}
     config, differing = apply_settings(
-        {
-            **{group: library.sections[group, choice] for group, choice in choices.items()},
-            **library.base,
-        },
+        {**sections, **library.base},
         [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
     )
     where = next((setting.where for setting in combination.values()), "grid")
@@ -197,27 +194,18 @@ def _grid_point(
 
     check_config(config, source_of)
     check_own_code(config, source_of)
-    named_choices = {
-        axis: choice
-        for axis, choice in choices.items()
-        if axis in REQUIRED or choice != defaults[axis]
-    }
+    named = {axis: c for axis, c in choices.items() if axis in REQUIRED or c != defaults[axis]}
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
-    name = name_of(named_choices, overrides, **numbers)
+    name = name_of(named, overrides, **numbers)
     skip = unmet(config)
     if not skip:
-        rnn = library.sections["rnn", choices["rnn"]]
-        check_options(config, overrides, rnn, f"{where}, grid point {name}")
+        check_options(config, overrides, sections["rnn"], f"{where}, grid point {name}")
+        skip = unmet_constraints(config) if unmet_constraints else None
     return GridPoint(
-        name=name,
-        choices=named_choices,
-        overrides=overrides,
-        config=config,
-        skip=skip or (unmet_constraints(config) if unmet_constraints else None),
-        grid=grid,
+        name=name, choices=named, overrides=overrides, config=config, skip=skip, grid=grid,
         **numbers,
-    )
+    )  # fmt: skip
 
 
 def _adjusted(setting: Setting, folders: Mapping[str, Path]) -> Setting:

@@ -111,7 +111,7 @@ def user_files(config: Mapping[str, Any]) -> set[Path]:
 
 def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
-    `source_of`: maps a key to the file or grid that sets it."""
+    `source_of`: as for `choices.check_config`."""
     for key in FUNCTIONS:
         if (reference := lookup(config, key)) not in (ABSENT, None):
             _check_function(key, reference, source_of(key))
@@ -167,10 +167,8 @@ def _check_implementation(implementation: str, where: str) -> None:
 def _accepts(arguments: ast.arguments, count: int) -> bool:
     """Whether a function can be called with `count` positional arguments."""
     maximum = len(arguments.posonlyargs) + len(arguments.args)
-    required = maximum - len(arguments.defaults)
-    has_required_keywords = any(default is None for default in arguments.kw_defaults)
-    fits = required <= count and (count <= maximum or arguments.vararg is not None)
-    return fits and not has_required_keywords
+    fits = maximum - len(arguments.defaults) <= count and (count <= maximum or arguments.vararg)
+    return bool(fits) and None not in arguments.kw_defaults
 
 
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:

@@ -15,6 +15,10 @@ from rnnbench.errors import ConfigError, suggestion
 ABSENT = object()
 # Hydra's type of override → its prefix.
 MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
+KINDS: dict[type, str] = {
+    bool: "true or false", int: "an integer", float: "a number", str: "a string", list: "a list",
+    dict: "a section with keys", type(None): "null",
+}  # fmt: skip
 
 
 class Setting(NamedTuple):
@@ -58,7 +62,7 @@ def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]
         for setting in settings.values()
     ]
     for combination in itertools.product(*singles):
-        yield {setting.key: setting for setting in combination}
+        yield dict(zip(settings, combination, strict=True))
 
 
 def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
@@ -231,16 +235,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    names: dict[type, str] = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "a section with keys",
-        type(None): "null",
-    }
-    return names.get(type(value), type(value).__name__)
+    return KINDS.get(type(value), type(value).__name__)
 
 
 def _same(value: Any, default: Any) -> bool:

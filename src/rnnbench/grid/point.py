@@ -47,12 +47,9 @@ class GridPoint:
 
 
 def name_of(
-    choices: Mapping[str, str],
-    overrides: Mapping[str, Any],
-    seed: int,
-    repeat: int,
+    choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int,
     alias: str | None,
-) -> str:
+) -> str:  # fmt: skip
     """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
     a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]

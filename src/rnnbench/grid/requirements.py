@@ -69,8 +69,7 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
 
 
 def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
-    """Why a grid point is excluded by the ``cells`` of its rnn choice or by the requirements of
-    every user-supplied kernel, or None."""
+    """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
     rnn = config["rnn"]
     cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
     if cells is not None and lookup(config, "cell.name") not in cells:
@@ -87,7 +86,6 @@ def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
 
 
 def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
-    """Why `config` cannot train on the replicas of its device, or None."""
     replicas = nvidia.replicas_of(config["device"])
     if replicas == 1:
         return None
@@ -110,7 +108,6 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
 
 
 def _unmet_precision(config: Mapping[str, Any]) -> str | None:
-    """Why a run with `config` cannot compute in its precision, or None."""
     precision = requested_precision(config)
     if precision == "tf32" and config["device"].get("kind") != "gpu":
         return "TF32 exists on NVIDIA GPUs only"
@@ -125,14 +122,8 @@ def check_options(
     config: Mapping[str, Any], overrides: Mapping[str, Any], choice: Mapping[str, Any], at: str
 ) -> None:
     """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
-    name of the grid point would not describe what is measured.
-
-    **Arguments:**
-
-    - `overrides`: the overrides of the grid point, dotted key → value.
-    - `choice`: the section of the rnn choice, without overrides.
-    - `at`: the grid and the name of the grid point, for errors.
-    """
+    name of the grid point, made of its `overrides`, would not describe what is measured. `choice`:
+    the section of the rnn choice, without overrides; `at`: the location, for errors."""
     rnn, keys = config["rnn"], [*Rnn.__struct_fields__, *choice]
     for key in overrides:
         group, _, rest = key.removeprefix("~").partition(".")
