@@ -208,9 +208,7 @@ def _certificate(
 ) -> Certificate:
     """The certificate for the grid points in `group`, in the order of `_preference`."""
     chosen = next(point for point in group if point.skip is None)
-    config = {
-        name: value for name, value in chosen.config.items() if name not in NOT_OF_THE_FUNCTION
-    }
+    config = _without(NOT_OF_THE_FUNCTION, chosen.config)
     sections: dict[str, Mapping[str, Any]] = {}
     for point in group:
         sections.setdefault(_label(point, "rnn"), point.config["rnn"])
@@ -239,12 +237,9 @@ def _certificate(
 
 
 def _preflight(
-    key: str,
-    point: GridPoint,
-    axes: Iterable[str],
-    config: Mapping[str, Any],
+    key: str, point: GridPoint, axes: Iterable[str], config: Mapping[str, Any],
     identity: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What certificates and probes have in common."""
     return {
         "key": key,
@@ -262,13 +257,12 @@ def code_of(
 ) -> str:
     """The digest of the code that a `Certificate` with these fields is made with."""
     rnns = {entry["name"]: entry["rnn"] for entry in implementations}
-    return certifier_digest(
-        [
-            {**config, "device": place["device"], "rnn": rnns[name]}
-            for place in devices
-            for name in place["implementations"]
-        ]
-    )
+    tested = ((place["device"], name) for place in devices for name in place["implementations"])
+    return certifier_digest([{**config, "device": d, "rnn": rnns[name]} for d, name in tested])
+
+
+def _without(names: Iterable[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
 
 
 def _label(point: GridPoint, axis: str) -> str:
@@ -325,9 +319,7 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) ->
             "model": point.choices["model"],
             "cell": point.choices.get("cell", ""),
             "config": digest,
-            "settings": {
-                name: value for name, value in point.config.items() if name not in NOT_OF_A_PROBE
-            },
+            "settings": _without(NOT_OF_A_PROBE, point.config),
         }
         for digest, point in chosen.items()
     )

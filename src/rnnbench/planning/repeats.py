@@ -94,15 +94,9 @@ def stop_reason(
     spent: float,
     widening: float = 1.0,
 ) -> str | None:
-    """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is.
-
-    **Arguments:**
-
-    - `own`: values of the configuration's finished runs, one per run that is not void.
-    - `others`: the same for each other configuration on its device.
-    - `spent`: seconds that all runs of the experiment have taken so far.
-    - `widening`: of the interval of `own`.
-    """
+    """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is. For
+    `own`, `others` and `widening` see `relative_ci_halfwidth`; `spent`: seconds that all runs of
+    the experiment have taken so far."""
     if repeat < rule.least:
         return None
     if rule.budget_s is not None and spent >= rule.budget_s:
@@ -119,10 +113,11 @@ def stop_reason(
 def relative_ci_halfwidth(
     own: Sequence[float], others: Sequence[Sequence[float]], widening: float = 1.0
 ) -> float:
-    """The upper half of the 95 % interval of the geometric mean of `own`, relative to it. Uses
-    Student's t on logarithms, as ``tables.stats``, with the larger of the spread of `own` and the
-    spread pooled over `own` and `others`, times `widening`. Never smaller than the interval in the
-    report."""
+    """The upper half of the 95 % interval of the geometric mean of `own`, the values of a
+    configuration's finished runs, relative to it. Uses Student's t on logarithms, as
+    ``tables.stats``, with the larger of the spread of `own` and the spread pooled over `own` and
+    `others` (those of each other configuration on its device), times `widening`. Never smaller than
+    the interval in the report."""
     logs = [[math.log(value) for value in values] for values in (own, *others) if len(values) > 1]
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in logs)
     pooled = squares / sum(len(values) - 1 for values in logs)
@@ -135,14 +130,9 @@ def why_not_needed(
     planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None = None
 ) -> dict[str, str]:
     """Run → why it need not be measured, for the `planned` runs of a round; empty if the round is
-    needed. Runs are compared within a round, so either all of its runs are needed or none.
-
-    **Arguments:**
-
-    - `rule`: the experiment's ``repeats``, applied to the records that this site has of it.
-    - `reference`: name of the run that the others are compared with. If runs are measured in turns,
-      the precision of their ratio to it decides.
-    """
+    needed. Runs are compared within a round, so either all of its runs are needed or none. `rule`
+    is applied to the records that this site has of the experiment; if runs are measured in turns,
+    the precision of their ratio to the run named `reference` decides."""
     runs = finished_runs(place)
     spent = sum(run.wall_seconds or 0.0 for run in runs.values())
     reasons = {}
