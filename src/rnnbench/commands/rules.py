@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -43,6 +44,7 @@ INPUTS = {
     "dataset_md5": "the data of dataset",
     "worker": "the Python code of model, rnn or rnnbench",
 }
+STATUSES = ("certified", "failed", "not_run")  # of an implementation in a certificate
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
 
@@ -68,21 +70,19 @@ def certificate_summary(
     """The lines to print: the counts, then one line for each implementation that failed. `rnns`:
     implementation → its ``rnn`` config section."""
     results = certificate["implementations"]
-    by_status = {
-        status: [name for name, result in results.items() if result["status"] == status]
-        for status in ("certified", "failed", "not_run")
-    }
-    counts = [f"{len(names)} {key.replace('_', ' ')}" for key, names in by_status.items() if names]
-    return [f"certificate {certificate['key']}: {', '.join(counts)}"] + [
-        f"  {name} failed: {results[name]['why'].rstrip('.')}{_fix(rnns[name])}"
-        for name in by_status["failed"]
-    ]
-
-
-def _fix(rnn: Mapping[str, Any]) -> str:
-    if not is_user_file(rnn.get("implementation")):
-        return ""
-    return f". Fix: correct {rnn['implementation']} or its YAML, as docs/own_kernel.md describes."
+    counts = Counter(result["status"] for result in results.values())
+    texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
+    lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
+    for name, result in results.items():
+        if result["status"] == "failed":
+            line, file = (
+                f"  {name} failed: {result['why'].rstrip('.')}",
+                rnns[name].get("implementation"),
+            )
+            if is_user_file(file):
+                line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
+            lines.append(line)
+    return lines
 
 
 def probe(arguments: Sequence[str]) -> int:
@@ -122,7 +122,7 @@ def requested(
     add_root(parser)
     options = parser.parse_args(arguments)
     file = options.file.resolve()
-    experiment, site, results = (file.parents[i] for i in (1, 2, 3))
+    experiment, site, results = file.parents[1:4]
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
     return file, place, options.digest
 

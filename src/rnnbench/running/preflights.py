@@ -84,11 +84,8 @@ def make(
 ) -> dict[str, Any]:
     """Runs `jobs` (device → job) in workers of their own while nothing else on this host is timed:
     side by side, or one after the other if one of them uses a GPU or memory may not suffice. Writes
-    and returns the result as the certificate or probe `key`.
+    and returns the result as the ``certificate`` or ``probe`` (`kind`) `key`.
 
-    **Arguments:**
-
-    - `kind`: ``certificate`` or ``probe``.
     - `check`: called when the workers have ended; raises if their inputs have changed.
     - `assembled`: makes the result from device → outcome.
 
@@ -138,13 +135,8 @@ def _say_phase(label: str, event: Event) -> None:
 def assembled_certificate(
     planned: Mapping[str, Any], outcomes: Mapping[str, Outcome], made_on: str
 ) -> dict[str, Any]:
-    """The certificate, from what the workers reported before they ended.
-
-    **Arguments:**
-
-    - `outcomes`: device → its worker's outcome; the first planned device has one.
-    - `made_on`: the machine.
-    """
+    """The certificate, from what the workers reported before they ended. `outcomes`: device → its
+    worker's outcome; the first planned device has one. `made_on`: the machine."""
     first = outcomes[planned["devices"][0]["name"]]
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")

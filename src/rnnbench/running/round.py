@@ -51,10 +51,8 @@ def measure(
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
 ) -> dict[str, Record]:
-    """Measures the runs that `planned` (lines of the plan) describes in turns, or adopts records of
-    earlier attempts. Writes records and pointers. Returns run → record.
-
-    **Arguments:**
+    """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records
+    and pointers. Returns run → record.
 
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
@@ -72,19 +70,17 @@ def measure(
     for build in builds.values():
         prepare(build, place.root, lambda message: print_progress(f"{label}  {message}"))
 
-    def waiting(what: str) -> Callable[[str], None]:
-        return lambda holder: print_progress(
-            f"{label}  waiting {what} ({holder or 'unknown holder'})"
-        )
+    def waiting(what: str, holder: str) -> None:
+        print_progress(f"{label}  waiting for {what} ({holder or 'unknown holder'})")
 
     with ExitStack() as held:
         attempts = {}
         for each in sorted(by_name):
-            wait = waiting(f"for another attempt at {each}")
+            wait = partial(waiting, f"another attempt at {each}")
             own = attempt.held(place.folder / "attempts" / each, wait)
             attempts[each] = held.enter_context(own)
         holder = f"process {os.getpid()}, {name} of {place.root}"
-        wait = waiting("for this host to finish timing")
+        wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
         runner = CohortRunner(
             place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
@@ -183,14 +179,12 @@ class CohortRunner:
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         if unread:  # they failed early
             self.check()
-        finished, place = timestamps.now(), self.place
+        of_all = (self.place.experiment, self.place.site)
+        finished = timestamps.now()
         trained = [
-            Trained(
-                run, place.experiment, place.site, started[run.name], finished, self.hardware,
-                outcomes[run.name],
-            )
+            Trained(run, *of_all, started[run.name], finished, self.hardware, outcomes[run.name])
             for run in cohort
-        ]  # fmt: skip
+        ]
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, identity, set(started) - requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
@@ -249,11 +243,8 @@ def _start_timestamp(folder: Path) -> str:
 
 def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
     """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
-    has requested since that the run be measured again.
-
-    It is in `folder`, which is this machine's, or in the folder of another machine of the same
-    site.
-    """
+    has requested since that the run be measured again. It is in `folder`, which is this machine's,
+    or in the folder of another machine of the same site."""
     retry = place.folder / "retry" / planned.name
     since = retry.read_text().strip() if retry.exists() else ""
     files = record_files(place.results, name=glob.escape(planned.name))
