@@ -89,11 +89,9 @@ def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     experiments."""
     names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
     if len(names) > 1:
-        raise ConfigError(
-            f"names two experiments, {names[0]} and {names[1]}.",
-            where="command line",
-            remedy="name only one experiment; an override is KEY=VALUE.",
-        )
+        what = f"names two experiments, {names[0]} and {names[1]}."
+        remedy = "name only one experiment; an override is KEY=VALUE."
+        raise ConfigError(what, where="command line", remedy=remedy)
     overrides = tuple(word for word in words if not _is_name(word))
     return names[0] if names else DEFAULT_EXPERIMENT, overrides
 

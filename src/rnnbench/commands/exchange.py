@@ -153,11 +153,9 @@ def export(arguments: Sequence[str]) -> int:
     known = {folder.parent.name: folder for folder in folders}
     sites = options.site or list(known)
     if not known or set(sites) - set(known):
-        raise ConfigError(
-            f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}.",
-            where=str(options.results),
-            remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
-        )
+        what = f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}."
+        remedy = f"name a site that has some: {', '.join(known) or 'none does'}."
+        raise ConfigError(what, where=str(options.results), remedy=remedy)
     files = {name: file for site in sites for name, file in archive.files_of(known[site]).items()}
     archive.write(options.output, files)
     records = sum(map(is_record, files.values()))

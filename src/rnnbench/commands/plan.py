@@ -51,10 +51,8 @@ def plan(arguments: Sequence[str]) -> int:
         left = [run.name for run in made.runs.values() if not _is_done(run, made, results)]
         here = machine.fingerprint()["machine"]
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
-        sizes = [
-            sum(part.stat().st_size for part in file.parent.glob(f"{file.stem}.*"))
-            for file in files
-        ]
+        parts = (file.parent.glob(f"{file.stem}.*") for file in files)
+        sizes = [sum(part.stat().st_size for part in of_run) for of_run in parts]
         estimate = forecast(left, _finished(files), lambda: _elsewhere(made, results, here), sizes)
         lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
         text = estimate_lines(made, estimate, lacking)

@@ -97,11 +97,9 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
         for folder in planned_folders(options.results, options.experiment, site)
     ]
     if not folders:
-        raise RecordError(
-            f"no site has a plan of {options.experiment}.",
-            where=str(options.results),
-            remedy=f"run `snakemake --cores all --config experiment={options.experiment}` first.",
-        )
+        what = f"no site has a plan of {options.experiment}."
+        remedy = f"run `snakemake --cores all --config experiment={options.experiment}` first."
+        raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)
 

@@ -44,6 +44,7 @@ INPUTS = {
     "dataset_md5": "the data of dataset",
     "worker": "the Python code of model, rnn or rnnbench",
 }
+PLAN_AGAIN = "run the same command again, which plans with what is there now."
 STATUSES = ("certified", "failed", "not_run")  # of an implementation in a certificate
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
@@ -102,11 +103,8 @@ def probe_summary(result: Mapping[str, Any]) -> str:
     if result["error"]:
         return f"probe {result['key']} failed: {result['error']}"
     failed = sum(model["error"] is not None for model in result["models"])
-    parts = [
-        f"{result['peak_gflops']:.3g} GFLOP/s",
-        f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else ""),
-    ]
-    return f"probe {result['key']}: {', '.join(parts)}"
+    models = f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else "")
+    return f"probe {result['key']}: {result['peak_gflops']:.3g} GFLOP/s, {models}"
 
 
 def requested(
@@ -140,11 +138,8 @@ def requested_preflight(
 def check_planned(planned: str | None, requested: str, where: str) -> None:
     """Raises `RunError` unless the `planned` digest is the one that Snakemake requested."""
     if planned != requested:
-        raise RunError(
-            "was planned again while this command was waiting to start.",
-            where=where,
-            remedy="run the same snakemake command again.",
-        )
+        what = "was planned again while this command was waiting to start."
+        raise RunError(what, where=where, remedy="run the same snakemake command again.")
 
 
 def check_inputs(
@@ -158,11 +153,8 @@ def check_inputs(
     present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
     for key, what in INPUTS.items():
         if present[key] != identity.get(key):
-            raise RunError(
-                f"{what} changed since the plan was made; nothing was measured.",
-                where=where,
-                remedy="run the same command again, which plans with what is there now.",
-            )
+            what = f"{what} changed since the plan was made; nothing was measured."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
     return pinned_md5
 
 
@@ -182,11 +174,8 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
 
     def check() -> None:
         if look() != before:
-            raise RunError(
-                "the data or the Python code changed while it was read; nothing was recorded.",
-                where=where,
-                remedy="run the same command again, which plans with what is there now.",
-            )
+            what = "the data or the Python code changed while it was read; nothing was recorded."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
 
     return check
 

@@ -81,11 +81,9 @@ def own_md5(path: Path) -> str:
     try:
         return md5_of(path)
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error.strerror or error}).",
-            where="dataset.path",
-            remedy="name a file that exists: dataset=file dataset.path=FILE.",
-        ) from error
+        what = f"{path} cannot be read ({error.strerror or error})."
+        remedy = "name a file that exists: dataset=file dataset.path=FILE."
+        raise ConfigError(what, where="dataset.path", remedy=remedy) from error
 
 
 def is_pinned(path: Path, pin: Pinned) -> bool:

@@ -49,11 +49,9 @@ def read_dataset(name: str, root: Path) -> dict[str, Any]:
         raise ConfigError(f"there is no dataset {name!r}.", where=str(folder), remedy=remedy)
     data = read_yaml(file)
     if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
-        raise ConfigError(
-            "has no path, so there is nothing to provide.",
-            where=str(file),
-            remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
-        )
+        what = "has no path, so there is nothing to provide."
+        remedy = "to use a file of your own, write dataset=file dataset.path=FILE in a grid."
+        raise ConfigError(what, where=str(file), remedy=remedy)
     return {"name": name, **data}
 
 
@@ -64,13 +62,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     ``RNNBENCH_DATA_MIRROR``, the dataset's URL or its generator, in this order; if a source has
     wrong bytes, a warning is logged and the next one is tried. An existing file with wrong bytes is
     renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
-    DVC cache.
-
-    **Arguments:**
-
-    - `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`), ``file``
-      (its name in a mirror; default: the last part of ``path``), ``url`` or None.
-    - `root`: the project's top folder, which contains ``data.dvc``.
+    DVC cache. `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`, the
+    project's folder), ``file`` (its name in a mirror; default: the last part of ``path``), ``url``
+    or None.
 
     Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
     source with its reason, if none has the bytes. Safe to call from several processes at once.
@@ -89,11 +83,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
                 if not is_pinned(target, pin):
                     _obtain(pin, target, _sources(pin, file, dataset.get("url"), root))
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written ({error}).",
-            where=str(target),
-            remedy="make the folder writable and check the free disk space.",
-        ) from error
+        what = f"cannot be written ({error})."
+        remedy = "make the folder writable and check the free disk space."
+        raise DatasetError(what, where=str(target), remedy=remedy) from error
     to_cache(pin, root)
     return target
 
@@ -154,9 +146,9 @@ def _from_mirror(copy: Path, path: Path) -> None:
 
 
 def download(url: str, target: Path) -> None:
-    """Downloads `url` (http or https; the usual proxy variables are respected) to `target`, with a
-    progress bar. Raises `Unavailable` if the network or the server fails, including a response that
-    ends early, and `OSError` if `target` cannot be written; it is then incomplete."""
+    """Downloads `url` to `target`, with a progress bar. Raises `Unavailable` if the network or the
+    server fails, including a response that ends early, and `OSError` if `target` cannot be written;
+    it is then incomplete."""
     import requests
     from rich.console import Console
     from rich.progress import Progress

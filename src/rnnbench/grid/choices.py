@@ -250,11 +250,9 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
     absent = set(Model.__struct_fields__) - model.keys()
     for key in model.keys() - set(Model.__struct_fields__):
         if similar := suggestion(str(key), absent, 0.8):
-            raise ConfigError(
-                f"model has the key {key}, which rnnbench does not read.",
-                where=source_of(f"model.{key}"),
-                remedy=f"{similar}Otherwise choose a less similar name.",
-            )
+            what = f"model has the key {key}, which rnnbench does not read."
+            remedy = f"{similar}Otherwise choose a less similar name."
+            raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
 
 
 def _with_lower_case_optimizer(config: Mapping[str, Any]) -> dict[str, Any]:

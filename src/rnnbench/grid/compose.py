@@ -200,11 +200,8 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
     """Yields the function that composes, and the folder of the configs that it can compose."""
     folders = [Path(folder).resolve() for folder in conf]
     if not (folders[0] / "config.yaml").is_file():
-        raise ConfigError(
-            "has no config.yaml.",
-            where=display_path(folders[0]),
-            remedy="name the project's conf/ first.",
-        )
+        remedy = "name the project's conf/ first."
+        raise ConfigError("has no config.yaml.", where=display_path(folders[0]), remedy=remedy)
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
         for group, files in requested.items():
@@ -234,19 +231,13 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
         # As the worker receives it: numeric keys become strings, and non-JSON values are rejected.
         plain = json.loads(json.dumps(container, allow_nan=False))
     except FAULTS as error:
-        raise ConfigError(
-            f"cannot be composed: {error}.",
-            where=where,
-            remedy="correct the file that the error names.",
-        ) from None
+        remedy = "correct the file that the error names."
+        raise ConfigError(f"cannot be composed: {error}.", where=where, remedy=remedy) from None
     chosen = {group: str(choices[group]) for group in NAMES if group in choices}
     for group, choice in chosen.items():
         if not isinstance(plain.get(group), dict):
-            raise ConfigError(
-                f"{group}={choice} has no keys.",
-                where=where,
-                remedy=f"give {group}/{choice}.yaml at least a name.",
-            )
+            remedy = f"give {group}/{choice}.yaml at least a name."
+            raise ConfigError(f"{group}={choice} has no keys.", where=where, remedy=remedy)
     return plain, chosen
 
 

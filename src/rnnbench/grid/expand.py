@@ -61,11 +61,9 @@ def expand(
         named = library.sections[group, choice].get("cells") if group == "rnn" else None
         for cell in named if isinstance(named, list) else ():
             if cell not in cells:
-                raise ConfigError(
-                    f"cells has the unknown name {cell!r}.",
-                    where=display_path(file),
-                    remedy=f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}.",
-                )
+                what = f"cells has the unknown name {cell!r}."
+                remedy = f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}."
+                raise ConfigError(what, where=display_path(file), remedy=remedy)
     check_reference(experiment, written, library.defaults, library.model)
     return grid_points_of(grids, library, unmet_constraints, dataset)
 

@@ -106,11 +106,8 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     file = known[name]
     where = display_path(file)
     if not is_name(name) or len(name) > LONGEST:
-        raise ConfigError(
-            f"the experiment's name is {name[:60]!r}.",
-            where=where,
-            remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
-        )
+        remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
+        raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     data = converted(_read(file, where), ExperimentFile, where, remedy)
     settings = msgspec.structs.asdict(data) | {
@@ -136,11 +133,8 @@ def _read(file: Path, where: str) -> Any:
         ) from None
     for key in data if isinstance(data, dict) else ():
         if key not in KEYS:
-            raise ConfigError(
-                f"unknown key {key!r}.",
-                where=where,
-                remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
-            )
+            remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
+            raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
     return data
 
 
@@ -151,20 +145,15 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
         parts = [grid] if isinstance(grid, str) else grid
         split.append(tuple(override for part in parts for override in split_overrides(part)))
     if not split or not all(split):
-        raise ConfigError(
-            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
-            where=where,
-            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
-        )
+        what = f"grids[{split.index(())}] is empty." if split else "grids is empty."
+        remedy = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
+        raise ConfigError(what, where=where, remedy=remedy)
     if data.repeats is None:
         return tuple(split)
     keys = {override.lstrip("+~").partition("=")[0] for grid in split for override in grid}
     if "repeat" in keys:
-        raise ConfigError(
-            "both a grid (repeat=) and the key repeats set the number of repeats.",
-            where=where,
-            remedy="remove repeat= from the grid.",
-        )
+        what = "both a grid (repeat=) and the key repeats set the number of repeats."
+        raise ConfigError(what, where=where, remedy="remove repeat= from the grid.")
     return tuple((*grid, f"repeat=range({data.repeats.most})") for grid in split)
 
 
@@ -211,11 +200,9 @@ def check_reference(
     for axis, choice in wanted:
         known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
         if choice not in known:
-            raise ConfigError(
-                f"reference has {axis}={choice}, which is not in any grid.",
-                where=where,
-                remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
-            )
+            what = f"reference has {axis}={choice}, which is not in any grid."
+            remedy = f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}."
+            raise ConfigError(what, where=where, remedy=remedy)
     if not any(all(choice in choices_of(grid, axis) for axis, choice in wanted) for grid in grids):
         raise ConfigError(
             f"reference is {' '.join('='.join(each) for each in wanted)}, but no grid contains all "

@@ -61,11 +61,9 @@ def name_of(
     # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
     name = re.sub("^[.-]", "_", "-".join([*parts, f"s{seed}", f"r{repeat}"]))
     if len(name) > LONGEST_NAME:
-        raise ConfigError(
-            f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}.",
-            where=f"grid point {name}",
-            remedy="put long values into a choice in conf/ with a short name.",
-        )
+        what = f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}."
+        remedy = "put long values into a choice in conf/ with a short name."
+        raise ConfigError(what, where=f"grid point {name}", remedy=remedy)
     return name
 
 

@@ -60,11 +60,8 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
         group, _, rest = key.partition(".")
         name = lookup(config, f"{group}.name")
         choice = group if name is ABSENT else f"{group}={name}"
-        raise ConfigError(
-            f"{key} is needed, but {choice} does not set it.",
-            where=where,
-            remedy=f"add {rest or key} to {choice}.",
-        )
+        what = f"{key} is needed, but {choice} does not set it."
+        raise ConfigError(what, where=where, remedy=f"add {rest or key} to {choice}.")
     return value
 
 

@@ -86,11 +86,8 @@ def make_plan(
     for `expand`; `root`: the project's folder; `site`: a cluster's name, or None for this machine,
     which skips points that it cannot run."""
     if site is not None and (not is_name(site) or site in RESERVED):
-        raise ConfigError(
-            f"the site is {site[:60]!r}.",
-            where="--config site",
-            remedy=f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}.",
-        )
+        remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
+        raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
     experiment = load_experiment(name, conf)
     missing_build = _once_per_section(lambda build: missing(build, root))
     points = expand(
@@ -135,11 +132,9 @@ def make_plan(
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))
-        raise ConfigError(
-            f"no grid point of {name} can run here: {reasons}.",
-            where=f"{display_path(experiment.file)}: grids",
-            remedy="choose other devices or builds, or run it on a machine that has these.",
-        )
+        what = f"no grid point of {name} can run here: {reasons}."
+        remedy = "choose other devices or builds, or run it on a machine that has these."
+        raise ConfigError(what, where=f"{display_path(experiment.file)}: grids", remedy=remedy)
     certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]

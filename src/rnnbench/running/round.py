@@ -201,11 +201,9 @@ class CohortRunner:
                 print_progress(f"{self.label}  {run.name} {why}")
                 records |= self.measure([run], requested)
         if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
-            raise RunError(
-                f"received an external SIGKILL in phase {outcomes[killed[0]].phase}.",
-                where=", ".join(killed),
-                remedy="run the same command again; if memory ran out, choose a smaller batch.",
-            )
+            what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
+            remedy = "run the same command again; if memory ran out, choose a smaller batch."
+            raise RunError(what, where=", ".join(killed), remedy=remedy)
         return records
 
     def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:

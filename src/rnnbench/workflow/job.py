@@ -62,11 +62,9 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
     """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
     if experiment.repeats is None:
-        raise ConfigError(
-            f"{experiment.name} has a fixed number of repeats.",
-            where="--config budget",
-            remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
-        )
+        what = f"{experiment.name} has a fixed number of repeats."
+        remedy = "give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out."
+        raise ConfigError(what, where="--config budget", remedy=remedy)
     seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
     repeats = {**to_builtins(experiment.repeats), "budget_s": seconds}
     remedy = "give more than 0 minutes."
@@ -106,14 +104,14 @@ Planned = TypeVar("Planned", bound=Round | Preflight)
 
 @memoized
 class WildcardFunctions(Generic[Planned]):
-    """Functions of a rule's wildcards: the value of `wildcard` is the key in `items`. `kind` names
-    the items in the error for an unknown key."""
+    """Functions of a rule's only wildcard, whose value is the key in `items`. `kind` names the
+    items in the error for an unknown key."""
 
-    def __init__(self, kind: str, wildcard: str, items: Mapping[str, Planned], root: Path):
-        self._kind, self._wildcard, self._items, self._root = kind, wildcard, items, root
+    def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
+        self._kind, self._items, self._root = kind, items, root
 
     def planned(self, wildcards) -> Planned:
-        key = getattr(wildcards, self._wildcard)
+        (key,) = wildcards
         if key not in self._items:
             raise ValueError(f"the experiment has no {self._kind} {key}")
         return self._items[key]
@@ -157,9 +155,9 @@ class Job:
         self.logs = f"{self.folder}/logs"
         self.batches = plan.batches()
         self.first_priority = len(plan.runs) + 1  # above that of any round
-        self.round = WildcardFunctions("round", "round", plan.rounds, root)
-        self.certificate = WildcardFunctions("certificate", "key", plan.certificates, root)
-        self.probe = WildcardFunctions("probe", "key", plan.probes, root)
+        self.round = WildcardFunctions("round", plan.rounds, root)
+        self.certificate = WildcardFunctions("certificate", plan.certificates, root)
+        self.probe = WildcardFunctions("probe", plan.probes, root)
 
     # -- paths --------------------------------------------------------------------------
 
@@ -242,8 +240,8 @@ class Job:
         """The pointers, certificates and probes of this experiment at other sites."""
         folders = site_folders(self.root / self.results, self.experiment)
         files = pointer_files(folders)
-        for kind in ("certificates", "probes"):
-            files += [file for folder in folders for file in folder.glob(f"{kind}/[!.]*.json")]
+        for folder in folders:
+            files += [*folder.glob("certificates/[!.]*.json"), *folder.glob("probes/[!.]*.json")]
         paths = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 
