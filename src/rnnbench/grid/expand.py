@@ -138,10 +138,8 @@ def _parsed(
         paths = [file_of(known, key, text, where, folder) for text in texts]
         for path in paths:
             if files.setdefault(key, {}).setdefault(path.stem, path) != path:
-                raise setting.error(
-                    f"{key}={path} and {files[key][path.stem]} have the same name.",
-                    "rename one of the two files.",
-                )
+                what = f"{key}={path} and {files[key][path.stem]} have the same name."
+                raise setting.error(what, "rename one of the two files.")
         settings[key] = setting._replace(values=tuple(path.stem for path in paths))
     return settings
 
@@ -149,20 +147,16 @@ def _parsed(
 def _check_setting(setting: Setting) -> None:
     key, mode, values, _ = setting
     if mode and key in NAMES:
-        raise setting.error(
-            f"{mode}{key} adds or deletes an axis; a grid point has each axis once.",
-            f"write {key}=CHOICE.",
-        )
+        what = f"{mode}{key} adds or deletes an axis; a grid point has each axis once."
+        raise setting.error(what, f"write {key}=CHOICE.")
     if mode and key in NUMBERS:
         raise setting.error(
             f"{mode}{key} adds or deletes a key that every grid point has.", f"write {key}=VALUE."
         )
     for value in values if key in ("seed", "repeat") else ():
         if type(value) is not int or value < 0:
-            raise setting.error(
-                f"{key} is {value!r}; it must be an integer ≥ 0.",
-                f"write {key}=range(3) or {key}=0,1,2.",
-            )
+            what = f"{key} is {value!r}; it must be an integer ≥ 0."
+            raise setting.error(what, f"write {key}=range(3) or {key}=0,1,2.")
 
 
 def _grid_point(

@@ -47,10 +47,8 @@ def parse_overrides(
     for text in overrides:
         setting = _parse(text, where, options)
         if setting.key in settings:
-            raise setting.error(
-                f"{setting.key} is set twice.",
-                f"write it once, with its values separated by commas: {setting.key}=A,B.",
-            )
+            remedy = f"write it once, with its values separated by commas: {setting.key}=A,B."
+            raise setting.error(f"{setting.key} is set twice.", remedy)
         settings[setting.key] = setting
     return settings
 
@@ -97,10 +95,8 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
     if override.package is not None:
         raise setting.error(f"{text!r} names a package.", "remove '@' and the package name.")
     if override.value_type == ValueType.INTERVAL_SWEEP:
-        raise setting.error(
-            f"{text!r} is an interval, which has no discrete values.",
-            "use range(start,stop,step) or a list A,B,C.",
-        )
+        what = f"{text!r} is an interval, which has no discrete values."
+        raise setting.error(what, "use range(start,stop,step) or a list A,B,C.")
     values: Iterable[Any] = [override.value()]
     if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
         pattern = override.value()
@@ -201,10 +197,8 @@ def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
         )
     if mode in ("", "~") and default is ABSENT:
         similar = suggestion(key, _keys_of(config)).strip()
-        raise setting.error(
-            f"{mode}{key} is not a key of the config.",
-            similar or f"to add a key, write +{key}=VALUE.",
-        )
+        what = f"{mode}{key} is not a key of the config."
+        raise setting.error(what, similar or f"to add a key, write +{key}=VALUE.")
     if mode == "~" and value is not None and not _same(value, default):
         raise setting.error(
             f"~{key}={value!r} deletes a key whose value is {default!r}.", f"write ~{key}."
@@ -223,10 +217,8 @@ def _fitting(setting: Setting, default: Any) -> Any:
         return value
     if type(value) is not type(default):
         quotes = "; put the value in quotes" if isinstance(default, str) else ""
-        raise setting.error(
-            f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}.",
-            f"its default is {default!r}{quotes}.",
-        )
+        what = f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}."
+        raise setting.error(what, f"its default is {default!r}{quotes}.")
     return value
 
 

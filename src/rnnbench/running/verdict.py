@@ -66,11 +66,9 @@ def failure_reason(outcome: Outcome) -> Reason | None:
     caller must treat it as a failure without a record."""
     events, phase, exit_code = outcome.events, outcome.phase, outcome.exit_code
     if over_limit := outcome.over_limit:
-        return Reason(
-            "over_limit",
-            f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}",
-            f"raise limits.{over_limit}, or see the run's log for what hangs.",
-        )
+        text = f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}"
+        remedy = f"raise limits.{over_limit}, or see the run's log for what hangs."
+        return Reason("over_limit", text, remedy)
     error = next((event for event in events if event["event"] == "error"), None)
     if error is not None:
         text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
@@ -148,11 +146,9 @@ def _kernel(kernel: Mapping[str, Any]) -> Reasons:
             "user-supplied rnn correct `kernels` or set it to null.",
         )
     else:
-        yield Reason(
-            "not_attested",
-            f"no recurrent kernel was observed, so {promised} is not attested",
-            "nothing contradicts it either; compare with a run whose kernel was observed.",
-        )
+        text = f"no recurrent kernel was observed, so {promised} is not attested"
+        remedy = "nothing contradicts it either; compare with a run whose kernel was observed."
+        yield Reason("not_attested", text, remedy)
 
 
 def _precision(used: Any) -> Reasons:
@@ -167,11 +163,9 @@ def _start(measured: Mapping[str, Any]) -> Reasons:
     """Compares the weights right before training with the canonical ones of model and seed."""
     canonical, started = map(measured.get, ("weights_sha256", "started_weights_sha256"))
     if None not in (canonical, started) and canonical != started:
-        yield Reason(
-            "warm_start",
-            "training did not start from the canonical weights of its model and seed",
-            "the model's function must only build layers, not load or train weights.",
-        )
+        text = "training did not start from the canonical weights of its model and seed"
+        remedy = "the model's function must only build layers, not load or train weights."
+        yield Reason("warm_start", text, remedy)
 
 
 def _loss(epochs: Sequence[Epoch]) -> Reasons:
