@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 from rnnbench.errors import ConfigError, suggestion
-from rnnbench.grid.overrides import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
@@ -255,23 +255,17 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
             raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
 
 
-def _with_lower_case_optimizer(config: Mapping[str, Any]) -> dict[str, Any]:
+def _with_lower_case_optimizer(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keras accepts the name of an optimizer in any case."""
-    model = config["model"]
-    optimizer = model.get("optimizer")
-    if isinstance(optimizer, dict) and "name" in optimizer:
-        model = {**model, "optimizer": {**optimizer, "name": str(optimizer["name"]).lower()}}
-    return {**config, "model": model}
+    key = "model.optimizer.name"
+    name = lookup(config, key)
+    return config if name is ABSENT else replaced(config, key.split("."), str(name).lower())
 
 
 _WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-}
+    "int": "an integer", "float": "a number", "str": "a string", "bool": "true or false",
+    "array": "a list", "object": "a mapping",
+}  # fmt: skip
 
 
 def _explained(

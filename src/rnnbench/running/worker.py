@@ -112,9 +112,8 @@ class WorkflowImporters:
         self._importers: dict[str, Importer] = {}
         by_process: dict[str, list[Mapping[str, Any]]] = {}
         for config in configs:
-            if not may_fork(config) or pins_of(config["build"], root):
-                continue
-            by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
+            if may_fork(config) and not pins_of(config["build"], root):
+                by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
         ranked = sorted(by_process.values(), key=len, reverse=True)
         self._folder: Path | None = None
         if not ranked:
