@@ -128,12 +128,10 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     also = f" (the present file has md5 {present})" if present else ""
-    raise DatasetError(
-        f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}.",
-        where=pin.path,
-        remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
-        f"{target} by hand.",
-    )
+    what = f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}."
+    by_hand = f"copy the file to {target} by hand."
+    remedy = f"set {MIRROR} to a folder that contains {target.name}, or {by_hand}"
+    raise DatasetError(what, where=pin.path, remedy=remedy)
 
 
 def _from_mirror(copy: Path, path: Path) -> None:

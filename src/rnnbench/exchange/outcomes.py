@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,7 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
     record is its machine. Runs that received an external SIGKILL have no record, as in local
     measurements."""
     planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
-    rounds: dict[str, list[tuple[int, Trained, Path]]] = {}
-    companions: dict[str, Any] = {}
+    rounds: dict[str, tuple[Mapping[str, Any], dict[str, tuple[Trained, Path]]]] = {}
     for path in sorted(folder.glob("out/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
@@ -89,17 +87,14 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 run, experiment, hardware["machine"], data["started"], data["finished"], hardware,
                 outcome,
             )  # fmt: skip
-            order = facts["members"].index(run.name)
-            rounds.setdefault(facts["id"], []).append((order, trained, path))
-            companions[facts["id"]] = facts["companions"]
-    for identity, members in rounds.items():
-        members.sort(key=itemgetter(0))
+            facts["members"].index(run.name)  # raises unless it is one of them
+            _, measured = rounds.setdefault(facts["id"], (facts, {}))
+            measured[run.name] = trained, path.parent
+    for identity, (facts, measured) in rounds.items():
         with _is_an_outcome(folder):
-            cohort = [trained for _, trained, _ in members]
-            made = records_of(cohort, identity, companions[identity])
-        for _, trained, path in members:
-            if record := made.get(trained.run.name):
-                yield record, path.parent
+            cohort = [measured[name][0] for name in facts["members"] if name in measured]
+            made = records_of(cohort, identity, facts["companions"])
+        yield from ((record, measured[name][1]) for name, record in made.items())
 
 
 def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:

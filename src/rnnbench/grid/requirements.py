@@ -88,19 +88,15 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
         return None
     framework, batch = config["build"]["framework"], config["model"]["batch"]
     if framework not in WITH_REPLICAS:
-        return (
-            f"{framework} trains on one device here; "
-            "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
-        )
+        other = "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
+        return f"{framework} trains on one device here; {other}"
     if config["build"].get("jit_compile"):
         return "XLA compiles a step for one device; choose a build without jit_compile"
     if batch % replicas:
         below = batch - batch % replicas
         choices = " or ".join(str(size) for size in (below, below + replicas) if size)
-        return (
-            f"a batch of {batch} cannot be split evenly among {replicas} replicas; "
-            f"choose model.batch={choices}"
-        )
+        why = f"a batch of {batch} cannot be split evenly among {replicas} replicas"
+        return f"{why}; choose model.batch={choices}"
     return None
 
 

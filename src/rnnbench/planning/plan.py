@@ -316,13 +316,11 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) ->
     config: dict[str, Any] = {name: first.config[name] for name in PROBED_AXES}
     models: tuple[dict[str, Any], ...] = tuple(
         {
-            "model": point.choices["model"],
-            "cell": point.choices.get("cell", ""),
-            "config": digest,
-            "settings": _without(NOT_OF_A_PROBE, point.config),
+            "model": point.choices["model"], "cell": point.choices.get("cell", ""),
+            "config": digest, "settings": _without(NOT_OF_A_PROBE, point.config),
         }
         for digest, point in chosen.items()
-    )
+    )  # fmt: skip
     rnns = {model["config"]: model["settings"]["rnn"] for model in models}
     parts = {
         "build_lock": build_lock(config["build"]),

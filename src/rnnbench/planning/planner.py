@@ -90,21 +90,16 @@ def make_plan(
         raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
     experiment = load_experiment(name, conf)
     missing_build = _once_per_section(lambda build: missing(build, root))
-    points = expand(
-        experiment,
-        conf,
-        split_overrides(overrides),
-        None if site else lambda c: unmet_here(c) or missing_build(c["build"]),
-    )
+    unmet = None if site else lambda c: unmet_here(c) or missing_build(c["build"])
+    points = expand(experiment, conf, split_overrides(overrides), unmet)
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
-    for point, block, order in plan_order(
-        points, experiment.order_seed, experiment.grid_order == "sequential"
-    ):
+    sequential = experiment.grid_order == "sequential"
+    for point, block, order in plan_order(points, experiment.order_seed, sequential):
         config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]
