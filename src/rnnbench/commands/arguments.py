@@ -24,13 +24,8 @@ def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
 
 def add_folder(parser: argparse.ArgumentParser, option: str, default: str, folder: str) -> None:
     """Adds an option for a `folder`, as its help calls it."""
-    parser.add_argument(
-        option,
-        type=Path,
-        default=Path(default),
-        metavar="DIR",
-        help=f"{folder} (default: %(default)s)",
-    )
+    text = f"{folder} (default: %(default)s)"
+    parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=text)
 
 
 def add_results(parser: argparse.ArgumentParser, folder: str = "the results folder") -> None:
@@ -42,14 +37,8 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a further config folder with choices or experiments of your own; repeatable",
-    )
+    text = "a further config folder with choices or experiments of your own; repeatable"
+    parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:

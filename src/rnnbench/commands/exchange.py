@@ -171,18 +171,10 @@ def import_(arguments: Sequence[str]) -> int:
     they go into results/ itself, and each file that is replaced is named.
     """
     parser = command_parser(import_)
-    parser.add_argument(
-        "sources",
-        nargs="+",
-        type=Path,
-        metavar="FILE|FOLDER",
-        help="a file of `rnnbench export`, or a bundle's folder after its runs",
-    )
-    parser.add_argument(
-        "--restore",
-        action="store_true",
-        help="bring back results of this machine: a backup, or a bundle that ran here",
-    )
+    sources = "a file of `rnnbench export`, or a bundle's folder after its runs"
+    parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER", help=sources)
+    restore = "bring back results of this machine: a backup, or a bundle that ran here"
+    parser.add_argument("--restore", action="store_true", help=restore)
     add_results(parser)
     options = parser.parse_args(arguments)
     with exclusive(options.results, "rnnbench import"):

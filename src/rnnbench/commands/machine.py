@@ -29,13 +29,11 @@ def environment(arguments: Sequence[str]) -> int:
     complete already, and write its description to ``--output``."""
     parser = command_parser(environment)
     parser.add_argument("lock", type=Path, help="a lock file with hashes")
-    parser.add_argument(
-        "--python", required=True, metavar="VERSION", help="the Python version, such as 3.7"
-    )
+    version = "the Python version, such as 3.7"
+    parser.add_argument("--python", required=True, metavar="VERSION", help=version)
     parser.add_argument("--wheel", type=Path, help="a wheel that replaces the locked one")
-    parser.add_argument(
-        "--output", type=Path, help="a JSON file to write: path, Python and package versions"
-    )
+    output = "a JSON file to write: path, Python and package versions"
+    parser.add_argument("--output", type=Path, help=output)
     options = parser.parse_args(arguments)
     try:
         requested = pins(options.lock, options.python, options.wheel)

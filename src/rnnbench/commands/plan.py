@@ -59,8 +59,7 @@ def plan(arguments: Sequence[str]) -> int:
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
-    for line in text:
-        print(line)
+    print("\n".join(text))
     return 0
 
 

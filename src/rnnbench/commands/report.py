@@ -77,10 +77,9 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     about = report.experiment
     answers = "\n\n".join(map(str, [*report.answers, *report.notes[ANSWER]]))
     text = "\n\n".join(filter(None, (f"**{about.title}**", answers, about.about)))
+    numbers = report.speedups, report.unequal_runs
     try:
-        address = publish(
-            Path(), about.name, text, planned, report.speedups, report.unequal_runs, out
-        )
+        address = publish(Path(), about.name, text, planned, *numbers, out)
         uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
@@ -140,12 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
     add_results(parser)
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="the folder to write the report into (default: reports/EXPERIMENT)",
-    )
+    out = "the folder to write the report into (default: reports/EXPERIMENT)"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=out)
     parser.add_argument(
         "--price",
         metavar="NAME|FILE",
@@ -155,18 +150,10 @@ def _parser() -> argparse.ArgumentParser:
     add_folder(parser, "--prices", "conf/price", "the folder with the price lists")
     published = "the folder with the published rows, *.csv"
     add_folder(parser, "--published", "reports/published", published)
-    parser.add_argument(
-        "--deadline",
-        type=_positive,
-        metavar="SECONDS",
-        help="recommend the cheapest choice that trains within this time (default: no limit)",
-    )
-    parser.add_argument(
-        "--budget",
-        type=_positive,
-        metavar="USD",
-        help="recommend the fastest choice that costs at most this much (default: no limit)",
-    )
+    deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
+    parser.add_argument("--deadline", type=_positive, metavar="SECONDS", help=deadline)
+    budget = "recommend the fastest choice that costs at most this much (default: no limit)"
+    parser.add_argument("--budget", type=_positive, metavar="USD", help=budget)
     return parser
 
 

@@ -35,12 +35,8 @@ def retry(arguments: Sequence[str]) -> int:
     """
     parser = command_parser(retry)
     parser.add_argument("experiment", help="the experiment's name")
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="a run's name or a pattern with * (default: all void runs)",
-    )
+    names = "a run's name or a pattern with * (default: all void runs)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
     add_results(parser)
     options = parser.parse_args(arguments)

@@ -209,10 +209,8 @@ def round(arguments: Sequence[str]) -> int:
     reference = str(base["name"]) if base else None
     rule = Repeats(**experiment.repeats) if experiment.repeats else None
     if needed := _needed(planned, place, label, rule, reference):
-        left = sum(
-            not is_valid(place.pointer(run.name), place.results, digest=run.digest)
-            for run in needed
-        )
+        files = {place.pointer(run.name): run.digest for run in needed}
+        left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
@@ -226,12 +224,10 @@ def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
 ) -> None:
     check = watched(str(planned[0].round), [run.config for run in needed], place.root)
-    pins = {
-        run.name: check_inputs(
-            run.name, run.identity, run.config, place.root, worker_digest(run.config)
-        )
-        for run in needed
-    }
+    pins = {}
+    for each in needed:
+        code = worker_digest(each.config)
+        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
     records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")

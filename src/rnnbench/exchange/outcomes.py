@@ -87,7 +87,8 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 run, experiment, hardware["machine"], data["started"], data["finished"], hardware,
                 outcome,
             )  # fmt: skip
-            facts["members"].index(run.name)  # raises unless it is one of them
+            if run.name not in facts["members"]:
+                raise ValueError(f"{run.name} is no member of its round")
             _, measured = rounds.setdefault(facts["id"], (facts, {}))
             measured[run.name] = trained, path.parent
     for identity, (facts, measured) in rounds.items():
