@@ -275,8 +275,8 @@ def card_use(events: Sequence[Mapping[str, Any]], epochs: Sequence[Epoch]) -> di
 
     def used(name: str) -> list[Any]:
         """For each card; None if it is unknown or decreased, as when the driver was reloaded."""
-        both = zip(before, after, strict=True)
-        pairs = ((getattr(one, name), getattr(other, name)) for one, other in both)
+        cards = zip(before, after, strict=True)
+        pairs = ((getattr(one, name), getattr(other, name)) for one, other in cards)
         return [b - a if None not in (a, b) and b >= a else None for a, b in pairs]
 
     def total(name: str) -> Any:
@@ -287,25 +287,18 @@ def card_use(events: Sequence[Mapping[str, Any]], epochs: Sequence[Epoch]) -> di
         return max(spans) / seconds if spans else None
 
     joules, count = total("joules"), sum(epoch.samples or 0 for epoch in epochs)
+    both = [*before, *after]
+    use: dict[str, Any] = {"seconds": seconds, "joules": joules}
+    use |= {"heat": share("thermal_s"), "power_limit": share("power_s"), "ecc": total("ecc")}
+    for name in ("others", "celsius", "memory_bytes"):
+        use[name] = max(known(both, name), default=None)
+    for name in ("sm_mhz", "memory_mhz"):
+        use[name] = [min(known(states, name), default=None) for states in (before, after)]
+    use["slowed"] = sorted({why for whys in known(both, "slowed") for why in whys})
     return {
         "joules_per_sample": joules / count if joules is not None and count else None,
         "card_watts": joules / seconds if joules is not None else None,
-        "card_use": {
-            "seconds": seconds,
-            "joules": joules,
-            "heat": share("thermal_s"),
-            "power_limit": share("power_s"),
-            "ecc": total("ecc"),
-            **{
-                name: max(known([*before, *after], name), default=None)
-                for name in ("others", "celsius", "memory_bytes")
-            },
-            **{
-                name: [min(known(states, name), default=None) for states in (before, after)]
-                for name in ("sm_mhz", "memory_mhz")
-            },
-            "slowed": sorted({why for whys in known([*before, *after], "slowed") for why in whys}),
-        },
+        "card_use": use,
     }
 
 
